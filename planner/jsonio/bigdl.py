@@ -10,13 +10,11 @@ from msgspec.structs import replace
 from planner.families import bigdl
 from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
-from planner.families.collectives.recipes import Recipe
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
-from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
 from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -134,7 +132,6 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     levels: tuple[Count, ...] | UnsetType = UNSET
-    synchronisation: SummedUpBy | UnsetType = UNSET
 
     def pulls(self) -> tuple[tuple[int, ...], ...] | UnsetType:
         """Return the pull order of each node, or UNSET for plans without pulls. O(N²)."""
@@ -210,7 +207,6 @@ def answer(
         base,
         slices=tuple(map(plan.slice, nodes)),
         pull_start=tuple(plan.asked(node, 0) for node in nodes),
-        synchronisation=summed_up_by("shuffle", Recipe("direct", (plan.nodes,))),
     )
     if pull_order == "rule":
         return sliced
@@ -266,7 +262,6 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
-    check_summed_up(answer.synchronisation, "shuffle", Recipe("direct", (answer.nodes,)))
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
 
 

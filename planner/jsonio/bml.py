@@ -15,7 +15,7 @@ from planner.jsonio.bml_answer import (
     check_listable,
     headline,
 )
-from planner.jsonio.bml_transfers import times, with_verdict
+from planner.jsonio.bml_transfers import times
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import warned
 from planner.jsonio.interfaces import Interface
@@ -132,10 +132,9 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     wanted = wanted_of(request, problem)
     foreseen = planned(BML, request, problem, control)
     result, fields = foreseen.result, foreseen.fields
-    listing = last.share(3)  # a check and encoding take as long as listing
+    listing = last.share(2)  # encoding takes as long as listing
     try:
         made = answer(problem, result, wanted, listing)
-        made = with_verdict(made, last.share(2))
         made = structs.replace(made, **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:

@@ -12,13 +12,10 @@ from planner.families.bml.evaluation import Evaluation, listed
 from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.reroute import Damage
-from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan
 from planner.families.collectives import COLLECTIVES, Collective, collective
-from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import head, made_by
 from planner.jsonio.links import Digits, Number
-from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -116,7 +113,6 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
-    synchronisation: SummedUpBy | UnsetType = UNSET
 
 
 def answer(
@@ -151,21 +147,7 @@ def answer(
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
         schedule=listed_of,
-        synchronisation=SummedUpBy(
-            algorithm=result.method, program=_program(problem, plan, wanted)
-        ),
     )
-
-
-def _program(problem: Problem, plan: Plan, wanted: range | None) -> ProgramAnswer | UnsetType:
-    """Return the program: Algorithm 1 by name, or the listed transfers around failures."""
-    bcube = problem.bcube
-    shape = bcube.n, bcube.k
-    if isinstance(plan, Schedule) and not plan.changed:
-        return program_answer(Recipe("bml", shape))
-    if wanted is None or len(wanted) < bcube.servers:
-        return UNSET
-    return ProgramAnswer(generator=LISTED, shape=shape)
 
 
 def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlAnswer:

@@ -10,7 +10,7 @@ from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.links import Digits, FailedDocument
-from planner.jsonio.programs import ProgramAround, check_program, recipe_in
+from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
 from planner.jsonio.schedules import check_iteration, check_parts, placed
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument, timeline_of
 from planner.jsonio.types import Moment, Rows, Size
@@ -67,7 +67,7 @@ class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
     all_reduce: CostAnswer
     push: CostAnswer
     pull: CostAnswer
-    program: ProgramAround | UnsetType = UNSET
+    program: ProgramAnswer | UnsetType = UNSET
 
 
 class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
@@ -280,7 +280,7 @@ def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAns
             )
 
 
-def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -> None:
+def _check_failed(answer: IterationAnswer, program: ProgramAnswer | UnsetType) -> None:
     """Check that failures and ranks agree with those of the programs."""
     recipe = recipe_in(program)
     if program is UNSET or recipe is None or recipe.generator != REPLAN:
