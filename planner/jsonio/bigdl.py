@@ -11,7 +11,7 @@ from planner.families import bigdl
 from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
@@ -141,6 +141,15 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         twice = (*range(self.nodes), *range(self.nodes))
         return tuple(twice[start : start + self.nodes] for start in self.pull_start)
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        return (
+            f"A synchronisation of {counted(self.nodes, 'node')} takes "
+            f"{format_ns(self.objective_ns)}, "
+            f"{self.times_full_transfer:.4g} times as long as sending the gradient once"
+        )
+
 
 def told(case: Case[bigdl.Problem], result: Result[Any, Any], _: object) -> BigdlAnswer:
     """Return the answer to a case; pulls are listed where no request says otherwise."""
@@ -226,18 +235,6 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
     return rows
 
 
-def headline(answer: BigdlAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return (
-        f"A synchronisation of {counted(answer.nodes, 'node')} takes "
-        f"{format_ns(answer.objective_ns)}, "
-        f"{answer.times_full_transfer:.4g} times as long as sending the gradient once "
-        f"({made_by(answer)})"
-    )
-
-
 def hot_spots(answer: BigdlAnswer) -> HotSpots:
     """Check an answer and return the data of its picture.
 
@@ -301,7 +298,6 @@ INTERFACE = Interface(
     request=BigdlRequest,
     answer=BigdlAnswer,
     told=told,
-    headline=headline,
     view=hot_spots,
     request_rules=REQUEST_RULES,
 )

@@ -13,7 +13,6 @@ from planner.jsonio.bml_answer import (
     algorithm_answer,
     answer,
     check_listable,
-    headline,
 )
 from planner.jsonio.bml_transfers import times
 from planner.jsonio.control import method_names
@@ -35,6 +34,7 @@ from planner.jsonio.types import (
     Size,
     Sizes,
     Time,
+    made_of,
     or_none,
 )
 from planner.jsonio.what_if import WhatIfRequest, planned
@@ -95,14 +95,9 @@ REQUEST_RULES: dict[str, Any] = {
 def problem_of(request: BmlRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
     bcube = BCube(request.n, request.k)
-    return Problem(
-        bcube,
-        links_of(request, request.k, bcube.servers),
-        or_none(request.gradient_bytes),
-        () if request.layer_bytes is UNSET else request.layer_bytes,
-        request.element_bytes,
-        Failures() if request.failed is UNSET else failures_of(bcube, request.failed),
-    )
+    failed = Failures() if request.failed is UNSET else failures_of(bcube, request.failed)
+    network = links_of(request, request.k, bcube.servers)
+    return made_of(Problem, request, bcube=bcube, network=network, failed=failed)
 
 
 def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
@@ -154,7 +149,6 @@ INTERFACE = Interface(
     request=BmlRequest,
     answer=BmlAnswer,
     told=told,
-    headline=headline,
     view=times,
     run=run,
     request_rules=REQUEST_RULES,

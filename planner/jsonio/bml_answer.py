@@ -14,7 +14,7 @@ from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.reroute import Damage
 from planner.families.bml.trees import Plan
 from planner.families.collectives import COLLECTIVES, Collective, collective
-from planner.jsonio.heads import head, made_by
+from planner.jsonio.heads import head
 from planner.jsonio.links import Digits, Number
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
@@ -113,6 +113,20 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
+
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        failed = ""
+        if self.failed is not UNSET:
+            counts = msgspec.structs.asdict(self.failed)
+            names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
+            words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
+            failed = f" (failed {', '.join(words)})"
+        return (
+            f"A synchronisation of {counted(self.servers, 'server')} on BCube({self.n}, {self.k})"
+            f"{failed} takes {format_ns(self.objective_ns)}"
+        )
 
 
 def answer(
@@ -254,19 +268,3 @@ def _transfers(
             layer=entry.layer if problem.layer_bytes else UNSET,
             part=entry.part if plan.rounds > 1 else UNSET,
         )
-
-
-def headline(answer: BmlAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    failed = ""
-    if answer.failed is not UNSET:
-        counts = msgspec.structs.asdict(answer.failed)
-        names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
-        words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
-        failed = f" (failed {', '.join(words)})"
-    return (
-        f"A synchronisation of {counted(answer.servers, 'server')} on BCube({answer.n}, {answer.k})"
-        f"{failed} takes {format_ns(answer.objective_ns)} ({made_by(answer)})"
-    )

@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     targets_answer,
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -33,7 +33,7 @@ from planner.jsonio.transfers import (
     sent,
     timeline_of,
 )
-from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
+from planner.jsonio.types import Moment, PositiveSize, Size, filled, made_of, or_none
 from planner.jsonio.what_if import (
     AdviceField,
     OutlookField,
@@ -101,16 +101,13 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             raise InvalidInputError(
                 "workers", f"expected {network.ranks}, among whom network was measured"
             )
-        return Problem(
+        return made_of(
+            Problem,
+            self,
             graph=graph_of(self.ops, self.parameters),
             cost=ring_cost(cost, workers),
-            op_order=or_none(self.op_order),
             workers=workers,
-            servers=or_none(self.servers),
-            seed=self.seed,
-            threshold_bytes=or_none(self.threshold_bytes),
-            stages=Stages(**msgspec.structs.asdict(self.stages)),
-            element_bytes=self.element_bytes,
+            stages=made_of(Stages, self.stages),
             interference=network.interference,
             target=target_of(self.target),
         )
@@ -172,6 +169,14 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
+
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        return (
+            f"An iteration takes {format_ns(self.iteration_ns)} with "
+            f"{counted(len(self.groups), 'all-reduce')}; computation waits "
+            f"{format_ns(self.stall_ns)} of it"
+        )
 
 
 def told(
@@ -324,17 +329,6 @@ _FIELDS = (
 """Fields that every plan has and that are never null."""
 
 
-def headline(answer: CaramelAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return (
-        f"An iteration takes {format_ns(answer.iteration_ns)} with "
-        f"{counted(len(answer.groups), 'all-reduce')}; computation waits "
-        f"{format_ns(answer.stall_ns)} of it ({made_by(answer)})"
-    )
-
-
 def timeline(answer: CaramelAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
     check_head(answer, "groups", *_FIELDS, costs="iteration_ns")
@@ -358,6 +352,5 @@ INTERFACE = Interface(
     request=CaramelRequest,
     answer=CaramelAnswer,
     told=told,
-    headline=headline,
     view=timeline,
 )

@@ -9,7 +9,7 @@ from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
@@ -100,6 +100,16 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        assert self.group_size is not UNSET
+        assert self.overhead is not UNSET
+        return (
+            f"A group of {counted(self.group_size, 'iteration')} takes "
+            f"{format_ns(self.objective_ns)}, {share_text(self.overhead)} of it to schedule"
+        )
+
 
 def answer(
     problem: drizzle.Problem, result: Result[drizzle.Plan, drizzle.Evaluation]
@@ -132,17 +142,6 @@ def answer(
             )
             for size, group in curve(problem, plan.group_size)
         ),
-    )
-
-
-def headline(answer: DrizzleAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return (
-        f"A group of {counted(answer.group_size, 'iteration')} takes "
-        f"{format_ns(answer.objective_ns)}, {share_text(answer.overhead)} of it to schedule "
-        f"({made_by(answer)})"
     )
 
 
@@ -209,7 +208,6 @@ INTERFACE = Interface(
     request=DrizzleRequest,
     answer=DrizzleAnswer,
     told=of_result(answer),
-    headline=headline,
     view=groups,
     request_rules=REQUEST_RULES,
 )

@@ -11,7 +11,7 @@ from planner.families.fsdp.checker import check_issues
 from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of, follow
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, check_priced, head, made_by
+from planner.jsonio.heads import check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
@@ -25,6 +25,7 @@ from planner.jsonio.types import (
     Sizes,
     Times,
     filled,
+    made_of,
     or_none,
 )
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
@@ -79,20 +80,11 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
         names = or_none(self.layer_names)
         if names is not None:
             check_count(names, len(self.forward_ns), "layer_names", "layers")
-        return fsdp.Problem(
-            forward_ns=self.forward_ns,
-            backward_ns=self.backward_ns,
-            parameter_bytes=self.parameter_bytes,
-            gradient_bytes=or_none(self.gradient_bytes),
-            activation_bytes=or_none(self.activation_bytes),
-            checkpoint_bytes=or_none(self.checkpoint_bytes),
+        return made_of(
+            fsdp.Problem,
+            self,
             meshes=tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes)),
-            channels=self.channels,
-            memory_bytes=or_none(self.memory_bytes),
-            optimiser=Fraction(0) if self.optimiser_ratio is UNSET else self.optimiser_ratio,
-            tied=self.tied,
-            blocks=or_none(self.blocks),
-            element_bytes=self.element_bytes,
+            optimiser=or_none(self.optimiser_ratio) or Fraction(0),
             names=names,
         )
 
@@ -105,9 +97,8 @@ def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
         if network is not UNSET:
             with inside(f"{path}.{name}"):
                 costs[name] = batch_cost(measured_as(described(network), name))
-    shards, replicas, own_links = document.shards, document.replicas, document.own_links
     with inside(path):
-        return fsdp.Mesh(shards=shards, replicas=replicas, own_links=own_links, **costs)
+        return made_of(fsdp.Mesh, document, **costs)
 
 
 class UnitAnswer(Struct, frozen=True, kw_only=True):
@@ -192,6 +183,21 @@ class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.units is not UNSET
+        assert self.iteration_ns is not UNSET
+        assert self.mesh is not UNSET
+        assert self.peak_bytes is not UNSET
+        mesh = str(self.mesh.shards)
+        if self.mesh.replicas > 1:
+            mesh = f"{self.mesh.replicas} x {mesh}"
+        kept = sum(unit.keep for unit in self.units)
+        return (
+            f"An iteration in {counted(len(self.units), 'unit')}, {kept} of them kept, on {mesh} "
+            f"ranks takes {format_ns(self.iteration_ns)} and {format_bytes(self.peak_bytes)}"
+        )
+
 
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
     """Return the JSON form of a result."""
@@ -255,23 +261,6 @@ def _costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
         "steps": tuple(steps),
         "levels": tuple(filled(LevelAnswer, level) for level in evaluation.levels),
     }
-
-
-def headline(answer: FsdpAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.units is UNSET or answer.iteration_ns is UNSET:
-        return f"There is no plan ({made_by(answer)})"
-    assert answer.mesh is not UNSET
-    assert answer.peak_bytes is not UNSET
-    mesh = str(answer.mesh.shards)
-    if answer.mesh.replicas > 1:
-        mesh = f"{answer.mesh.replicas} x {mesh}"
-    kept = sum(unit.keep for unit in answer.units)
-    return (
-        f"An iteration in {counted(len(answer.units), 'unit')}, {kept} of them kept, on {mesh} "
-        f"ranks takes {format_ns(answer.iteration_ns)} and {format_bytes(answer.peak_bytes)} "
-        f"({made_by(answer)})"
-    )
 
 
 def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
@@ -354,6 +343,5 @@ INTERFACE = Interface(
     request=FsdpRequest,
     answer=FsdpAnswer,
     told=of_result(answer),
-    headline=headline,
     view=timeline,
 )

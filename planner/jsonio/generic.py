@@ -13,12 +13,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.heads import check_head, head
 from planner.jsonio.interfaces import PROBLEMS, Interface, types_of
 from planner.jsonio.types import Moment, fields_of, filled
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.errors import InvalidInputError
-from planner.model.units import format_ns
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
@@ -116,15 +115,8 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         request=request,
         answer=answer,
         told=told,
-        headline=_headline,
         view=_view(names_of_plan),
     )
-
-
-def _headline(answer: Any) -> str:
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return f"A plan of {format_ns(answer.objective_ns)} ({made_by(answer)})"
 
 
 def _view(names: list[str]) -> Callable[[Any], Timeline]:

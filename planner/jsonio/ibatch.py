@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     target_answer,
     targets_answer,
 )
-from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.heads import check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -35,6 +35,7 @@ from planner.jsonio.types import (
     Time,
     Times,
     filled,
+    made_of,
     or_none,
 )
 from planner.jsonio.what_if import (
@@ -93,18 +94,12 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
         cost, interference = self._cost()
-        problem = ibatch.Problem(
-            compute_ns=self.compute_ns,
-            startup_ns=or_none(self.startup_ns),
-            transfer_ns=or_none(self.transfer_ns),
-            layer_bytes=or_none(self.layer_bytes),
+        problem = made_of(
+            ibatch.Problem,
+            self,
             cost=cost,
-            direction=self.direction,
-            objective=self.objective,
-            max_batch_bytes=or_none(self.max_batch_bytes),
             interference=interference,
             target=target_of(self.target),
-            spread_ns=or_none(self.spread_ns),
         )
         for name in ("layer_names", "layer_parameters"):
             values = or_none(getattr(self, name))
@@ -220,6 +215,14 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        rows = or_none(self.schedule) or ()
+        end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
+        batches = counted(len(rows), "batch", "batches")
+        computed = "forward" if self.direction == "pull" else "backward"
+        return f"A {self.direction} in {batches} beside the {computed} pass takes {format_ns(end)}"
+
 
 def told(
     case: Case[ibatch.Problem], result: Result[ibatch.Plan, ibatch.Evaluation], _: object
@@ -234,20 +237,6 @@ def told(
     names = tuple(layer.name for layer in chain.layers)
     made = answer(case.problem, result, names, chain.layer_parameters())
     return replace(made, ranks=case.place.ranks or UNSET)
-
-
-def headline(answer: IbatchAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    rows = () if answer.schedule is UNSET else answer.schedule
-    end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
-    if not rows:
-        return f"There is no plan ({made_by(answer)})"
-    batches = counted(len(rows), "batch", "batches")
-    computed = "forward" if answer.direction == "pull" else "backward"
-    return (
-        f"A {answer.direction} in {batches} beside the {computed} pass takes {format_ns(end)} "
-        f"({made_by(answer)})"
-    )
 
 
 def timeline(answer: IbatchAnswer) -> Timeline:
@@ -334,7 +323,6 @@ INTERFACE = Interface(
     request=IbatchRequest,
     answer=IbatchAnswer,
     told=told,
-    headline=headline,
     view=timeline,
     request_rules=REQUEST_RULES,
 )

@@ -36,7 +36,6 @@ class Interface:
     request: "type[Controlled]"
     answer: "type[Head]"
     told: Told
-    headline: Callable[[Any], str]  # one line about an answer
     view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
     run: "Callable[..., Head] | None" = None  # a request's own way to its answer, with `Control`
     request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types

@@ -17,7 +17,7 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import TargetRequest, method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.iteration_answer import IterationAnswer, headline, timeline
+from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import (
@@ -305,7 +305,6 @@ INTERFACE = Interface(
     request=IterationRequest,
     answer=IterationAnswer,
     told=lambda case, result, _: answer(case.problem, result, model=case.title),
-    headline=headline,
     view=timeline,
     run=run,
 )

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, check_priced, head, made_by
+from planner.jsonio.heads import check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
+from planner.jsonio.types import Index, Moment, Size, Time, filled, made_of, or_none
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
@@ -107,6 +107,17 @@ class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     peak_bytes: Total | UnsetType = UNSET
     transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        return (
+            f"The graph takes {format_ns(self.objective_ns)} with "
+            f"{counted(len(or_none(self.transfers) or ()), 'transfer')}; "
+            f"{format_ns(or_none(self.exposed_ns) or 0)} of it is not hidden, in the graph's own "
+            f"order {format_ns(or_none(self.own_order_exposed_ns) or 0)}; it holds "
+            f"{format_bytes(or_none(self.peak_bytes) or 0)}"
+        )
+
 
 def encode_request(problem: overlap.Problem) -> str:
     """Return the request for a problem as JSON text."""
@@ -147,10 +158,10 @@ def _rows(problem: overlap.Problem) -> dict[str, Any]:
 def problem_of(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
     """Return the typed problem of a request, or of an answer with a plan."""
     return overlap.Problem(
-        nodes=[overlap.Node(**asdict(row)) for row in rows.nodes],
-        kinds=[overlap.Kind(**asdict(row)) for row in rows.kinds],
-        collectives=[overlap.Collective(**asdict(row)) for row in rows.collectives],
-        tensors=[overlap.Tensor(**asdict(row)) for row in rows.tensors],
+        nodes=[made_of(overlap.Node, row) for row in rows.nodes],
+        kinds=[made_of(overlap.Kind, row) for row in rows.kinds],
+        collectives=[made_of(overlap.Collective, row) for row in rows.collectives],
+        tensors=[made_of(overlap.Tensor, row) for row in rows.tensors],
         memory_limit_bytes=or_none(rows.memory_limit_bytes),
     )
 
@@ -165,20 +176,6 @@ def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]
         "peak_bytes": cost.peak_bytes,
         "transfers": tuple(filled(GraphTransfer, row) for row in cost.transfers),
     }
-
-
-def headline(answer: OverlapAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.order is UNSET:
-        return f"No order of the graph ({made_by(answer)})"
-    assert answer.objective_ns is not None
-    return (
-        f"The graph takes {format_ns(answer.objective_ns)} with "
-        f"{counted(len(or_none(answer.transfers) or ()), 'transfer')}; "
-        f"{format_ns(or_none(answer.exposed_ns) or 0)} of it is not hidden, in the graph's own "
-        f"order {format_ns(or_none(answer.own_order_exposed_ns) or 0)}; it holds "
-        f"{format_bytes(or_none(answer.peak_bytes) or 0)} ({made_by(answer)})"
-    )
 
 
 def timeline(answer: OverlapAnswer) -> Timeline:
@@ -228,6 +225,5 @@ INTERFACE = Interface(
     request=OverlapRequest,
     answer=OverlapAnswer,
     told=of_result(answer),
-    headline=headline,
     view=timeline,
 )

@@ -2,14 +2,13 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
 from planner.jsonio.layout import laid_out
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Size, Time, filled
+from planner.jsonio.types import Size, Time, filled, made_of
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.layers import KINDS, Layer
@@ -121,8 +120,8 @@ def profile_of(document: ProfileDocument) -> Profile:
     layers = () if document.layers is UNSET else document.layers
     return Profile(
         name=document.name,
-        layers=tuple(Layer(**msgspec.structs.asdict(layer)) for layer in layers),
-        provenance=Provenance(**msgspec.structs.asdict(document.provenance)),
+        layers=tuple(made_of(Layer, layer) for layer in layers),
+        provenance=made_of(Provenance, document.provenance),
         batch_size=document.batch_size,
         graph=document.graph(),
     )

@@ -33,7 +33,6 @@ from planner.jsonio.yan_answer import (
     YanAnswer,
     answer,
     front_rows,
-    headline,
     scaling,
     sensitivity_answer,
 )
@@ -342,7 +341,6 @@ INTERFACE = Interface(
     request=YanRequest,
     answer=YanAnswer,
     told=told,
-    headline=headline,
     view=scaling,
     run=run,
     request_rules=REQUEST_RULES,

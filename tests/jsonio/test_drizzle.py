@@ -155,8 +155,7 @@ def test_infeasible_is_an_answer(change: dict[str, Any], binding: list[str], sai
     typed = PROBLEMS["drizzle"]
     request = decode_request(json.dumps({**CONTRACT, **change}).encode())
     assert (
-        typed.headline(answer_request(typed, request))
-        == "There is no plan (drizzle, exact: infeasible)"
+        answer_request(typed, request).headline() == "There is no plan (drizzle, exact: infeasible)"
     )
 
 
