@@ -9,7 +9,7 @@ from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
@@ -91,11 +91,11 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     problem: Literal["drizzle"] = "drizzle"
     max_overhead: float
     max_group_ns: Moment | UnsetType = UNSET
-    group_size: GroupSize | UnsetType = UNSET
-    overhead: float | UnsetType = UNSET
+    group_size: GroupSize = WITH_PLAN
+    overhead: float = WITH_PLAN
     overhead_of_compute: float | UnsetType | None = UNSET
-    iteration_ns: Moment | UnsetType = UNSET
-    speedup: float | UnsetType = UNSET
+    iteration_ns: Moment = WITH_PLAN
+    speedup: float = WITH_PLAN
     largest_group_size: GroupSize | UnsetType = UNSET
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
@@ -103,8 +103,6 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Return one line about the plan."""
         assert self.objective_ns is not None
-        assert self.group_size is not UNSET
-        assert self.overhead is not UNSET
         return (
             f"A group of {counted(self.group_size, 'iteration')} takes "
             f"{format_ns(self.objective_ns)}, {share_text(self.overhead)} of it to schedule"
@@ -153,9 +151,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
     check_head(answer, "group_size", "overhead")
-    assert size is not UNSET
     assert time is not None
-    assert share is not UNSET
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
     limit = answer.max_overhead

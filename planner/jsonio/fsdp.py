@@ -11,7 +11,7 @@ from planner.families.fsdp.checker import check_issues
 from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of, follow
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, check_priced, head
+from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
@@ -166,29 +166,25 @@ class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     problem: Literal["fsdp"] = "fsdp"
     channels: ChannelsName
     memory_bytes: Size | None
-    mesh: MeshAnswer | UnsetType = UNSET
-    buffers: Count | UnsetType = UNSET
-    units: tuple[UnitAnswer, ...] | UnsetType = UNSET
-    iteration_ns: Moment | UnsetType = UNSET
-    compute_ns: Moment | UnsetType = UNSET
-    recompute_ns: Moment | UnsetType = UNSET
-    exposed_ns: Moment | UnsetType = UNSET
-    steps: tuple[StepAnswer, ...] | UnsetType = UNSET
-    gathers: tuple[SentAnswer, ...] | UnsetType = UNSET
-    reduces: tuple[SentAnswer, ...] | UnsetType = UNSET
-    sums: tuple[SentAnswer, ...] | UnsetType = UNSET
-    state_bytes: Moment | UnsetType = UNSET
-    peak_bytes: Moment | UnsetType = UNSET
-    levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
+    mesh: MeshAnswer = WITH_PLAN
+    buffers: Count = WITH_PLAN
+    units: tuple[UnitAnswer, ...] = WITH_PLAN
+    iteration_ns: Moment = WITH_PLAN
+    compute_ns: Moment = WITH_PLAN
+    recompute_ns: Moment = WITH_PLAN
+    exposed_ns: Moment = WITH_PLAN
+    steps: tuple[StepAnswer, ...] = WITH_PLAN
+    gathers: tuple[SentAnswer, ...] = WITH_PLAN
+    reduces: tuple[SentAnswer, ...] = WITH_PLAN
+    sums: tuple[SentAnswer, ...] = WITH_PLAN
+    state_bytes: Moment = WITH_PLAN
+    peak_bytes: Moment = WITH_PLAN
+    levels: tuple[LevelAnswer, ...] = WITH_PLAN
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
 
     def sentence(self) -> str:
         """Return one line about the plan."""
-        assert self.units is not UNSET
-        assert self.iteration_ns is not UNSET
-        assert self.mesh is not UNSET
-        assert self.peak_bytes is not UNSET
         mesh = str(self.mesh.shards)
         if self.mesh.replicas > 1:
             mesh = f"{self.mesh.replicas} x {mesh}"
@@ -265,8 +261,6 @@ def _costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
 
 def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
     """Return the plan of an answer and the loads of its units, after checking the ranges."""
-    assert answer.units is not UNSET
-    assert answer.buffers is not UNSET
     reached, units = 0, []
     for place, unit in enumerate(answer.units):
         start, stop = unit.layers
@@ -296,8 +290,6 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     """
     fields = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
     check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
-    assert answer.mesh is not UNSET
-    assert answer.state_bytes is not UNSET
     (plan, loads), names = plan_of(answer), or_none(answer.layer_names)
     if names is not None:
         check_count(names, plan.units[-1].stop, "layer_names", "layers")
@@ -309,7 +301,7 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     labels = [_label(unit, names) for unit in plan.units]
     bars = [
         Interval("computation", step.start_ns, step.end_ns, step.phase, -1, labels[step.unit])
-        for step in or_none(answer.steps) or ()
+        for step in answer.steps
     ]
     shared = answer.channels == "one"
     lanes: tuple[tuple[str, Kind, Sequence[Transfer]], ...] = (

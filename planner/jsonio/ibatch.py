@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     target_answer,
     targets_answer,
 )
-from planner.jsonio.heads import check_head, head
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -200,7 +200,7 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     problem: Literal["ibatch"] = "ibatch"
     direction: Literal["pull", "push"]
     objective: Literal["makespan", "eq4"]
-    batches: tuple[LayerRange, ...] | UnsetType = UNSET
+    batches: tuple[LayerRange, ...] = WITH_PLAN
     makespan_ns: Moment | UnsetType = UNSET
     eq4_ns: Moment | UnsetType = UNSET
     eq5_holds: bool | UnsetType = UNSET
@@ -208,7 +208,7 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     exposed_communication_ns: Moment | UnsetType = UNSET
     exposed_computation_ns: Moment | UnsetType = UNSET
     slowed_ns: Moment | UnsetType = UNSET
-    schedule: tuple[BatchAnswer, ...] | UnsetType = UNSET
+    schedule: tuple[BatchAnswer, ...] = WITH_PLAN
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
@@ -217,9 +217,8 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         """Return one line about the plan."""
-        rows = or_none(self.schedule) or ()
-        end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
-        batches = counted(len(rows), "batch", "batches")
+        end = max(max(row.transfer_end_ns, row.compute_end_ns) for row in self.schedule)
+        batches = counted(len(self.schedule), "batch", "batches")
         computed = "forward" if self.direction == "pull" else "backward"
         return f"A {self.direction} in {batches} beside the {computed} pass takes {format_ns(end)}"
 
@@ -246,8 +245,6 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     contradict each other.
     """
     check_head(answer, "schedule", "batches")
-    assert answer.schedule is not UNSET
-    assert answer.batches is not UNSET
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, check_priced, head
+from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Index, Moment, Size, Time, filled, made_of, or_none
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
@@ -99,23 +99,23 @@ class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     collectives: tuple[GraphCollective, ...] = ()
     tensors: tuple[GraphTensor, ...] = ()
     memory_limit_bytes: Size | UnsetType = UNSET
-    order: tuple[Index, ...] | UnsetType = UNSET
-    merged: tuple[tuple[Index, ...], ...] | UnsetType = UNSET
-    computation_ns: Moment | UnsetType = UNSET
-    exposed_ns: Moment | UnsetType = UNSET
-    own_order_exposed_ns: Moment | UnsetType = UNSET
-    peak_bytes: Total | UnsetType = UNSET
-    transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
+    order: tuple[Index, ...] = WITH_PLAN
+    merged: tuple[tuple[Index, ...], ...] = WITH_PLAN
+    computation_ns: Moment = WITH_PLAN
+    exposed_ns: Moment = WITH_PLAN
+    own_order_exposed_ns: Moment = WITH_PLAN
+    peak_bytes: Total = WITH_PLAN
+    transfers: tuple[GraphTransfer, ...] = WITH_PLAN
 
     def sentence(self) -> str:
         """Return one line about the plan."""
         assert self.objective_ns is not None
         return (
             f"The graph takes {format_ns(self.objective_ns)} with "
-            f"{counted(len(or_none(self.transfers) or ()), 'transfer')}; "
-            f"{format_ns(or_none(self.exposed_ns) or 0)} of it is not hidden, in the graph's own "
-            f"order {format_ns(or_none(self.own_order_exposed_ns) or 0)}; it holds "
-            f"{format_bytes(or_none(self.peak_bytes) or 0)}"
+            f"{counted(len(self.transfers), 'transfer')}; "
+            f"{format_ns(self.exposed_ns)} of it is not hidden, in the graph's own "
+            f"order {format_ns(self.own_order_exposed_ns)}; it holds "
+            f"{format_bytes(self.peak_bytes)}"
         )
 
 
@@ -185,8 +185,6 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     """
     check_head(answer, "order", "merged", "nodes")
     problem = problem_of(answer)
-    assert answer.order is not UNSET
-    assert answer.merged is not UNSET
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")

@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from msgspec import UNSET
-
 from planner.families.fsdp.evaluation import follow
 from planner.families.fsdp.problem import Channels, Plan
 from planner.formats.exporters.frameworks import whole_names
@@ -182,7 +180,6 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
 def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
     """Yield the iteration time without each setting that the plan needs."""
     plan, loads = plan_of(answer)
-    assert answer.mesh is not UNSET
     for method, _ in needed(program):
         remains, channels = without(plan, answer.channels, method)
         time = follow(remains, loads, channels, apart=answer.mesh.own_links).iteration_ns
