@@ -54,22 +54,6 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ()
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """How far the search for an answer is."""
-
-    request: int
-    id: Id | UnsetType = UNSET
-    objective_ns: int
-    lower_bound_ns: int | None
-    runtime_s: float
-
-
-class ProgressLine(Struct, frozen=True, kw_only=True):
-    """A line of a stream that is no answer, but comes before one."""
-
-    progress: Standing
-
-
 def tell(result: Result[Any, Any], control: Control[Any]) -> None:
     """Report a result that was chosen after its search had reported other incumbents."""
     on_progress = control.get("on_progress")

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import UNSET
 
-from planner.jsonio.control import ProgressLine, Standing
 from planner.jsonio.service import Reply, id_of, prepare, refusal, reply
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.solving.deadline import Cancel, Incumbent
@@ -33,7 +32,7 @@ def limited_replies(
     """Answer one request per message, in order, in a separate process.
 
     A request that exceeds a limit is answered by the error ``limit_exceeded``. `told` gets each
-    `ProgressLine` as JSON. `cancels` returns the cancel flag of the request with a number, from 1
+    line of progress as JSON. `cancels` returns the cancel flag of the request with a number, from 1
     on.
     """
     with Worker(_serve, limits) as worker:
@@ -41,9 +40,8 @@ def limited_replies(
 
             def line(standing: bytes, number: int = number) -> None:
                 if told is not None:
-                    known = msgspec.json.decode(standing, type=dict[str, Any])
-                    made = ProgressLine(progress=Standing(request=number, **known))
-                    told(msgspec.json.encode(made))
+                    known = {"request": number, **msgspec.json.decode(standing)}
+                    told(msgspec.json.encode({"progress": known}))
 
             if not worker.runs:
                 prepare(message)
