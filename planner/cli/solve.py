@@ -12,7 +12,8 @@ from planner.cli.interrupting import interruptible
 from planner.cli.parsing import add_options, seconds
 from planner.cli.telling import Progress, tell
 from planner.cli.writing import replacing, writing
-from planner.jsonio import CancellableLines, Reply, limited_replies, one_message
+from planner.jsonio import Reply
+from planner.jsonio.streams import CancellableLines, limited_replies, one_message
 from planner.jsonio.workers import Limits
 from planner.model.units import escaped_json
 from planner.model.validation import shown

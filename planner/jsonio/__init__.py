@@ -21,16 +21,9 @@ if TYPE_CHECKING:
         solve,
         solve_or_raise,
     )
-    from planner.jsonio.streams import (
-        CancellableLines,
-        limited_replies,
-        one_message,
-        read_lines,
-    )
 
 __all__ = [
     "PROBLEMS",
-    "CancellableLines",
     "Reply",
     "decode_answer",
     "decode_plan",
@@ -38,10 +31,7 @@ __all__ = [
     "decode_request",
     "encode_plan",
     "encode_profile",
-    "limited_replies",
-    "one_message",
     "read_cluster",
-    "read_lines",
     "read_profile",
     "reply",
     "schema",
@@ -61,10 +51,6 @@ __getattr__ = loader(
         "service": (
             *("Reply", "decode_answer", "decode_request"),
             *("reply", "solve", "solve_or_raise"),
-        ),
-        "streams": (
-            *("CancellableLines", "limited_replies"),
-            *("one_message", "read_lines"),
         ),
     },
 )
