@@ -339,12 +339,3 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_networks_that_are_refused(request_: dict[str, Any], path: str, message: str) -> None:
     error = planner.solve(request_)["error"]
     assert (error["path"], error["message"]) == (path, message)
-
-
-def test_models_are_those_of_measured_networks(folder: Folder) -> None:
-    profile = folder.write("profile.json", document())
-    network = folder.write("network.json", NIC)
-    command = ("compare", profile, "--network", network, "--network-model", "affine")
-    assert "network.json: affine: missing: this network was not measured" in (
-        folder.error_of(*command)
-    )

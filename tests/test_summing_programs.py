@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
-from msgspec.structs import replace
 
 import planner
 from planner.cli import main
@@ -17,11 +16,7 @@ from planner.families.collectives.program import in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.formats import write_msccl
 from planner.formats.exporters.mscclpp import write_mscclpp
-from planner.jsonio import bml_transfers
-from planner.jsonio.bml_answer import BmlAnswer
-from planner.jsonio.bml_transfers import with_verdict
-from planner.jsonio.decoding import typed
-from planner.jsonio.programs import MAX_CHECKED
+from planner.jsonio.programs import MAX_CHECKED, ProgramAnswer, program_answer
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import Batch, Piece, read_plan
 from planner.programs.collectives import (
@@ -30,7 +25,6 @@ from planner.programs.collectives import (
     summing_program,
 )
 from planner.programs.from_plans import transfers
-from planner.solving.deadline import Deadline
 from planner.solving.transfers import Kind
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
 from tests.test_programs import BIGDL, BML, CARAMEL, solved
@@ -72,54 +66,28 @@ def test_plans_of_iterations(cluster: dict[str, Any], algorithm: str, generator:
     )
 
 
-def test_a_plan_of_bml_names_algorithm_1() -> None:
-    answer = solved(BML)
-    assert answer["synchronisation"] == {
-        "algorithm": "bml",
-        "program": {"generator": "bml", "shape": [3, 2], "checked": "symmetry"},
-    }
-    assert summed(answer).program.name == "bml(3, 2)"
-    old = {key: value for key, value in answer.items() if key != "synchronisation"}
-    assert summed(old).program.name == "bml(3, 2)"
+@pytest.mark.parametrize("method", ["bml", "detour"])
+def test_a_plan_of_bml_is_algorithm_1(method: str) -> None:
+    assert summed(solved(BML, method=method)).program.name == "bml(3, 2)"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
 def test_around_failures_the_program_is_what_is_listed(method: str) -> None:
     answer = solved(BML, method=method, failed=FAILED, schedule="all")
-    assert stated(answer) == {"generator": "listed", "shape": [3, 2], "checked": "replay"}
     program, depth, size = summed(answer)
     assert (program.ranks, depth, size) == (9, 1, 900)
     assert check(program) == "replay"
     for schedule in ("none", {"server": [0, 1]}):
         silent = solved(BML, method=method, failed=FAILED, schedule=schedule)
-        assert "program" not in silent["synchronisation"]
         with pytest.raises(InvalidInputError) as caught:
             summed(silent)
         assert caught.value.path == "transfers"
 
 
-@pytest.mark.slow
-def test_a_verdict_takes_no_more_time_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = typed(planned("around"), BmlAnswer)
-    assert with_verdict(answer).synchronisation == answer.synchronisation
-    stated = answer.synchronisation
-    assert stated is not UNSET
-    assert stated.program is not UNSET
-    silent = replace(
-        answer, synchronisation=replace(stated, program=replace(stated.program, checked=UNSET))
-    )
-    assert with_verdict(silent) == answer
-    # Without time not even the program is made that would be checked.
-    monkeypatch.setattr(bml_transfers, "check", None)
-    assert with_verdict(silent, Deadline(0)) == silent
-
-
 def test_slices_are_the_chunks_of_a_direct_exchange() -> None:
     for elements in (1000, 1003, 3):
         answer = solved(BIGDL, elements=elements)
-        assert answer["synchronisation"]["algorithm"] == "shuffle"
-        assert stated(answer) == {"generator": "direct", "shape": [4], "checked": "symmetry"}
         program, depth, size = summed(answer)
         assert (depth, size) == (1, 4 * elements)
         check(program)
@@ -134,7 +102,6 @@ def test_slices_are_the_chunks_of_a_direct_exchange() -> None:
 @pytest.mark.parametrize("method", ["reduce", "tree_aggregate", "tree_aggregate_torrent"])
 def test_through_a_driver_there_is_none(method: str) -> None:
     answer = solved(BIGDL, method=method)
-    assert "synchronisation" not in answer
     with pytest.raises(InvalidInputError) as caught:
         summed(answer)
     assert caught.value.path == "method"
@@ -146,11 +113,10 @@ def test_plans_that_leave_it_open_say_so() -> None:
 
 
 def test_programs_too_large_to_check_are_named_all_the_same() -> None:
-    answer = solved(BML, n=2, k=13, gradient_bytes=10**6)
+    large = program_answer(Recipe("bml", (2, 13)))
     assert MAX_CHECKED < 2**13
-    assert stated(answer) == {"generator": "bml", "shape": [2, 13]}
-    large = solved(BML, n=2, k=17, gradient_bytes=10**6)
-    assert "program" not in large["synchronisation"]
+    assert large == ProgramAnswer(generator="bml", shape=(2, 13))
+    assert program_answer(Recipe("bml", (2, 17))) is UNSET
 
 
 @pytest.mark.parametrize("generator", GENERATORS)
@@ -187,13 +153,6 @@ def planned(asked: str) -> dict[str, Any]:
         ("iteration", {"program": {**PROGRAM, "shape": [5]}}, "program.shape"),
         ("iteration", {"program": {**PROGRAM, "shape": [2, 2]}}, "program.shape"),
         ("iteration", {"algorithm": "ps"}, "program.generator"),
-        ("slices", {"program": PROGRAM}, "program.generator"),
-        ("slices", {"program": {"generator": "direct", "shape": [5]}}, "program.shape"),
-        ("slices", {"algorithm": "ps"}, "algorithm"),
-        ("cube", {"program": {"generator": "bml", "shape": [9, 1]}}, "program.shape"),
-        ("cube", {"program": {"generator": "ring_bcube", "shape": [3, 2]}}, "program.generator"),
-        ("cube", {"algorithm": "trees"}, "algorithm"),
-        ("around", {"program": {"generator": "bml", "shape": [3, 2]}}, "program.generator"),
     ],
 )
 def test_another_program_than_the_plan_s_is_refused(

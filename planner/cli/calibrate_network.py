@@ -19,6 +19,7 @@ from planner.cli.common import (
 )
 from planner.cli.network_report import cluster_text, curves, report, sentence
 from planner.cli.parsing import (
+    MODEL_INPUT,
     add_options,
     check_factory,
     check_integers,
@@ -89,9 +90,7 @@ def add_network(kinds: Any) -> None:
             "matrices or the passes of a model (MODULE:FACTORY as for planner profile): what they "
             "take from it, and how much longer they last there (for caramel, ibatch, and planner "
             "plan)",
-            "--input SHAPE": "with that model: shape of one sample, such as 3x224x224 or "
-            "128:int64, if the factory gives no inputs",
-            "--batch-size N": "with that model: samples of one rank",
+            **{option: f"with that model: {text}" for option, text in MODEL_INPUT.items()},
             "-o, --output FILE": "where rank 0 writes the models, with provenance",
             "--cluster-out FILE": "where rank 0 writes a cluster with NICs that make all-reduces "
             "cost what was measured, each rank a machine of it, for planner plan --cluster",
@@ -138,7 +137,7 @@ def run_network(options: argparse.Namespace) -> int:
             "processor": machine.processor(),
             "threads": torch.get_num_threads(),
             "interfaces": options.interfaces or os.environ.get("GLOO_SOCKET_IFNAME", ""),
-            "versions": machine.versions(torch=torch.__version__),
+            "versions": machine.versions(torch=str(torch.__version__)),
         }
         _write(options, sweep, fit_network(sweep), interference, provenance)
     return 0

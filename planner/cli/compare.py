@@ -40,34 +40,21 @@ from planner.cli.parsing import as_typed, parse_names, parse_number, refuse
 from planner.cli.spark_logs import read_logs
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
-from planner.families.bigdl import BIGDL
-from planner.families.bml import BML
-from planner.families.caramel import CARAMEL
-from planner.families.collectives import Collective
 from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
-from planner.families.fsdp import FSDP
-from planner.families.ibatch import IBATCH
-from planner.families.iteration import ITERATION, scheduling
 from planner.families.iteration import fsdp_from_profile as fully_sharded
-from planner.families.overlap import OVERLAP
-from planner.families.yan.family import YAN
-from planner.jsonio import PROBLEMS, bml_answer, decode_profile, yan, yan_answer
-from planner.jsonio import bigdl as bigdl_json
-from planner.jsonio import caramel as caramel_json
-from planner.jsonio import ibatch as ibatch_json
+from planner.families.iteration import scheduling
+from planner.jsonio import PROBLEMS, decode_profile, yan
 from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
-from planner.jsonio.generic import REGISTERED
 from planner.jsonio.heads import Head, of_profile, warned
-from planner.jsonio.iteration_making import answer as iteration_answer
-from planner.jsonio.links import warnings_of
+from planner.jsonio.interfaces import families
 from planner.jsonio.profiles import profile_of
 from planner.jsonio.service import decode_request
 from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import or_none
-from planner.jsonio.what_if import regret_answers
+from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.profiles import Profile
@@ -78,12 +65,6 @@ from planner.solving.result import Result
 from planner.solving.what_if import regrets
 from planner.view.drawing import drawing_of, plan_chart
 
-FAMILIES: Families = {
-    family.name: family
-    for family in (IBATCH, CARAMEL, YAN, BML, BIGDL, DRIZZLE, FSDP, ITERATION, OVERLAP)
-}
-"""What can be compared."""
-
 _COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
     "drizzle": scheduling.from_profile,
     "fsdp": fully_sharded.from_profile,
@@ -92,7 +73,7 @@ _COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
 
 PROFILED: Families = {
     name: family
-    for name, family in FAMILIES.items()
+    for name, family in families().items()
     if name in _COMPOSED or type(family).from_profile is not Family.from_profile
 }
 """What can be compared on a profile; the first one is the default."""
@@ -100,13 +81,13 @@ PROFILED: Families = {
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    add_compare(commands, run, {**FAMILIES, **REGISTERED}, PROFILED)
+    add_compare(commands, run, families(), PROFILED)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare."""
     name, case = _of_events(options) if "events" in options else _of_file(options)
-    family, drawing = {**FAMILIES, **REGISTERED}[name], drawing_of(name)
+    family, drawing = PROBLEMS[name].family, drawing_of(name)
     with in_option("--picture"):
         draw = drawing.writer(Path(options.picture)) if options.picture else None
     inputs = options.events if "events" in options and options.events else (options.file,)
@@ -140,7 +121,8 @@ def run(options: argparse.Namespace) -> int:
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
     try:
         if options.json:
-            answers += [_told(family, case, _answer(name, case, row), row) for row in rows]
+            tell = PROBLEMS[name].told
+            answers += [_told(family, case, tell(case, row, None), row) for row in rows]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
             write_text(
@@ -215,7 +197,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
     with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem
-        made = yan.asked(request) if problem == YAN.name else request.to_problem()
+        made = yan.asked(request) if problem == "yan" else request.to_problem()
         if getattr(request, "sensitivity", False):
             yan.refuse_sensitivity(made.problem, "exact")
         document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
@@ -281,9 +263,9 @@ def _best(
     """Return the answer that is drawn and written, and whether it is another than that of a row."""
     request, interface = case.request, PROBLEMS[family.name]
     if hasattr(request, "outlook") and request.to_outlook(case.problem) is not None:
-        return _told(family, case, interface.run(request, cancel=cancel), row), True
+        return _told(family, case, answer_request(interface, request, cancel=cancel), row), True
     result, deadline = family.chosen(case, row), Deadline.of(case.options["time_limit"], cancel)
-    made: Any = _answer(family.name, case, result, deadline)
+    made: Any = interface.told(case, result, deadline)
     if case.options.get("regret"):
         table = regrets(family, case.problem, result.plan, deadline)
         made = changed(made, regret=regret_answers(table))
@@ -297,82 +279,20 @@ def _told(
     known = [*case.warnings]
     if result.plan is not None:
         known += family.doubts(case.problem, result.plan)
-        known += _beyond(case, family.sent_bytes(case.problem, result.plan))
+        known += _beyond(family, case, result)
     new = [text for text in dict.fromkeys(known) if text not in (answer.warnings or ())]
     if case.profile is not None:
         return of_profile(answer, case.profile, new)
     return warned(answer, new)
 
 
-def _beyond(case: Case[Any], sizes: Any) -> tuple[str, ...]:
-    """Return the caveats about costs of transfers of these sizes that were not measured."""
-    place, settled = case.place, getattr(case.request, "settled", None)
-    if settled is not None:
-        network = settled()
-        return () if network is None else warnings_of(network, sizes)
+def _beyond(family: Family[Any, Any, Any], case: Case[Any], result: Result[Any, Any]) -> Any:
+    """Return the caveats about costs of a plan's transfers that were not measured."""
+    place = case.place
+    if case.request is not None:
+        return caveats(family, case, result)
     if place is None or place.collective is None or not isinstance(place.network, TableCost):
         return ()
+    sizes = family.sent_bytes(case.problem, result.plan)
     note = range_note(place.network, place.collective, sizes)
     return () if note is None else (note,)
-
-
-def _answer(
-    problem: str, case: Case[Any], result: Result[Any, Any], deadline: Deadline | None = None
-) -> Any:
-    """Return the JSON form of a result; of the best one, until a deadline, with all it has."""
-    if problem in _ANSWERS:
-        return _ANSWERS[problem](case, result, deadline)
-    told = PROBLEMS[problem].told
-    assert told is not None
-    return told(case.problem, result)
-
-
-def _ibatch(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
-    request, place = case.request, case.place
-    if request is not None:
-        known = or_none(request.layer_names), or_none(request.layer_parameters)
-        return ibatch_json.answer(case.problem, result, *known)
-    assert case.profile is not None
-    assert place is not None
-    chain = case.profile.chain("layer")
-    names = tuple(layer.name for layer in chain.layers)
-    made = ibatch_json.answer(case.problem, result, names, chain.layer_parameters())
-    return changed(made, ranks=place.ranks or UNSET)
-
-
-def _caramel(case: Case[Any], result: Result[Any, Any], deadline: Deadline | None) -> Any:
-    if deadline is None:
-        made = caramel_json.answer(case.problem, result)
-    else:
-        made = caramel_json.answer_beside(case.problem, result, deadline)
-    return made if case.place is None else changed(made, ranks=case.problem.workers)
-
-
-def _yan(case: Case[Any], result: Result[Any, Any], deadline: Deadline | None) -> Any:
-    made, request = yan_answer.answer(case.made, result), case.request
-    if request is None or deadline is None:
-        return made
-    return yan.with_extras(made, case.problem, result, request)
-
-
-def _bml(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
-    if isinstance(result.plan, Collective):
-        return bml_answer.algorithm_answer(case.problem, result)
-    return bml_answer.answer(case.problem, result)
-
-
-def _bigdl(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
-    listed = "listed" if case.problem.nodes <= bigdl_json.MAX_LISTED else "rule"
-    order = listed if case.request is None else case.request.pull_order
-    return bigdl_json.answer(case.problem, result, pull_order=order)
-
-
-_ANSWERS: Mapping[str, Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]] = {
-    "ibatch": _ibatch,
-    "caramel": _caramel,
-    "yan": _yan,
-    "bml": _bml,
-    "bigdl": _bigdl,
-    "iteration": lambda case, result, _: iteration_answer(case.problem, result, model=case.title),
-}
-"""Answers that say more than the problem and the result (`planner.jsonio.Interface.told`)."""

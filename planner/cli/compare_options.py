@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read, read_as
 from planner.cli.iteration_options import FAILED, cluster_in
@@ -31,22 +31,17 @@ from planner.model.validation import integer
 from planner.solving.compare import Place
 from planner.solving.family import Family
 
-if TYPE_CHECKING:
-    from planner.model.fitting import Model
-
 DEFAULT_SECONDS = 10.0
 """Time limit of a method, if nobody says otherwise."""
 
 ASSUMED = "start-ups are assumed, not measured; planner plan says how much its lead bears"
 
-NETWORK = ("--startup", "--bandwidth", "--network", "--network-model")
+NETWORK = ("--startup", "--bandwidth", "--network")
 OPTIONS = ("--cluster", "--failed", "--computation")
 """What no request is told, as it says so itself."""
 
 _SUMMARY = "compare every method on a request, or on a profiled model and a network"
 _USAGE = "planner compare [--problem NAME] FILE [option ...]"
-
-_MODELS: "dict[str, Model]" = {"table": "table", "affine": "affine", "two-point": "two_point"}
 
 Families: TypeAlias = Mapping[str, Family[Any, Any, Any]]
 
@@ -97,10 +92,8 @@ def add_compare(
             "--network FILE": "with a profile, instead of both: a network, such as planner "
             "calibrate network measured, or a NIC of a cluster file; with --cluster measured "
             "tables in place of what it says",
-            "--network-model": "which model of a measured --network: its table (default), the "
-            "affine cost nearest to that, or the line through 64 B and 4 MB",
         },
-        {"--problem": {"choices": list(families)}, "--network-model": {"choices": list(_MODELS)}},
+        {"--problem": {"choices": list(families)}},
     )
     add_options(
         parser.add_argument_group("with a profile, on a cluster"),
@@ -211,17 +204,13 @@ def settle_network(
     `collective` is the one whose measured times are asked for, `settled` the problem's options.
     """
     if cluster is not None:
-        refuse(
-            options, ("--startup", "--bandwidth", "--network-model"), "not together with --cluster"
-        )
+        refuse(options, ("--startup", "--bandwidth"), "not together with --cluster")
         return _on_cluster(cluster, collective)
     if options.network is not None:
         refuse(options, ("--startup", "--bandwidth"), "not together with --network")
         if options.network == options.file == "-":
             raise InvalidInputError("--network", "standard input is the profile already")
         return _in_file(options, collective, settled)
-    if options.network_model is not None:
-        raise InvalidInputError("--network-model", "only together with --network")
     for name in ("startup", "bandwidth"):
         if getattr(options, name) is None:
             raise InvalidInputError(
@@ -266,17 +255,17 @@ def _in_file(
     if path in shipped_clusters() and not Path(path).exists():
         raise InvalidInputError("--network", f"{path} is a cluster: give it as --cluster")
     data = read(path)
-    model, bcube = options.network_model, settled.get("bcube")
+    bcube = settled.get("bcube")
     ranks = bcube.servers if bcube else settled.get("workers") or settled.get("machines")
     with in_file(path):
-        described = decode_network(data, None if model is None else _MODELS[model])
+        described = decode_network(data)
         described = settled_network(described, collective, ranks, "")
         network = measured_as(described, collective, "", beside=collective is not None)
     about = f"as {file_name(path)} describes it"
     if described.ranks is not None:
         how = f" ({described.algorithm})" if described.algorithm else ""
         measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
-        about = f"{measured}: {model or 'table'} of {file_name(path)}"
+        about = f"{measured}: table of {file_name(path)}"
     return Place(
         network,
         about=about,

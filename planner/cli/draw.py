@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, in_option, read_as, warn, write_text
 from planner.cli.compare_tables import warning_lines
+from planner.cli.parsing import add_options
 from planner.cli.writing import replacing
 from planner.jsonio import decode_answer
 from planner.view.drawing import drawing_of, plan_chart
@@ -24,13 +25,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "plan", metavar="PLAN", help="an answer of planner solve; '-': standard input"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="a chart (.svg, .png, .pdf) or, of a plan with a timeline, a Chrome/Perfetto trace "
-        "(.json, .json.gz); default: text on the terminal",
-    )
+    text = "a chart (.svg, .png, .pdf) or, of a plan with a timeline, a Chrome/Perfetto trace "
+    text += "(.json, .json.gz); default: text on the terminal"
+    add_options(parser, {"-o, --output FILE": text})
 
 
 def run(options: argparse.Namespace) -> int:

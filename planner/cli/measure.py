@@ -10,7 +10,14 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, write_json, write_text
 from planner.cli.compare_tables import provenance, warning_lines
-from planner.cli.parsing import check_integers, given, load_model, seconds
+from planner.cli.parsing import (
+    FACTORY,
+    MODEL_INPUT,
+    add_options,
+    check_integers,
+    given,
+    load_model,
+)
 from planner.cli.telling import Progress
 from planner.jsonio import encode_profile
 from planner.model.errors import InvalidInputError
@@ -60,39 +67,27 @@ def add_parser(commands: Any) -> None:
         "planner profile torchvision.models:resnet18 --input 3x224x224 --batch-size 8 "
         "-o resnet18.json",
     )
-    parser.add_argument(
-        "factory",
-        metavar="MODULE:FACTORY",
-        help="a callable that returns a torch.nn.Module, or (module, tuple of inputs)",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-    parser.add_argument("--name", help="name of the model; default: the factory's name")
-    parser.add_argument(
-        "--input",
-        metavar="SHAPE",
-        help="shape of one sample, such as 3x224x224 or 128:int64, if the factory gives no inputs",
-    )
-    parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
-    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="default: 3")
-    parser.add_argument("--repetitions", type=int, default=10, metavar="N", help="default: 10")
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each rank",
-    )
-    parser.add_argument(
-        "--optimizer",
-        choices=["sgd", "adam"],
-        help="time its updates too, as those of `planner run`; default: none",
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        default=REPEAT_S,
-        metavar="S",
-        help="for how long to repeat while times vary too much, as other load lets them; 0: never; "
-        f"default: {REPEAT_S:g}",
+    parser.add_argument("factory", metavar="MODULE:FACTORY", help=FACTORY)
+    add_options(
+        parser,
+        {
+            "-o, --output FILE": "default: standard output",
+            "--name NAME": "name of the model; default: the factory's name",
+            **MODEL_INPUT,
+            "--warmup N": "default: 3",
+            "--repetitions N": "default: 10",
+            "--threads N": "of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each "
+            "rank",
+            "--optimizer": "time its updates too, as those of `planner run`; default: none",
+            "--time-limit S": "for how long to repeat while times vary too much, as other load "
+            f"lets them; 0: never; default: {REPEAT_S:g}",
+        },
+        {
+            "--warmup": {"default": 3},
+            "--repetitions": {"default": 10},
+            "--optimizer": {"choices": ["sgd", "adam"]},
+            "--time-limit": {"default": REPEAT_S},
+        },
     )
 
 

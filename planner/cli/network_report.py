@@ -137,7 +137,8 @@ def cluster_text(
     provenance: dict[str, Any],
 ) -> str:
     """Return the cluster file of a measured network."""
-    from planner.jsonio.network_measurements import cluster_document, encode_cluster
+    from planner.jsonio.layout import laid_out
+    from planner.jsonio.network_measurements import cluster_document
 
     each = os.environ.get("LOCAL_WORLD_SIZE", "1")
     shared = int(each) if each.isdecimal() and int(each) else 1
@@ -155,4 +156,4 @@ def cluster_text(
             interference=interference,
             notes=notes,
         )
-    return encode_cluster(document)
+    return laid_out(document)

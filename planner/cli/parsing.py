@@ -75,6 +75,14 @@ def seconds(text: str) -> float:
 _VALUES: Mapping[str, Callable[[str], Any]] = {"N": int, "S": seconds}
 """How the values of these names are read; others are texts."""
 
+MODEL_INPUT = {
+    "--input SHAPE": "shape of one sample, such as 3x224x224 or 128:int64, if the factory gives no "
+    "inputs",
+    "--batch-size N": "samples of one rank",
+}
+"""What a model is given that ``MODULE:FACTORY`` names."""
+FACTORY = "a callable that returns a torch.nn.Module, or (module, tuple of inputs)"
+
 
 def add_options(
     parser: Any, options: Mapping[str, str], more: Mapping[str, Mapping[str, Any]] | None = None

@@ -20,12 +20,14 @@ from planner.cli.common import (
 )
 from planner.cli.compare_tables import kept
 from planner.cli.parsing import (
+    FACTORY,
+    MODEL_INPUT,
+    add_options,
     check_factory,
     check_integers,
     load_model,
     parse_bcube,
     parse_names,
-    seconds,
 )
 from planner.cli.run_report import Ran, as_json, report
 from planner.cli.telling import Progress
@@ -63,55 +65,34 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "plans", metavar="PLAN", nargs="+", help="answers of planner solve, or of compare -o"
     )
-    parser.add_argument(
-        "--model",
-        metavar="MODULE:FACTORY",
-        required=True,
-        help="a callable that returns a torch.nn.Module, or (module, tuple of inputs)",
+    add_options(
+        parser,
+        {
+            "--model MODULE:FACTORY": FACTORY,
+            **MODEL_INPUT,
+            "--steps N": "default: 20",
+            "--warmup N": "default: 3",
+            "--optimizer": "default: sgd, with momentum",
+            "--threads N": "of torch, on each rank",
+            "--timeout S": "seconds; default: 60",
+            "--interfaces A,B,…": "the network interface, or those of the levels of a BCube; "
+            "default: PLANNER_INTERFACES, or gloo's choice",
+            "--bcube n,k": "sum up by BML: the ranks are the servers of a BCube(n, k), one "
+            "interface a level",
+            "--against-ddp ROUNDS": "alternate with DDP as it is by default, so many times (5)",
+            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg, .png)",
+            "--trace FILE": "write a step of all ranks for Perfetto (.json, .json.gz)",
+            "--json": "print what was measured as JSON",
+        },
+        {
+            "--model": {"required": True},
+            "--steps": {"default": 20},
+            "--warmup": {"default": 3},
+            "--optimizer": {"choices": ["sgd", "adam"], "default": "sgd"},
+            "--timeout": {"default": 60.0},
+            "--against-ddp": {"type": int, "nargs": "?", "const": 5},
+        },
     )
-    parser.add_argument(
-        "--input",
-        metavar="SHAPE",
-        help="shape of one sample, such as 3x224x224 or 128:int64, if the factory gives no inputs",
-    )
-    parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one rank")
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="default: 20")
-    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="default: 3")
-    parser.add_argument(
-        "--optimizer", choices=["sgd", "adam"], default="sgd", help="default: sgd, with momentum"
-    )
-    parser.add_argument("--threads", type=int, metavar="N", help="of torch, on each rank")
-    parser.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds; default: 60"
-    )
-    parser.add_argument(
-        "--interfaces",
-        metavar="A,B,…",
-        help="the network interface, or those of the levels of a BCube; default: "
-        "PLANNER_INTERFACES, or gloo's choice",
-    )
-    parser.add_argument(
-        "--bcube",
-        metavar="n,k",
-        help="sum up by BML: the ranks are the servers of a BCube(n, k), one interface a level",
-    )
-    parser.add_argument(
-        "--against-ddp",
-        type=int,
-        nargs="?",
-        const=5,
-        metavar="ROUNDS",
-        help="alternate with DDP as it is by default, so many times (5)",
-    )
-    parser.add_argument(
-        "--picture",
-        metavar="FILE",
-        help="draw a step as predicted above one of rank 0 (.svg, .png)",
-    )
-    parser.add_argument(
-        "--trace", metavar="FILE", help="write a step of all ranks for Perfetto (.json, .json.gz)"
-    )
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
 
 
 def run(options: argparse.Namespace) -> int:

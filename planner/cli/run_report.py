@@ -12,7 +12,6 @@ from msgspec import UNSET
 from planner.cli.common import ERROR_SIGN
 from planner.cli.compare_tables import warning_lines
 from planner.families.bml.program import made
-from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -56,7 +55,7 @@ class Ran:
 def report(ran: Ran) -> str:
     """Return the report as text."""
     steps = _times(ran.planned)
-    lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in ran.answers]
+    lines = [f"plan: {answer.headline()}" for answer in ran.answers]
     number, length = counted(ran.ranks, "rank"), counted(len(steps), "step")
     lines.append(f"run: {ran.options.model}, {number}, {length}, {ran.options.optimizer}")
     lines.append(f"summed up by: {_collective(ran)}")

@@ -9,14 +9,23 @@ from typing import Any, BinaryIO
 
 from planner.cli.common import check_outputs, command, standard_input, standard_output
 from planner.cli.interrupting import interruptible
-from planner.cli.parsing import seconds
+from planner.cli.parsing import add_options, seconds
 from planner.cli.telling import Progress, tell
 from planner.cli.writing import replacing, writing
-from planner.jsonio import CancellableLines, Reply, limited_replies, one_message
+from planner.jsonio import Reply
+from planner.jsonio.streams import CancellableLines, limited_replies, one_message
 from planner.jsonio.workers import Limits
 from planner.model.units import escaped_json
 from planner.model.validation import shown
 from planner.solving.deadline import Cancel
+
+_LIMITS = {
+    "--max-request-bytes": ("request_bytes", "length of a request"),
+    "--max-answer-bytes": ("answer_bytes", "length of an answer"),
+    "--max-memory-bytes": ("memory_bytes", "memory of the process that answers"),
+    "--max-seconds": ("seconds", "processor time"),
+}
+"""Options that set limits: the field of `Limits`, and what it limits."""
 
 
 def add_parser(commands: Any) -> None:
@@ -33,41 +42,39 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="default: standard input"
     )
-    parser.add_argument(
-        "--jsonl", action="store_true", help="one request a line, one answer a line, same order"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="-",
-        metavar="FILE",
-        help="write the answer, or the error, here; default: standard output",
-    )
-    limits = parser.add_argument_group(
-        "limits of each request",
-        "What exceeds one is answered by an error in its place; 0: no limit.",
+    add_options(
+        parser,
+        {
+            "--jsonl": "one request a line, one answer a line, same order",
+            "-o, --output FILE": "write the answer, or the error, here; default: standard output",
+        },
+        {"--output": {"default": "-"}},
     )
     usual = Limits()
-    for option, kind, name, what in (
-        ("--max-request-bytes", _amount, "request_bytes", "length of a request"),
-        ("--max-answer-bytes", _amount, "answer_bytes", "length of an answer"),
-        ("--max-memory-bytes", _amount, "memory_bytes", "memory of the process that answers"),
-        ("--max-seconds", _seconds, "seconds", "processor time"),
-    ):
-        value = getattr(usual, name)
-        limits.add_argument(
-            option, type=kind, default=value, metavar="N", help=f"{what}; default: {value:.15g}"
-        )
+    add_options(
+        parser.add_argument_group(
+            "limits of each request",
+            "What exceeds one is answered by an error in its place; 0: no limit.",
+        ),
+        {
+            f"{option} N": f"{what}; default: {getattr(usual, name):.15g}"
+            for option, (name, what) in _LIMITS.items()
+        },
+        {
+            option: {
+                "type": _seconds if name == "seconds" else _amount,
+                "default": getattr(usual, name),
+            }
+            for option, (name, _) in _LIMITS.items()
+        },
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Answer; the status is 0 if all requests succeed, 2 after a refusal, 1 after a fault."""
     check_outputs({"--output": options.output}, (options.file,))
     limits = Limits(
-        request_bytes=options.max_request_bytes or None,
-        answer_bytes=options.max_answer_bytes or None,
-        memory_bytes=options.max_memory_bytes or None,
-        seconds=options.max_seconds or None,
+        **{name: getattr(options, f"max_{name}") or None for name, _ in _LIMITS.values()}
     )
     tell("reading standard input" if options.file == "-" else f"reading {options.file}")
     with ExitStack() as files:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
     from planner.jsonio.interfaces import PROBLEMS
     from planner.jsonio.profiles import decode_profile, encode_profile
-    from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
+    from planner.jsonio.results import decode_plan, encode_plan
     from planner.jsonio.schemas import schema
     from planner.jsonio.service import (
         Reply,
@@ -21,36 +21,22 @@ if TYPE_CHECKING:
         solve,
         solve_or_raise,
     )
-    from planner.jsonio.streams import (
-        CancellableLines,
-        limited_replies,
-        one_message,
-        read_lines,
-        solve_many,
-    )
 
 __all__ = [
     "PROBLEMS",
-    "CancellableLines",
     "Reply",
     "decode_answer",
     "decode_plan",
     "decode_profile",
     "decode_request",
-    "decode_result",
     "encode_plan",
     "encode_profile",
-    "encode_result",
-    "limited_replies",
-    "one_message",
     "read_cluster",
-    "read_lines",
     "read_profile",
     "reply",
     "schema",
     "shipped_clusters",
     "solve",
-    "solve_many",
     "solve_or_raise",
 ]
 
@@ -60,15 +46,11 @@ __getattr__ = loader(
         "files": ("read_cluster", "read_profile", "shipped_clusters"),
         "interfaces": ("PROBLEMS",),
         "profiles": ("decode_profile", "encode_profile"),
-        "results": ("decode_plan", "decode_result", "encode_plan", "encode_result"),
+        "results": ("decode_plan", "encode_plan"),
         "schemas": ("schema",),
         "service": (
             *("Reply", "decode_answer", "decode_request"),
             *("reply", "solve", "solve_or_raise"),
-        ),
-        "streams": (
-            *("CancellableLines", "limited_replies"),
-            *("one_message", "read_lines", "solve_many"),
         ),
     },
 )

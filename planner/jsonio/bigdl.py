@@ -1,7 +1,8 @@
 """The JSON interface of BigDL's shuffle all-reduce and of aggregation through a driver."""
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -9,13 +10,11 @@ from msgspec.structs import replace
 from planner.families import bigdl
 from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
-from planner.families.collectives.recipes import Recipe
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
-from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
 from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -26,12 +25,12 @@ from planner.jsonio.types import (
     Time,
     fields_of,
     filled,
-    or_none,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, total
-from planner.solving.deadline import NEVER, Control
+from planner.solving.compare import Case
+from planner.solving.deadline import NEVER
 from planner.solving.methods import REPLAN, concrete
 from planner.solving.result import Result
 from planner.solving.views import MAX_CELLS, HotSpots, Pulls
@@ -78,8 +77,14 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
+        if self.method not in _DRIVERS:
+            _check_listed(self.nodes, self.pull_order)  # before anything is built
         given = fields_of(self, bigdl.Problem)
         return bigdl.Problem(**{**given, "network": links_of(self, 1, self.nodes)})
+
+    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about links that were estimated from measured collectives."""
+        return link_notes(self, self.nodes)
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):
@@ -127,7 +132,6 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     levels: tuple[Count, ...] | UnsetType = UNSET
-    synchronisation: SummedUpBy | UnsetType = UNSET
 
     def pulls(self) -> tuple[tuple[int, ...], ...] | UnsetType:
         """Return the pull order of each node, or UNSET for plans without pulls. O(N²)."""
@@ -137,16 +141,22 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         twice = (*range(self.nodes), *range(self.nodes))
         return tuple(twice[start : start + self.nodes] for start in self.pull_start)
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        return (
+            f"A synchronisation of {counted(self.nodes, 'node')} takes "
+            f"{format_ns(self.objective_ns)}, "
+            f"{self.times_full_transfer:.4g} times as long as sending the gradient once"
+        )
 
-def run(request: BigdlRequest, **control: Unpack[Control[Any]]) -> BigdlAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    if request.method not in _DRIVERS:
-        _check_listed(problem.nodes, request.pull_order)  # before anything is built
-    limit = or_none(request.time_limit_s)
-    result = bigdl.solve(problem, method=request.method, time_limit=limit, **control)
-    made = answer(problem, result, pull_order=request.pull_order)
-    return warned(made, link_notes(request, problem.nodes))
+
+def told(case: Case[bigdl.Problem], result: Result[Any, Any], _: object) -> BigdlAnswer:
+    """Return the answer to a case; pulls are listed where no request says otherwise."""
+    problem = case.problem
+    order = "listed" if problem.nodes <= MAX_LISTED else "rule"
+    order = order if case.request is None else case.request.pull_order
+    return answer(problem, result, pull_order=order)
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
@@ -206,7 +216,6 @@ def answer(
         base,
         slices=tuple(map(plan.slice, nodes)),
         pull_start=tuple(plan.asked(node, 0) for node in nodes),
-        synchronisation=summed_up_by("shuffle", Recipe("direct", (plan.nodes,))),
     )
     if pull_order == "rule":
         return sliced
@@ -224,18 +233,6 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
             ratio, time = float(cost.times_full_transfer), cost.objective_ns
             rows[name] = filled(MethodCost, cost, time_ns=time, times_full_transfer=ratio)
     return rows
-
-
-def headline(answer: BigdlAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return (
-        f"A synchronisation of {counted(answer.nodes, 'node')} takes "
-        f"{format_ns(answer.objective_ns)}, "
-        f"{answer.times_full_transfer:.4g} times as long as sending the gradient once "
-        f"({made_by(answer)})"
-    )
 
 
 def hot_spots(answer: BigdlAnswer) -> HotSpots:
@@ -262,7 +259,6 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
-    check_summed_up(answer.synchronisation, "shuffle", Recipe("direct", (answer.nodes,)))
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
 
 
@@ -298,12 +294,10 @@ def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
 
 
 INTERFACE = Interface(
-    plans=(bigdl.Exchange, bigdl.Driver),
-    evaluation=bigdl.Evaluation,
+    family=bigdl.BIGDL,
     request=BigdlRequest,
     answer=BigdlAnswer,
-    run=run,
-    headline=headline,
+    told=told,
     view=hot_spots,
     request_rules=REQUEST_RULES,
 )

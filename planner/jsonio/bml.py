@@ -4,14 +4,17 @@ from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.families.bml.evaluation import Evaluation
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.problem import Problem
 from planner.families.bml.reroute import GRACE_S
-from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
-from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable, headline
-from planner.jsonio.bml_transfers import times, with_verdict
+from planner.families.collectives import Collective
+from planner.jsonio.bml_answer import (
+    BmlAnswer,
+    algorithm_answer,
+    answer,
+    check_listable,
+)
+from planner.jsonio.bml_transfers import times
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import warned
 from planner.jsonio.interfaces import Interface
@@ -31,12 +34,14 @@ from planner.jsonio.types import (
     Size,
     Sizes,
     Time,
+    made_of,
     or_none,
 )
 from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE
+from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.result import Result
@@ -90,14 +95,9 @@ REQUEST_RULES: dict[str, Any] = {
 def problem_of(request: BmlRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
     bcube = BCube(request.n, request.k)
-    return Problem(
-        bcube,
-        links_of(request, request.k, bcube.servers),
-        or_none(request.gradient_bytes),
-        () if request.layer_bytes is UNSET else request.layer_bytes,
-        request.element_bytes,
-        Failures() if request.failed is UNSET else failures_of(bcube, request.failed),
-    )
+    failed = Failures() if request.failed is UNSET else failures_of(bcube, request.failed)
+    network = links_of(request, request.k, bcube.servers)
+    return made_of(Problem, request, bcube=bcube, network=network, failed=failed)
 
 
 def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
@@ -127,10 +127,9 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     wanted = wanted_of(request, problem)
     foreseen = planned(BML, request, problem, control)
     result, fields = foreseen.result, foreseen.fields
-    listing = last.share(3)  # a check and encoding take as long as listing
+    listing = last.share(2)  # encoding takes as long as listing
     try:
         made = answer(problem, result, wanted, listing)
-        made = with_verdict(made, last.share(2))
         made = structs.replace(made, **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
@@ -138,13 +137,19 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
         return answer(problem, Result(result.method, None, None, None, runtime, True, OUT_OF_TIME))
 
 
+def told(case: Case[Problem], result: Result[Any, Any], _: object) -> BmlAnswer:
+    """Return the answer to a case, without transfers."""
+    if isinstance(result.plan, Collective):
+        return algorithm_answer(case.problem, result)
+    return answer(case.problem, result)
+
+
 INTERFACE = Interface(
-    plans=(Schedule, TreePlan),
-    evaluation=Evaluation,
+    family=BML,
     request=BmlRequest,
     answer=BmlAnswer,
-    run=run,
-    headline=headline,
+    told=told,
     view=times,
+    run=run,
     request_rules=REQUEST_RULES,
 )

@@ -12,13 +12,10 @@ from planner.families.bml.evaluation import Evaluation, listed
 from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.reroute import Damage
-from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
-from planner.families.collectives.recipes import Recipe
-from planner.jsonio.heads import head, made_by
+from planner.jsonio.heads import head
 from planner.jsonio.links import Digits, Number
-from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError
@@ -116,7 +113,20 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
-    synchronisation: SummedUpBy | UnsetType = UNSET
+
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        failed = ""
+        if self.failed is not UNSET:
+            counts = msgspec.structs.asdict(self.failed)
+            names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
+            words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
+            failed = f" (failed {', '.join(words)})"
+        return (
+            f"A synchronisation of {counted(self.servers, 'server')} on BCube({self.n}, {self.k})"
+            f"{failed} takes {format_ns(self.objective_ns)}"
+        )
 
 
 def answer(
@@ -151,21 +161,7 @@ def answer(
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
         schedule=listed_of,
-        synchronisation=SummedUpBy(
-            algorithm=result.method, program=_program(problem, plan, wanted)
-        ),
     )
-
-
-def _program(problem: Problem, plan: Plan, wanted: range | None) -> ProgramAnswer | UnsetType:
-    """Return the program: Algorithm 1 by name, or the listed transfers around failures."""
-    bcube = problem.bcube
-    shape = bcube.n, bcube.k
-    if isinstance(plan, Schedule) and not plan.changed:
-        return program_answer(Recipe("bml", shape))
-    if wanted is None or len(wanted) < bcube.servers:
-        return UNSET
-    return ProgramAnswer(generator=LISTED, shape=shape)
 
 
 def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlAnswer:
@@ -266,19 +262,3 @@ def _transfers(
             layer=entry.layer if problem.layer_bytes else UNSET,
             part=entry.part if plan.rounds > 1 else UNSET,
         )
-
-
-def headline(answer: BmlAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    failed = ""
-    if answer.failed is not UNSET:
-        counts = msgspec.structs.asdict(answer.failed)
-        names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
-        words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
-        failed = f" (failed {', '.join(words)})"
-    return (
-        f"A synchronisation of {counted(answer.servers, 'server')} on BCube({answer.n}, {answer.k})"
-        f"{failed} takes {format_ns(answer.objective_ns)} ({made_by(answer)})"
-    )

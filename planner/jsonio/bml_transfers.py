@@ -15,24 +15,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from planner.families.collectives.checker import check
 from planner.families.collectives.layout import EvenLayout, KeptLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message
-from planner.families.collectives.recipes import Recipe
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.heads import check_head
-from planner.jsonio.programs import LISTED, check_summed_up
 from planner.jsonio.types import or_none
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.topologies import BCube
 from planner.model.validation import check_same, shown
-from planner.solving.deadline import NEVER, Deadline, TimeUpError, watched
 from planner.solving.views import Compared
-
-MAX_CHECKED = 2**16
-"""Largest number of transfers checked before an answer is given: takes one or two seconds."""
 
 
 def lists_all(answer: BmlAnswer) -> bool:
@@ -60,24 +53,7 @@ def program_of(answer: BmlAnswer) -> tuple[ListedProgram, int]:
     return program, edges[-1]
 
 
-def with_verdict(answer: BmlAnswer, deadline: Deadline = NEVER) -> BmlAnswer:
-    """Return the answer with the checker's verdict on its listed program, if time allows."""
-    stated = answer.synchronisation
-    if stated is UNSET or stated.program is UNSET or stated.program.generator != LISTED:
-        return answer
-    if answer.transfers is UNSET or len(answer.transfers) > MAX_CHECKED:
-        return answer
-    try:
-        verdict = check(_program(answer, deadline)[0], deadline)
-    except TimeUpError:
-        return answer
-    program = replace(stated.program, checked=verdict)
-    return replace(answer, synchronisation=replace(stated, program=program))
-
-
-def _program(
-    answer: BmlAnswer, deadline: Deadline = NEVER
-) -> tuple[ListedProgram, list[int], list[int]]:
+def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
     """Return the program, the server of each rank, and the byte offset of each chunk."""
     import numpy as np
 
@@ -87,7 +63,7 @@ def _program(
     last = max((or_none(transfer.layer) or 0 for transfer in transfers), default=0)
     messages = []
     rows = zip(transfers, _ends(answer, steps, rounds), strict=True)
-    for transfer, ends in watched(rows, deadline):
+    for transfer, ends in rows:
         if transfer.length_bytes:
             layer, part = or_none(transfer.layer) or 0, or_none(transfer.part) or 0
             # Back-propagation finishes the last layer first.
@@ -103,7 +79,7 @@ def _program(
     servers = sorted({end for moved in messages for end in (moved.sender, moved.receiver)})
     sent = np.zeros((len(servers), len(edges) - 1), dtype=bool)
     listed = []
-    for moved in watched(messages, deadline):
+    for moved in messages:
         sender, receiver = (bisect_left(servers, end) for end in (moved.sender, moved.receiver))
         first, stop = (bisect_left(edges, byte) for byte in (moved.first, moved.stop))
         if moved.adds:
@@ -194,6 +170,8 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     check_head(answer, "steps", "comparison")
     if answer.cut_off is not UNSET:
         raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
+    if answer.schedule is not UNSET and answer.transfers is UNSET:
+        raise InvalidInputError("transfers", "missing: schedule says that they are listed")
     assert answer.objective_ns is not None
     assert answer.comparison is not UNSET
     bcube = BCube(answer.n, answer.k)
@@ -201,7 +179,6 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         check_same(getattr(answer, path), number, path)
     if "bml_bcube" not in answer.comparison:
         raise InvalidInputError("comparison.bml_bcube", "missing")
-    _check_program(answer)
     # With failures, other algorithms would be slower, too: compare only with BML without failures.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
@@ -217,13 +194,3 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
             topology = name.rpartition("_")[2]
             rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
     return tuple(rows)
-
-
-def _check_program(answer: BmlAnswer) -> None:
-    """Check that the program is Algorithm 1, or that all transfers are listed if it says so."""
-    stated = UNSET if answer.synchronisation is UNSET else answer.synchronisation.program
-    listed = stated is not UNSET and stated.generator == LISTED
-    if listed and not lists_all(answer):
-        raise InvalidInputError("transfers", "missing: synchronisation.program says they are all")
-    generator = "bml" if answer.failed is UNSET and not listed else LISTED
-    check_summed_up(answer.synchronisation, answer.method, Recipe(generator, (answer.n, answer.k)))

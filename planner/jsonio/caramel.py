@@ -1,7 +1,7 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     targets_answer,
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -33,7 +33,7 @@ from planner.jsonio.transfers import (
     sent,
     timeline_of,
 )
-from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
+from planner.jsonio.types import Moment, PositiveSize, Size, filled, made_of, or_none
 from planner.jsonio.what_if import (
     AdviceField,
     OutlookField,
@@ -41,14 +41,14 @@ from planner.jsonio.what_if import (
     WhatIfRequest,
     advice_answer,
     asked,
-    planned,
 )
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_VALUE, total
-from planner.solving.deadline import Control, Deadline
+from planner.solving.compare import Case
+from planner.solving.deadline import Deadline
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
@@ -101,19 +101,20 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             raise InvalidInputError(
                 "workers", f"expected {network.ranks}, among whom network was measured"
             )
-        return Problem(
+        return made_of(
+            Problem,
+            self,
             graph=graph_of(self.ops, self.parameters),
             cost=ring_cost(cost, workers),
-            op_order=or_none(self.op_order),
             workers=workers,
-            servers=or_none(self.servers),
-            seed=self.seed,
-            threshold_bytes=or_none(self.threshold_bytes),
-            stages=Stages(**msgspec.structs.asdict(self.stages)),
-            element_bytes=self.element_bytes,
+            stages=made_of(Stages, self.stages),
             interference=network.interference,
             target=target_of(self.target),
         )
+
+    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        return warnings_of(self.settled(), sizes)
 
     def to_outlook(self, problem: Problem) -> Outlook | None:
         """Return the scenarios to plan for, or None."""
@@ -169,32 +170,29 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
 
-
-def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(caramel.CARAMEL, request, problem, control)
-    result = foreseen.result
-    if result.plan is None:  # the start plan of replan does not fit
-        return CaramelAnswer(**head(CaramelAnswer, result))
-    made = answer_beside(problem, result, foreseen.deadline)
-    sizes = [group.bytes for group in made.groups]
-    made = msgspec.structs.replace(made, **foreseen.fields)
-    return warned(made, warnings_of(request.settled(), sizes))
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        return (
+            f"An iteration takes {format_ns(self.iteration_ns)} with "
+            f"{counted(len(self.groups), 'all-reduce')}; computation waits "
+            f"{format_ns(self.stall_ns)} of it"
+        )
 
 
-def answer_beside(
-    problem: Problem, result: Result[Plan, Evaluation], deadline: Deadline
+def told(
+    case: Case[Problem], result: Result[Plan, Evaluation], deadline: Deadline | None
 ) -> CaramelAnswer:
-    """Return the JSON form of a result, with advice on DDP and prices under targets.
-
-    `deadline` ends the making of the optional parts.
-    """
-    assert result.plan is not None
-    searched = result.method == "search"
-    advice = advise(caramel.CARAMEL, problem, result, deadline) if searched else None
-    targets = exported(problem, result.plan, deadline)
-    return answer(problem, result, advice=advice, targets=targets)
+    """Return the answer to a case; until a deadline, with advice on DDP and prices of targets."""
+    problem, plan = case.problem, result.plan
+    if plan is None:  # the start plan of replan does not fit
+        return CaramelAnswer(**head(CaramelAnswer, result))
+    advice = targets = None
+    if deadline is not None:
+        if result.method == "search":
+            advice = advise(caramel.CARAMEL, problem, result, deadline)
+        targets = exported(problem, plan, deadline)
+    made = answer(problem, result, advice=advice, targets=targets)
+    return made if case.place is None else msgspec.structs.replace(made, ranks=problem.workers)
 
 
 def answer(
@@ -331,17 +329,6 @@ _FIELDS = (
 """Fields that every plan has and that are never null."""
 
 
-def headline(answer: CaramelAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return (
-        f"An iteration takes {format_ns(answer.iteration_ns)} with "
-        f"{counted(len(answer.groups), 'all-reduce')}; computation waits "
-        f"{format_ns(answer.stall_ns)} of it ({made_by(answer)})"
-    )
-
-
 def timeline(answer: CaramelAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
     check_head(answer, "groups", *_FIELDS, costs="iteration_ns")
@@ -361,11 +348,9 @@ def timeline(answer: CaramelAnswer) -> Timeline:
 
 
 INTERFACE = Interface(
-    plans=(caramel.Plan,),
-    evaluation=caramel.Evaluation,
+    family=caramel.CARAMEL,
     request=CaramelRequest,
     answer=CaramelAnswer,
-    run=run,
-    headline=headline,
+    told=told,
     view=timeline,
 )

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
 from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_of
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
+from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none
 from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError
@@ -67,7 +66,9 @@ class SchedulingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_field
     tasks_per_machine: Annotated[int, Meta(ge=1, le=2**20)] = 1
 
 
-class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterDocument(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Machines that are all alike, their network, and where the numbers come from."""
 
     name: Text
@@ -108,23 +109,17 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
         with inside("topology"):
             topology = _topology(document)
         with inside("nic"):
-            nic = Nic(**msgspec.structs.asdict(document.nic))
+            nic = made_of(Nic, document.nic)
         scheduling, beside = or_none(document.scheduling), or_none(document.interference)
         measured = or_none(document.network)
         with inside("network"):
             network = None if measured is None else measured.typed()
-        return Cluster(
-            name=document.name,
-            source=document.source,
-            machines=document.machines,
+        return made_of(
+            Cluster,
+            document,
             topology=topology,
             nic=nic,
-            cores=document.cores,
-            memory_bytes=document.memory_bytes,
-            accelerator_memory_bytes=or_none(document.accelerator_memory_bytes),
-            shared_bytes_per_s=or_none(document.shared_bytes_per_s),
-            scheduling=None if scheduling is None else Scheduling(**fields_of(scheduling)),
-            notes=document.notes,
+            scheduling=None if scheduling is None else made_of(Scheduling, scheduling),
             failed=_failures(topology, document.failed),
             interference=ALONE if beside is None else beside.typed("interference"),
             network=network,

@@ -1,6 +1,6 @@
 """Fields common to all requests: time limit, start plan, progress, export target."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, TypeVar
@@ -49,21 +49,9 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
     ] = False
 
-
-class Standing(Struct, frozen=True, kw_only=True):
-    """How far the search for an answer is."""
-
-    request: int
-    id: Id | UnsetType = UNSET
-    objective_ns: int
-    lower_bound_ns: int | None
-    runtime_s: float
-
-
-class ProgressLine(Struct, frozen=True, kw_only=True):
-    """A line of a stream that is no answer, but comes before one."""
-
-    progress: Standing
+    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        return ()
 
 
 def tell(result: Result[Any, Any], control: Control[Any]) -> None:

@@ -1,6 +1,6 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -9,13 +9,12 @@ from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.interfaces import Interface
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
+from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
-from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
 
@@ -92,22 +91,22 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     problem: Literal["drizzle"] = "drizzle"
     max_overhead: float
     max_group_ns: Moment | UnsetType = UNSET
-    group_size: GroupSize | UnsetType = UNSET
-    overhead: float | UnsetType = UNSET
+    group_size: GroupSize = WITH_PLAN
+    overhead: float = WITH_PLAN
     overhead_of_compute: float | UnsetType | None = UNSET
-    iteration_ns: Moment | UnsetType = UNSET
-    speedup: float | UnsetType = UNSET
+    iteration_ns: Moment = WITH_PLAN
+    speedup: float = WITH_PLAN
     largest_group_size: GroupSize | UnsetType = UNSET
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
 
-
-def run(request: DrizzleRequest, **control: Unpack[Control[Any]]) -> DrizzleAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = drizzle.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        return (
+            f"A group of {counted(self.group_size, 'iteration')} takes "
+            f"{format_ns(self.objective_ns)}, {share_text(self.overhead)} of it to schedule"
+        )
 
 
 def answer(
@@ -144,17 +143,6 @@ def answer(
     )
 
 
-def headline(answer: DrizzleAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return (
-        f"A group of {counted(answer.group_size, 'iteration')} takes "
-        f"{format_ns(answer.objective_ns)}, {share_text(answer.overhead)} of it to schedule "
-        f"({made_by(answer)})"
-    )
-
-
 def groups(answer: DrizzleAnswer) -> Groups:
     """Check an answer and return the data of its picture.
 
@@ -163,9 +151,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
     check_head(answer, "group_size", "overhead")
-    assert size is not UNSET
     assert time is not None
-    assert share is not UNSET
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
     limit = answer.max_overhead
@@ -214,13 +200,10 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
 
 
 INTERFACE = Interface(
-    plans=(drizzle.Plan,),
-    evaluation=drizzle.Evaluation,
+    family=drizzle.DRIZZLE,
     request=DrizzleRequest,
     answer=DrizzleAnswer,
-    run=run,
-    headline=headline,
+    told=of_result(answer),
     view=groups,
     request_rules=REQUEST_RULES,
-    told=answer,
 )

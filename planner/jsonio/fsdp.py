@@ -11,8 +11,8 @@ from planner.families.fsdp.checker import check_issues
 from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, check_priced, head, made_by
-from planner.jsonio.interfaces import Interface
+from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
+from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
     Count,
@@ -25,9 +25,10 @@ from planner.jsonio.types import (
     Sizes,
     Times,
     filled,
+    made_of,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.measured import Collective
@@ -79,20 +80,11 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
         names = or_none(self.layer_names)
         if names is not None:
             check_count(names, len(self.forward_ns), "layer_names", "layers")
-        return fsdp.Problem(
-            forward_ns=self.forward_ns,
-            backward_ns=self.backward_ns,
-            parameter_bytes=self.parameter_bytes,
-            gradient_bytes=or_none(self.gradient_bytes),
-            activation_bytes=or_none(self.activation_bytes),
-            checkpoint_bytes=or_none(self.checkpoint_bytes),
+        return made_of(
+            fsdp.Problem,
+            self,
             meshes=tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes)),
-            channels=self.channels,
-            memory_bytes=or_none(self.memory_bytes),
-            optimiser=Fraction(0) if self.optimiser_ratio is UNSET else self.optimiser_ratio,
-            tied=self.tied,
-            blocks=or_none(self.blocks),
-            element_bytes=self.element_bytes,
+            optimiser=or_none(self.optimiser_ratio) or Fraction(0),
             names=names,
         )
 
@@ -105,9 +97,8 @@ def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
         if network is not UNSET:
             with inside(f"{path}.{name}"):
                 costs[name] = batch_cost(measured_as(described(network), name))
-    shards, replicas, own_links = document.shards, document.replicas, document.own_links
     with inside(path):
-        return fsdp.Mesh(shards=shards, replicas=replicas, own_links=own_links, **costs)
+        return made_of(fsdp.Mesh, document, **costs)
 
 
 class UnitAnswer(Struct, frozen=True, kw_only=True):
@@ -175,22 +166,33 @@ class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     problem: Literal["fsdp"] = "fsdp"
     channels: ChannelsName
     memory_bytes: Size | None
-    mesh: MeshAnswer | UnsetType = UNSET
-    buffers: Count | UnsetType = UNSET
-    units: tuple[UnitAnswer, ...] | UnsetType = UNSET
-    iteration_ns: Moment | UnsetType = UNSET
-    compute_ns: Moment | UnsetType = UNSET
-    recompute_ns: Moment | UnsetType = UNSET
-    exposed_ns: Moment | UnsetType = UNSET
-    steps: tuple[StepAnswer, ...] | UnsetType = UNSET
-    gathers: tuple[SentAnswer, ...] | UnsetType = UNSET
-    reduces: tuple[SentAnswer, ...] | UnsetType = UNSET
-    sums: tuple[SentAnswer, ...] | UnsetType = UNSET
-    state_bytes: Moment | UnsetType = UNSET
-    peak_bytes: Moment | UnsetType = UNSET
-    levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
+    mesh: MeshAnswer = WITH_PLAN
+    buffers: Count = WITH_PLAN
+    units: tuple[UnitAnswer, ...] = WITH_PLAN
+    iteration_ns: Moment = WITH_PLAN
+    compute_ns: Moment = WITH_PLAN
+    recompute_ns: Moment = WITH_PLAN
+    exposed_ns: Moment = WITH_PLAN
+    steps: tuple[StepAnswer, ...] = WITH_PLAN
+    gathers: tuple[SentAnswer, ...] = WITH_PLAN
+    reduces: tuple[SentAnswer, ...] = WITH_PLAN
+    sums: tuple[SentAnswer, ...] = WITH_PLAN
+    state_bytes: Moment = WITH_PLAN
+    peak_bytes: Moment = WITH_PLAN
+    levels: tuple[LevelAnswer, ...] = WITH_PLAN
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
+
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        mesh = str(self.mesh.shards)
+        if self.mesh.replicas > 1:
+            mesh = f"{self.mesh.replicas} x {mesh}"
+        kept = sum(unit.keep for unit in self.units)
+        return (
+            f"An iteration in {counted(len(self.units), 'unit')}, {kept} of them kept, on {mesh} "
+            f"ranks takes {format_ns(self.iteration_ns)} and {format_bytes(self.peak_bytes)}"
+        )
 
 
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
@@ -257,27 +259,8 @@ def _costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
     }
 
 
-def headline(answer: FsdpAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.units is UNSET or answer.iteration_ns is UNSET:
-        return f"There is no plan ({made_by(answer)})"
-    assert answer.mesh is not UNSET
-    assert answer.peak_bytes is not UNSET
-    mesh = str(answer.mesh.shards)
-    if answer.mesh.replicas > 1:
-        mesh = f"{answer.mesh.replicas} x {mesh}"
-    kept = sum(unit.keep for unit in answer.units)
-    return (
-        f"An iteration in {counted(len(answer.units), 'unit')}, {kept} of them kept, on {mesh} "
-        f"ranks takes {format_ns(answer.iteration_ns)} and {format_bytes(answer.peak_bytes)} "
-        f"({made_by(answer)})"
-    )
-
-
 def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
     """Return the plan of an answer and the loads of its units, after checking the ranges."""
-    assert answer.units is not UNSET
-    assert answer.buffers is not UNSET
     reached, units = 0, []
     for place, unit in enumerate(answer.units):
         start, stop = unit.layers
@@ -307,8 +290,6 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     """
     fields = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
     check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
-    assert answer.mesh is not UNSET
-    assert answer.state_bytes is not UNSET
     (plan, loads), names = plan_of(answer), or_none(answer.layer_names)
     if names is not None:
         check_count(names, plan.units[-1].stop, "layer_names", "layers")
@@ -321,7 +302,7 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     labels = [_label(unit, names) for unit in plan.units]
     bars = [
         Interval("computation", step.start_ns, step.end_ns, step.phase, -1, labels[step.unit])
-        for step in or_none(answer.steps) or ()
+        for step in answer.steps
     ]
     shared = answer.channels == "one"
     lanes: tuple[tuple[str, Kind, Sequence[Transfer]], ...] = (
@@ -351,12 +332,9 @@ def _label(unit: Unit, names: Sequence[str] | None) -> str:
 
 
 INTERFACE = Interface(
-    plans=(fsdp.Plan,),
-    evaluation=fsdp.Evaluation,
+    family=fsdp.FSDP,
     request=FsdpRequest,
     answer=FsdpAnswer,
-    run=answering(fsdp.FSDP, answer),
-    headline=headline,
+    told=of_result(answer),
     view=timeline,
-    told=answer,
 )

@@ -7,24 +7,22 @@ A request has the fields of the problem, an answer those of the plan and, if eva
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head, made_by
-from planner.jsonio.interfaces import PROBLEMS, Interface
+from planner.jsonio.heads import check_head, head
+from planner.jsonio.interfaces import PROBLEMS, Interface, types_of
 from planner.jsonio.types import Moment, fields_of, filled
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.errors import InvalidInputError
-from planner.model.units import format_ns
+from planner.solving.compare import Case
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Kind, Timeline
-
-REGISTERED: dict[str, Family[Any, Any, Any]] = {}
-"""Families that were added to planner's own, by name."""
 
 
 class Bar(Struct, frozen=True, kw_only=True):
@@ -55,12 +53,11 @@ def register(family: Family[Any, Any, Any]) -> None:
     if family.name in PROBLEMS:
         raise InvalidInputError("name", f"there is a problem {family.name} already")
     PROBLEMS[family.name] = interface_of(family)
-    REGISTERED[family.name] = family
 
 
 def interface_of(family: Family[Any, Any, Any]) -> Interface:
     """Return the JSON interface of a family, made of the fields of its problems and plans."""
-    problem_type, plan_type, evaluation_type = _types(family)
+    problem_type, plan_type, _ = types_of(family)
     title = family.name.capitalize()
     names = Annotated[str, Meta(extra_json_schema={"enum": method_names(family.methods)})]
 
@@ -104,7 +101,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
     )
     names_of_plan = [name for name, _, _ in shown]
 
-    def told(_: Any, result: Result[Any, Any]) -> Any:
+    def told(_: Case[Any], result: Result[Any, Any], __: Deadline | None) -> Any:
         told_of = head(answer, result)
         if result.plan is not None:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
@@ -114,21 +111,12 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         return answer(**told_of)
 
     return Interface(
-        plans=(plan_type,),
-        evaluation=evaluation_type,
+        family=family,
         request=request,
         answer=answer,
-        run=answering(family, told),
-        headline=_headline,
-        view=_view(names_of_plan),
         told=told,
+        view=_view(names_of_plan),
     )
-
-
-def _headline(answer: Any) -> str:
-    if answer.objective_ns is None:
-        return f"There is no plan ({made_by(answer)})"
-    return f"A plan of {format_ns(answer.objective_ns)} ({made_by(answer)})"
 
 
 def _view(names: list[str]) -> Callable[[Any], Timeline]:
@@ -141,15 +129,6 @@ def _view(names: list[str]) -> Callable[[Any], Timeline]:
         return Timeline(tuple(dict.fromkeys(row.resource for row in rows)), rows)
 
     return view
-
-
-def _types(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
-    """Return the classes of a family's problems, plans and evaluations."""
-    for base in getattr(type(family), "__orig_bases__", ()):
-        types = get_args(base)
-        if len(types) == 3:
-            return types
-    raise InvalidInputError("family", "expected a subclass of Family[Problem, Plan, Evaluation]")
 
 
 def _fields(kind: type[Any]) -> list[tuple[Any, Any]]:

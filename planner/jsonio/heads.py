@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from planner.jsonio.types import Id, Moment
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
+from planner.model.units import format_ns
 from planner.model.validation import check_same, shown
 from planner.solving.result import Result
 
@@ -64,6 +65,15 @@ class Head(Struct, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        return f"A plan of {format_ns(self.objective_ns or 0)}"
+
+    def headline(self) -> str:
+        """Return one line: the plan, or that there is none, its problem, method and quality."""
+        what = "There is no plan" if self.objective_ns is None else self.sentence()
+        return f"{what} ({_made_by(self)})"
+
 
 class PlanOrReason(Head, frozen=True, kw_only=True):
     """The fields of `Head`, and the reason if the problem has no plan."""
@@ -102,7 +112,7 @@ def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
     return (text,)
 
 
-def made_by(answer: Head) -> str:
+def _made_by(answer: Head) -> str:
     """Return a short text: problem, method, and proven quality of the plan."""
     cost, bound = answer.objective_ns, answer.lower_bound_ns
     if answer.status == "optimal":

@@ -1,7 +1,7 @@
 """The JSON interface of iBatch's batching problem."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     target_answer,
     targets_answer,
 )
-from planner.jsonio.heads import check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -35,6 +35,7 @@ from planner.jsonio.types import (
     Time,
     Times,
     filled,
+    made_of,
     or_none,
 )
 from planner.jsonio.what_if import (
@@ -42,7 +43,6 @@ from planner.jsonio.what_if import (
     TargetedAnswer,
     WhatIfRequest,
     asked,
-    planned,
 )
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
@@ -50,7 +50,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
-from planner.solving.deadline import Control
+from planner.solving.compare import Case
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook
 from planner.solving.targets import FSDP2, PLANNER, target_of
@@ -94,18 +94,12 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
         cost, interference = self._cost()
-        problem = ibatch.Problem(
-            compute_ns=self.compute_ns,
-            startup_ns=or_none(self.startup_ns),
-            transfer_ns=or_none(self.transfer_ns),
-            layer_bytes=or_none(self.layer_bytes),
+        problem = made_of(
+            ibatch.Problem,
+            self,
             cost=cost,
-            direction=self.direction,
-            objective=self.objective,
-            max_batch_bytes=or_none(self.max_batch_bytes),
             interference=interference,
             target=target_of(self.target),
-            spread_ns=or_none(self.spread_ns),
         )
         for name in ("layer_names", "layer_parameters"):
             values = or_none(getattr(self, name))
@@ -121,6 +115,11 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         if self.network is UNSET:
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
+
+    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        network = self.settled()
+        return () if network is None else warnings_of(network, sizes)
 
     def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
         """Return the scenarios to plan for, or None."""
@@ -201,7 +200,7 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     problem: Literal["ibatch"] = "ibatch"
     direction: Literal["pull", "push"]
     objective: Literal["makespan", "eq4"]
-    batches: tuple[LayerRange, ...] | UnsetType = UNSET
+    batches: tuple[LayerRange, ...] = WITH_PLAN
     makespan_ns: Moment | UnsetType = UNSET
     eq4_ns: Moment | UnsetType = UNSET
     eq5_holds: bool | UnsetType = UNSET
@@ -209,39 +208,34 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     exposed_communication_ns: Moment | UnsetType = UNSET
     exposed_computation_ns: Moment | UnsetType = UNSET
     slowed_ns: Moment | UnsetType = UNSET
-    schedule: tuple[BatchAnswer, ...] | UnsetType = UNSET
+    schedule: tuple[BatchAnswer, ...] = WITH_PLAN
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
 
-
-def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(ibatch.IBATCH, request, problem, control)
-    result, network = foreseen.result, request.settled()
-    known = or_none(request.layer_names), or_none(request.layer_parameters)
-    made = replace(answer(problem, result, *known), **foreseen.fields)
-    if network is None or result.plan is None or problem.layer_bytes is None:
-        return made
-    sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
-    return warned(made, warnings_of(network, sizes))
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        end = max(max(row.transfer_end_ns, row.compute_end_ns) for row in self.schedule)
+        batches = counted(len(self.schedule), "batch", "batches")
+        computed = "forward" if self.direction == "pull" else "backward"
+        return f"A {self.direction} in {batches} beside the {computed} pass takes {format_ns(end)}"
 
 
-def headline(answer: IbatchAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    rows = () if answer.schedule is UNSET else answer.schedule
-    end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
-    if not rows:
-        return f"There is no plan ({made_by(answer)})"
-    batches = counted(len(rows), "batch", "batches")
-    computed = "forward" if answer.direction == "pull" else "backward"
-    return (
-        f"A {answer.direction} in {batches} beside the {computed} pass takes {format_ns(end)} "
-        f"({made_by(answer)})"
-    )
+def told(
+    case: Case[ibatch.Problem], result: Result[ibatch.Plan, ibatch.Evaluation], _: object
+) -> IbatchAnswer:
+    """Return the answer to a case, with the names of the request's or the profile's layers."""
+    if case.request is not None:
+        known = or_none(case.request.layer_names), or_none(case.request.layer_parameters)
+        return answer(case.problem, result, *known)
+    assert case.profile is not None
+    assert case.place is not None
+    chain = case.profile.chain("layer")
+    names = tuple(layer.name for layer in chain.layers)
+    made = answer(case.problem, result, names, chain.layer_parameters())
+    return replace(made, ranks=case.place.ranks or UNSET)
 
 
 def timeline(answer: IbatchAnswer) -> Timeline:
@@ -251,8 +245,6 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     contradict each other.
     """
     check_head(answer, "schedule", "batches")
-    assert answer.schedule is not UNSET
-    assert answer.batches is not UNSET
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):
@@ -324,12 +316,10 @@ def answer(
 
 
 INTERFACE = Interface(
-    plans=(ibatch.Plan,),
-    evaluation=ibatch.Evaluation,
+    family=ibatch.IBATCH,
     request=IbatchRequest,
     answer=IbatchAnswer,
-    run=run,
-    headline=headline,
+    told=told,
     view=timeline,
     request_rules=REQUEST_RULES,
 )

@@ -6,26 +6,54 @@ That of one problem is loaded when it is first asked for: most processes answer 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from planner.model.errors import InvalidInputError
+from planner.solving.compare import Case
+from planner.solving.deadline import Deadline
+from planner.solving.family import Family
+from planner.solving.result import Result
 
 if TYPE_CHECKING:
     from planner.jsonio.control import Controlled
     from planner.jsonio.heads import Head
 
 
+Told: TypeAlias = "Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]"
+"""Returns the answer of a result; with all that takes time, until the deadline, if there is one."""
+
+
+def of_result(answer: Callable[[Any, Result[Any, Any]], Any]) -> Told:
+    """Return `Interface.told` of a family whose answers follow from problem and result."""
+    return lambda case, result, _: answer(case.problem, result)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
     """The JSON interface of one problem."""
 
-    plans: tuple[type[Any], ...]  # typed; usually one kind
-    evaluation: Any  # the type of the evaluation of a plan
+    family: Family[Any, Any, Any]
     request: "type[Controlled]"
     answer: "type[Head]"
-    run: "Callable[..., Head]"  # answers a request; takes `planner.Control` by name
-    headline: Callable[[Any], str]  # one line about an answer
+    told: Told
     view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
+    run: "Callable[..., Head] | None" = None  # a request's own way to its answer, with `Control`
     request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types
-    told: "Callable[[Any, Any], Head] | None" = None  # the answer of a problem's result, to compare
+
+    @property
+    def plans(self) -> tuple[type[Any], ...]:
+        """The classes of plans; usually one."""
+        kind = types_of(self.family)[1]
+        return get_args(kind) or (kind,)
+
+
+def types_of(family: Family[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Return the classes of a family's problems, plans and evaluations."""
+    for base in getattr(type(family), "__orig_bases__", ()):
+        types = get_args(base)
+        if len(types) == 3:
+            return types
+    raise InvalidInputError("family", "expected a subclass of Family[Problem, Plan, Evaluation]")
 
 
 class Interfaces(MutableMapping[str, Interface]):
@@ -61,3 +89,8 @@ PROBLEMS = Interfaces(
     "ibatch", "caramel", "yan", "bml", "drizzle", "bigdl", "fsdp", "iteration", "overlap"
 )
 """Every problem, by the name that requests use."""
+
+
+def families() -> dict[str, Family[Any, Any, Any]]:
+    """Return the families of all problems, registered ones included."""
+    return {name: interface.family for name, interface in PROBLEMS.items()}

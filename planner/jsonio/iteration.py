@@ -17,7 +17,7 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import TargetRequest, method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.iteration_answer import IterationAnswer, headline, timeline
+from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import (
@@ -301,11 +301,10 @@ def _prepared(
 
 
 INTERFACE = Interface(
-    plans=(iteration.Plan,),
-    evaluation=iteration.Evaluation,
+    family=iteration.ITERATION,
     request=IterationRequest,
     answer=IterationAnswer,
-    run=run,
-    headline=headline,
+    told=lambda case, result, _: answer(case.problem, result, model=case.title),
     view=timeline,
+    run=run,
 )

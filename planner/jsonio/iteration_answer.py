@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.bml.program import REPLAN
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.plan import MIXED
-from planner.jsonio.heads import check_head, made_by
+from planner.jsonio.heads import check_head
 from planner.jsonio.links import Digits, FailedDocument
-from planner.jsonio.programs import ProgramAround, check_program, recipe_in
+from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
 from planner.jsonio.schedules import check_iteration, check_parts, placed
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument, timeline_of
 from planner.jsonio.types import Moment, Rows, Size
@@ -67,7 +67,7 @@ class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
     all_reduce: CostAnswer
     push: CostAnswer
     pull: CostAnswer
-    program: ProgramAround | UnsetType = UNSET
+    program: ProgramAnswer | UnsetType = UNSET
 
 
 class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
@@ -235,18 +235,17 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     scheduling: SchedulingAnswer | UnsetType = UNSET
     advice: AdviceField = UNSET
 
-
-def headline(answer: IterationAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.synchronisation is UNSET or answer.transfers is UNSET or answer.iteration_ns is UNSET:
-        return f"There is no plan ({made_by(answer)})"
-    synchronisation = answer.synchronisation
-    stalls = 0 if answer.stall_ns is UNSET else answer.stall_ns
-    return (
-        f"An iteration on {answer.cluster} takes {format_ns(answer.iteration_ns)} with "
-        f"{counted(len(answer.transfers), 'transfer')} by {synchronisation.named}, "
-        f"{synchronisation.mode}; computation waits {format_ns(stalls)} of it ({made_by(answer)})"
-    )
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.synchronisation is not UNSET
+        assert self.transfers is not UNSET
+        assert self.iteration_ns is not UNSET
+        stalls = 0 if self.stall_ns is UNSET else self.stall_ns
+        return (
+            f"An iteration on {self.cluster} takes {format_ns(self.iteration_ns)} with "
+            f"{counted(len(self.transfers), 'transfer')} by {self.synchronisation.named}, "
+            f"{self.synchronisation.mode}; computation waits {format_ns(stalls)} of it"
+        )
 
 
 def timeline(answer: IterationAnswer) -> Timeline:
@@ -280,7 +279,7 @@ def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAns
             )
 
 
-def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -> None:
+def _check_failed(answer: IterationAnswer, program: ProgramAnswer | UnsetType) -> None:
     """Check that failures and ranks agree with those of the programs."""
     recipe = recipe_in(program)
     if program is UNSET or recipe is None or recipe.generator != REPLAN:

@@ -1,7 +1,6 @@
-"""Layout of JSON files that people read and edit: one field per line."""
+"""Layout of JSON files that people read and edit."""
 
 import json
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -9,19 +8,28 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+_WIDTH = 100
+"""A longer object or array has a line for each field or item."""
 
-def in_lines(document: msgspec.Struct) -> str:
-    """Return JSON text with one line per field of each part; fields that are null are left out."""
-    parts: Mapping[str, Mapping[str, Any]] = msgspec.to_builtins(document)
-    texts = []
-    for name, fields in parts.items():
-        rows = ",\n".join(
-            f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
-            for key, value in fields.items()
-            if value is not None
-        )
-        texts.append(f' "{name}": {{\n{rows}\n }}')
-    return "{\n" + ",\n".join(texts) + "\n}\n"
+
+def laid_out(document: msgspec.Struct) -> str:
+    """Return JSON text with a line for each field, and for each row of a table."""
+    return _lines(msgspec.to_builtins(document, enc_hook=number), "") + "\n"
+
+
+def _lines(value: Any, indent: str) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list | tuple) or (indent and len(flat) <= _WIDTH):
+        return flat
+    inner = f"{indent} "
+    if isinstance(value, dict):
+        fields = value.items()
+        rows = [f"{json.dumps(key)}: {_lines(field, inner)}" for key, field in fields]
+    else:
+        rows = [json.dumps(row, ensure_ascii=False) for row in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    lines = f",\n{inner}".join(rows)
+    return f"{opening}\n{inner}{lines}\n{indent}{closing}"
 
 
 def numbers(kind: type[S], source: object) -> S:

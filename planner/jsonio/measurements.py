@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
 from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import in_lines, numbers
+from planner.jsonio.layout import laid_out, numbers
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.types import fields_of, filled, or_none
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
@@ -157,7 +157,7 @@ def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
     constants = numbers(ComputationConstants, computation)
     provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
-    return in_lines(ComputationDocument(constants=constants, provenance=provenance))
+    return laid_out(ComputationDocument(constants=constants, provenance=provenance))
 
 
 def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
@@ -186,4 +186,4 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
             versions=dict(versions),
         ),
     )
-    return in_lines(document)
+    return laid_out(document)

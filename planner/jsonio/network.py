@@ -230,25 +230,20 @@ class Described:
     notes: tuple[str, ...] = ()  # warnings about parts of the cost that were not measured
 
 
-def decode_network(data: bytes, model: Model | None = None) -> Described:
-    """Read a network from JSON text; errors carry a path.
-
-    `model` selects the model of measured times; by default the table.
-    """
+def decode_network(data: bytes) -> Described:
+    """Read a network from JSON text; errors carry a path."""
     value = decode(data)
     refuse_other(value, "network")
-    return described(typed(value, NetworkDocument), "", model)
+    return described(typed(value, NetworkDocument), "")
 
 
-def described(
-    document: NetworkDocument, path: str = "network", model: Model | None = None
-) -> Described:
-    """Return the typed network; errors carry `path`. `model` is that of `decode_network`."""
+def described(document: NetworkDocument, path: str = "network") -> Described:
+    """Return the typed network; errors carry `path`. Of measured times the table counts."""
     with inside(path):
-        return _described(document, model)
+        return _described(document)
 
 
-def _described(document: NetworkDocument, model: Model | None) -> Described:
+def _described(document: NetworkDocument) -> Described:
     given = fields_of(document)
     form = next((name for mark, name in _MARKS.items() if mark in given), "affine")
     needed, optional = _FORMS[form]
@@ -263,19 +258,14 @@ def _described(document: NetworkDocument, model: Model | None) -> Described:
                 forms = (form for form in _FORMS.values() if any(field in group for group in form))
                 reason = f"missing beside it: {next(forms)[0][0]}"
             raise InvalidInputError(field, reason)
-    if model is not None and form != "measured":
-        raise InvalidInputError(MODELS[model], "missing: this network was not measured")
     beside: InterferenceDocument | None = given.pop("interference", None)
     disturbs = ALONE if beside is None else beside.typed("interference")
     if form == "tables":
         timed = _measured(given["collectives"], given.get("links", ()))
         return Described(timed.most_ranks.cost, interference=disturbs, tables=timed)
     if form == "measured":
-        name = MODELS[model or "table"]
-        if name not in given:
-            raise InvalidInputError(name, "missing: this model was not fitted")
-        with inside(name):
-            costs = _costs(given[name])
+        with inside("network"):
+            costs = _costs(given["network"])
         collective, ranks = given["collective"], given["ranks"]
         tables = _one_table(collective, ranks, costs)
         return Described(costs, collective, given.get("algorithm", ""), ranks, disturbs, tables)

@@ -8,19 +8,27 @@ takes the line through 64 B and 4 MB, because large transfers decide plans, or e
 nearest to all sizes. `NcclOutput` is what nccl-tests writes of one.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from math import nan
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from planner.families.collectives.prediction import nic_of
 from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
-from planner.jsonio.layout import number
-from planner.jsonio.network import MODELS, InterferenceDocument
-from planner.jsonio.types import Size, fields_of, filled
+from planner.jsonio.layout import laid_out
+from planner.jsonio.network import (
+    MODELS,
+    CostDocument,
+    CostsDocument,
+    InterferenceDocument,
+    LinkDocument,
+    MeasuredDocument,
+    NetworkDocument,
+    TableDocument,
+    TimingDocument,
+)
+from planner.jsonio.types import Size, filled
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
@@ -28,7 +36,7 @@ from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing, relative_
 from planner.model.measured import MeasuredNetwork
 from planner.model.topologies import BCube
 
-_SIMPLE = (str, int, float)
+C = TypeVar("C", bound=CostDocument)
 
 _Number = float | Literal["nan"]  # a missing number is written as a string
 
@@ -62,21 +70,18 @@ class NcclOutput(Struct):
 
 def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> str:
     """Return a network document as JSON text, one line per table."""
-    parts = []
-    for collective in network.collectives:
-        rows = (
-            {"ranks": table.ranks, "ranks_per_host": table.per_host, "table": table.points}
-            for table in network.of(collective)
-        )
-        lines = ",\n   ".join(map(json.dumps, rows))
-        parts.append(f'  "{collective}": [\n   {lines}\n  ]')
-    inner = ",\n".join(parts)
-    links = [
-        {"ranks": link.ranks, "bytes_per_s": number(link.bytes_per_s)} for link in network.links
-    ]
-    joined = f' "links": {json.dumps(links)},\n' if links else ""
-    origin = json.dumps(dict(provenance), ensure_ascii=False)
-    return f'{{\n "collectives": {{\n{inner}\n }},\n{joined} "provenance": {origin}\n}}\n'
+    document = MeasuredDocument(
+        collectives={
+            collective: tuple(
+                TableDocument(ranks=table.ranks, ranks_per_host=table.per_host, table=table.points)
+                for table in network.of(collective)
+            )
+            for collective in network.collectives
+        },
+        links=tuple(filled(LinkDocument, link) for link in network.links) or UNSET,
+        provenance=dict(provenance),
+    )
+    return laid_out(document)
 
 
 def encode_network(
@@ -86,69 +91,54 @@ def encode_network(
     interference: Interference = ALONE,
 ) -> str:
     """Return a measured network, its models, its provenance and its contention as JSON text."""
-    document: dict[str, Any] = {
-        "collective": sweep.collective,
-        "algorithm": sweep.algorithm,
-        "ranks": sweep.ranks,
+    models: dict[str, Any] = {
+        name: _costs(cost) for model, name in MODELS.items() if (cost := fit.cost(model))
     }
-    for model, name in MODELS.items():
-        cost = fit.cost(model)
-        if cost is not None:
-            document[name] = _network(cost)
-    if not interference.is_none:
-        document["interference"] = msgspec.to_builtins(interference, enc_hook=float)
-    document["timings"] = [
-        _timing(timing, by_depth) for depth, by_depth in fit.by_depth for timing in sweep.at(depth)
-    ]
-    document["provenance"] = {
-        "kind": "measured",
-        "warmup": sweep.warmup,
-        "repetitions": sweep.repetitions,
-        "statistic": "median of the slowest rank's times; spreads are interquartile ranges",
-        **provenance,
-    }
-    return _laid_out(document, "") + "\n"
+    document = NetworkDocument(
+        collective=sweep.collective,
+        algorithm=sweep.algorithm,
+        ranks=sweep.ranks,
+        **models,
+        interference=_beside(interference),
+        timings=tuple(
+            _timing(timing, by_depth)
+            for depth, by_depth in fit.by_depth
+            for timing in sweep.at(depth)
+        ),
+        provenance={
+            "kind": "measured",
+            "warmup": sweep.warmup,
+            "repetitions": sweep.repetitions,
+            "statistic": "median of the slowest rank's times; spreads are interquartile ranges",
+            **provenance,
+        },
+    )
+    return laid_out(document)
 
 
-def _network(cost: AffineCost | TableCost | DepthCost) -> dict[str, Any]:
-    if isinstance(cost, TableCost):
-        return {"table": [list(point) for point in cost.points]}
-    if isinstance(cost, AffineCost):
-        return {"startup_ns": cost.startup_ns, "ns_per_byte": float(cost.ns_per_byte)}
-    return {"depths": {str(depth): _network(at_depth) for depth, at_depth in cost.by_depth}}
+def _costs(cost: AffineCost | TableCost | DepthCost) -> CostsDocument:
+    if not isinstance(cost, DepthCost):
+        return _cost(CostsDocument, cost)
+    by_depth = {str(depth): _cost(CostDocument, own) for depth, own in cost.by_depth}
+    return CostsDocument(depths=by_depth)
 
 
-def _timing(timing: Timing, fit: DepthFit) -> dict[str, Any]:
+def _cost(kind: type[C], cost: AffineCost | TableCost) -> C:
+    return kind(table=cost.points) if isinstance(cost, TableCost) else filled(kind, cost)
+
+
+def _beside(interference: Interference) -> InterferenceDocument | UnsetType:
+    return UNSET if interference.is_none else filled(InterferenceDocument, interference)
+
+
+def _timing(timing: Timing, fit: DepthFit) -> TimingDocument:
     errors = {
         f"{name}_error": round(relative_errors(cost, [timing])[0], 6)
         for name in MODELS
         if (cost := getattr(fit, name)) is not None
     }
-    return {
-        "bytes": timing.size_bytes,
-        "depth": timing.depth,
-        "median_ns": timing.median_ns,
-        "spread_ns": timing.spread_ns,
-        "least_ns": min(timing.times_ns),
-        **errors,
-    }
-
-
-def _laid_out(value: Any, indent: str) -> str:
-    """Return JSON text with a line for each field, and for each row of a table."""
-    inner = indent + " "
-    if isinstance(value, Mapping) and not all(
-        isinstance(field, _SIMPLE) for field in value.values()
-    ):
-        rows = [f"{json.dumps(key)}: {_laid_out(field, inner)}" for key, field in value.items()]
-        opening, closing = "{}"
-    elif isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
-        rows = [json.dumps(row, ensure_ascii=False) for row in value]
-        opening, closing = "[]"
-    else:
-        return json.dumps(value, ensure_ascii=False)
-    lines = ",\n".join(inner + row for row in rows)
-    return f"{opening}\n{lines}\n{indent}{closing}"
+    size, least = timing.size_bytes, min(timing.times_ns)
+    return filled(TimingDocument, timing, bytes=size, least_ns=least, **errors)
 
 
 def cluster_document(
@@ -187,14 +177,5 @@ def cluster_document(
         if bcube is None
         else TopologyDocument(kind="bcube", n=bcube.n, k=bcube.k),
         nic=filled(NicDocument, nic),
-        interference=msgspec.UNSET
-        if interference.is_none
-        else filled(InterferenceDocument, interference),
+        interference=_beside(interference),
     )
-
-
-def encode_cluster(document: ClusterDocument) -> str:
-    """Return a cluster as JSON text, in the layout of the files in ``data/clusters``."""
-    fields = {name: value for name, value in fields_of(document).items() if value is not None}
-    data = msgspec.json.encode(fields, enc_hook=number)
-    return msgspec.json.format(data, indent=1).decode() + "\n"

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, check_priced, head, made_by
-from planner.jsonio.interfaces import Interface
-from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
+from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
+from planner.jsonio.interfaces import Interface, of_result
+from planner.jsonio.types import Index, Moment, Size, Time, filled, made_of, or_none
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
 from planner.solving.result import Result
@@ -99,13 +99,24 @@ class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     collectives: tuple[GraphCollective, ...] = ()
     tensors: tuple[GraphTensor, ...] = ()
     memory_limit_bytes: Size | UnsetType = UNSET
-    order: tuple[Index, ...] | UnsetType = UNSET
-    merged: tuple[tuple[Index, ...], ...] | UnsetType = UNSET
-    computation_ns: Moment | UnsetType = UNSET
-    exposed_ns: Moment | UnsetType = UNSET
-    own_order_exposed_ns: Moment | UnsetType = UNSET
-    peak_bytes: Total | UnsetType = UNSET
-    transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
+    order: tuple[Index, ...] = WITH_PLAN
+    merged: tuple[tuple[Index, ...], ...] = WITH_PLAN
+    computation_ns: Moment = WITH_PLAN
+    exposed_ns: Moment = WITH_PLAN
+    own_order_exposed_ns: Moment = WITH_PLAN
+    peak_bytes: Total = WITH_PLAN
+    transfers: tuple[GraphTransfer, ...] = WITH_PLAN
+
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        return (
+            f"The graph takes {format_ns(self.objective_ns)} with "
+            f"{counted(len(self.transfers), 'transfer')}; "
+            f"{format_ns(self.exposed_ns)} of it is not hidden, in the graph's own "
+            f"order {format_ns(self.own_order_exposed_ns)}; it holds "
+            f"{format_bytes(self.peak_bytes)}"
+        )
 
 
 def encode_request(problem: overlap.Problem) -> str:
@@ -147,10 +158,10 @@ def _rows(problem: overlap.Problem) -> dict[str, Any]:
 def problem_of(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
     """Return the typed problem of a request, or of an answer with a plan."""
     return overlap.Problem(
-        nodes=[overlap.Node(**asdict(row)) for row in rows.nodes],
-        kinds=[overlap.Kind(**asdict(row)) for row in rows.kinds],
-        collectives=[overlap.Collective(**asdict(row)) for row in rows.collectives],
-        tensors=[overlap.Tensor(**asdict(row)) for row in rows.tensors],
+        nodes=[made_of(overlap.Node, row) for row in rows.nodes],
+        kinds=[made_of(overlap.Kind, row) for row in rows.kinds],
+        collectives=[made_of(overlap.Collective, row) for row in rows.collectives],
+        tensors=[made_of(overlap.Tensor, row) for row in rows.tensors],
         memory_limit_bytes=or_none(rows.memory_limit_bytes),
     )
 
@@ -167,20 +178,6 @@ def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]
     }
 
 
-def headline(answer: OverlapAnswer) -> str:
-    """Return a one-line summary: the plan and its cost."""
-    if answer.order is UNSET:
-        return f"No order of the graph ({made_by(answer)})"
-    assert answer.objective_ns is not None
-    return (
-        f"The graph takes {format_ns(answer.objective_ns)} with "
-        f"{counted(len(or_none(answer.transfers) or ()), 'transfer')}; "
-        f"{format_ns(or_none(answer.exposed_ns) or 0)} of it is not hidden, in the graph's own "
-        f"order {format_ns(or_none(answer.own_order_exposed_ns) or 0)}; it holds "
-        f"{format_bytes(or_none(answer.peak_bytes) or 0)} ({made_by(answer)})"
-    )
-
-
 def timeline(answer: OverlapAnswer) -> Timeline:
     """Check an answer and return its schedule.
 
@@ -188,8 +185,6 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     """
     check_head(answer, "order", "merged", "nodes")
     problem = problem_of(answer)
-    assert answer.order is not UNSET
-    assert answer.merged is not UNSET
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
@@ -224,12 +219,9 @@ def _lane(channel: str) -> str:
 
 
 INTERFACE = Interface(
-    plans=(overlap.Plan,),
-    evaluation=overlap.Evaluation,
+    family=overlap.OVERLAP,
     request=OverlapRequest,
     answer=OverlapAnswer,
-    run=answering(overlap.OVERLAP, answer),
-    headline=headline,
+    told=of_result(answer),
     view=timeline,
-    told=answer,
 )

@@ -1,15 +1,14 @@
 """The JSON form of profiles."""
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
+from planner.jsonio.layout import laid_out
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Size, Time
+from planner.jsonio.types import Size, Time, filled, made_of
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.layers import KINDS, Layer
@@ -20,7 +19,9 @@ Count = Annotated[int, Meta(ge=0, le=2**31)]
 Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], Meta(description="lengths")]
 
 
-class ProvenanceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProvenanceDocument(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Where the numbers come from."""
 
     kind: Literal["measured", "imported", "synthetic"]
@@ -38,7 +39,9 @@ class ProvenanceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_field
     ] = ()
 
 
-class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LayerDocument(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One layer."""
 
     name: str
@@ -70,7 +73,9 @@ class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     weights: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | None = None
 
 
-class ProfileDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProfileDocument(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """A profiled model: its layers in the order of forward computation, its dataflow graph.
 
     Give layers, or ops and parameters, or all three.
@@ -115,8 +120,8 @@ def profile_of(document: ProfileDocument) -> Profile:
     layers = () if document.layers is UNSET else document.layers
     return Profile(
         name=document.name,
-        layers=tuple(Layer(**msgspec.structs.asdict(layer)) for layer in layers),
-        provenance=Provenance(**msgspec.structs.asdict(document.provenance)),
+        layers=tuple(made_of(Layer, layer) for layer in layers),
+        provenance=made_of(Provenance, document.provenance),
         batch_size=document.batch_size,
         graph=document.graph(),
     )
@@ -124,30 +129,13 @@ def profile_of(document: ProfileDocument) -> Profile:
 
 def encode_profile(profile: Profile) -> str:
     """Return a profile as JSON text, with one line per layer, op or parameter."""
-    provenance: dict[str, Any] = msgspec.to_builtins(profile.provenance)
-    if not profile.provenance.warnings:
-        del provenance["warnings"]
-    plain: dict[str, Any] = {
-        "name": profile.name,
-        "provenance": provenance,
-        "batch_size": profile.batch_size,
-    }
-    text = json.dumps(plain, indent=1, ensure_ascii=False).removesuffix("\n}")
     ops, parameters = documents_of(profile.graph) if profile.graph else ((), ())
-    for name, documents in (
-        ("layers", profile.layers),
-        ("ops", ops),
-        ("parameters", parameters),
-    ):
-        if documents:
-            rows = ",\n".join(f"  {_line(document)}" for document in documents)
-            text += f',\n "{name}": [\n{rows}\n ]'
-    return f"{text}\n}}\n"
-
-
-def _line(document: Layer | OpDocument | ParameterDocument) -> str:
-    fields = msgspec.to_builtins(document)
-    if not fields.get("parameters", True):
-        del fields["parameters"]  # of a layer: none, or unknown
-    known = {name: value for name, value in fields.items() if value is not None}
-    return json.dumps(known, ensure_ascii=False)
+    document = ProfileDocument(
+        name=profile.name,
+        provenance=filled(ProvenanceDocument, profile.provenance),
+        batch_size=profile.batch_size,
+        layers=tuple(filled(LayerDocument, layer) for layer in profile.layers) or UNSET,
+        ops=ops or UNSET,
+        parameters=parameters or UNSET,
+    )
+    return laid_out(document)

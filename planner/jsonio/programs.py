@@ -1,8 +1,7 @@
 """The collective program in answers: its JSON form, and its validation.
 
 A program of many ranks is long, so an answer gives the generator's name and shape.
-`planner.families.collectives.recipes.made` makes the program from these. BML's programs around
-failures have no generator: the answer lists them in ``transfers``.
+`planner.families.bml.program.made` makes the program from these.
 """
 
 from functools import lru_cache
@@ -17,10 +16,7 @@ from planner.families.collectives.recipes import Recipe
 from planner.jsonio.links import FailedDocument, failed_document, failures_of
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
-from planner.model.validation import check_same, inside, shown
-
-LISTED = "listed"
-"""Generator name of a program whose messages the answer lists."""
+from planner.model.validation import inside, shown
 
 MAX_CHECKED = 2**12
 """Largest number of ranks for which the program is checked (takes a few milliseconds)."""
@@ -46,28 +42,16 @@ Verdict = Annotated[
 class ProgramAnswer(Struct, frozen=True, kw_only=True):
     """The collective program that is run: its generator, and what that takes."""
 
-    generator: Annotated[str, Meta(extra_json_schema={"enum": [*GENERATORS, LISTED]})]
+    generator: Annotated[str, Meta(extra_json_schema={"enum": list(GENERATORS)})]
     shape: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(min_length=1)]
     checked: Verdict | UnsetType = UNSET
-
-
-class ProgramAround(ProgramAnswer, frozen=True, kw_only=True):
-    """The same, and what it goes around."""
-
-    failed: FailedDocument | UnsetType = UNSET
-
-
-class SummedUpBy(Struct, frozen=True, kw_only=True):
-    """How a plan sums up."""
-
-    algorithm: str
-    program: ProgramAnswer | UnsetType = UNSET
+    failed: Annotated[FailedDocument, Meta(description="what it goes around")] | UnsetType = UNSET
 
 
 @lru_cache
-def program_answer(recipe: Recipe) -> ProgramAround | UnsetType:
+def program_answer(recipe: Recipe) -> ProgramAnswer | UnsetType:
     """Return the JSON form of a program, with the checker's verdict if the program is small."""
-    program = ProgramAround(generator=recipe.generator, shape=recipe.shape)
+    program = ProgramAnswer(generator=recipe.generator, shape=recipe.shape)
     if recipe.failed:
         failed = failed_document(BCube(*recipe.shape[:2]), recipe.failed)
         program = msgspec.structs.replace(program, failed=failed)
@@ -81,20 +65,15 @@ def program_answer(recipe: Recipe) -> ProgramAround | UnsetType:
     return msgspec.structs.replace(program, checked=check(messages))
 
 
-def summed_up_by(algorithm: str, recipe: Recipe) -> SummedUpBy:
-    """Return the JSON form of an algorithm and its program."""
-    return SummedUpBy(algorithm=algorithm, program=program_answer(recipe))
-
-
 def recipe_in(program: ProgramAnswer | UnsetType) -> Recipe | None:
-    """Return the recipe of an answer's program, or None if the program is listed or absent.
+    """Return the recipe of an answer's program, or None if there is none.
 
     Raises InvalidInputError, with a path, if a failure is not in the program's BCube.
     """
-    if program is UNSET or program.generator == LISTED:
+    if program is UNSET:
         return None
     recipe = Recipe(program.generator, program.shape)
-    if not isinstance(program, ProgramAround) or program.failed is UNSET:
+    if program.failed is UNSET:
         return recipe
     path = "synchronisation.program"
     if len(program.shape) < 2:
@@ -126,18 +105,3 @@ def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int
         raise InvalidInputError(
             f"{path}.shape", f"expected {ranks} ranks, got {stated}: {list(recipe.shape)}"
         )
-
-
-def check_summed_up(stated: SummedUpBy | UnsetType, algorithm: str, program: Recipe) -> None:
-    """Check that the algorithm and program that an answer states are the expected ones."""
-    if stated is UNSET:
-        return
-    if stated.algorithm != algorithm:
-        raise InvalidInputError(
-            "synchronisation.algorithm", f"expected {algorithm}, got {shown(stated.algorithm)}"
-        )
-    if stated.program is UNSET:
-        return
-    for field in ("generator", "shape"):
-        path = f"synchronisation.program.{field}"
-        check_same(getattr(stated.program, field), getattr(program, field), path)

@@ -1,4 +1,4 @@
-"""Lossless JSON form of typed plans and results of every family, to store and restore them.
+"""Lossless JSON form of typed plans of every family, to store and restore them.
 
 Answers (`planner.jsonio.solve`) explain a plan; these documents hold its fields. A fraction is
 written ``"3/7"``.
@@ -9,21 +9,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import is_dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.interfaces import PROBLEMS
 from planner.model.errors import InvalidInputError
 from planner.model.validation import did_you_mean, inside, shown
-from planner.solving.result import Infeasibility, Result
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
 """The lengths keep within Python's limit on digits of an integer."""
-
-_Time = Annotated[int, Meta(ge=0)]
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,20 +28,6 @@ class PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     kind: str
     plan: Any
-
-
-class _ResultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fields of a `Result`; the plan is stored with its kind."""
-
-    method: str
-    plan: PlanDocument | None
-    objective_ns: _Time | None
-    lower_bound_ns: int | None
-    runtime_s: float
-    timed_out: bool
-    infeasibility: Any
-    evaluation: Any
-    warnings: tuple[str, ...]
 
 
 def encode_plan(plan: Any) -> str:
@@ -69,50 +52,6 @@ def decode_plan(data: bytes | str) -> Any:
         If the text is not a plan, with the path of the first wrong field.
     """
     return plan_of(typed(decode(data), PlanDocument))
-
-
-def encode_result(result: Result[Any, Any]) -> str:
-    """Return a result of any family as JSON text.
-
-    Raises
-    ------
-    InvalidInputError
-        If the value is not a result.
-    """
-    if not isinstance(result, Result):
-        raise InvalidInputError("result", f"expected a Result, got {shown(result)}")
-    fields = {name: getattr(result, name) for name in _ResultDocument.__struct_fields__}
-    if result.plan is not None:
-        fields["plan"] = _plan_document(result.plan)
-    return _text(_ResultDocument(**fields))
-
-
-def decode_result(data: bytes | str) -> Result[Any, Any]:
-    """Read a result that `encode_result` wrote.
-
-    Costs and bounds are not recomputed; the family's ``check`` and ``evaluate`` can verify them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the text is not a result, with the path of the first wrong field.
-    """
-    document = typed(decode(data), _ResultDocument)
-    fields = {name: getattr(document, name) for name in _ResultDocument.__struct_fields__}
-    if document.plan is not None:
-        with inside("plan"):
-            fields["plan"] = plan_of(document.plan)
-        fields["evaluation"] = _exact(
-            document.evaluation, PROBLEMS[_problem(document.plan.kind)].evaluation, "evaluation"
-        )
-    elif document.evaluation is not None:
-        raise InvalidInputError("evaluation", "only with a plan")
-    if document.infeasibility is not None:
-        fields["infeasibility"] = _exact(document.infeasibility, Infeasibility, "infeasibility")
-    try:
-        return Result(**fields)
-    except ValueError as error:
-        raise InvalidInputError("", str(error)) from None
 
 
 _IMPLIED = re.compile(r"groups\[\d+\]\.(kind|algorithm)")

@@ -14,6 +14,7 @@ from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.results import plain_plan
 from planner.jsonio.translating import instead
 from planner.jsonio.types import Id
+from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent
@@ -218,7 +219,8 @@ def _answer(
         if told is not None:
             told(incumbent)
 
-    answer = interface.run(asked, **control_of(asked, cancel, keep if asked.with_plan else told))
+    control = control_of(asked, cancel, keep if asked.with_plan else told)
+    answer: Head = answer_request(interface, asked, **control)
     if asked.id is not UNSET:
         answer = msgspec.structs.replace(answer, id=asked.id)
     if kept:

@@ -17,7 +17,7 @@ from planner.families.drizzle.loops import Application, Loop, Spent, main_loop
 from planner.families.drizzle.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.drizzle import StageDocument
-from planner.jsonio.layout import in_lines, number, numbers
+from planner.jsonio.layout import laid_out, number, numbers
 from planner.jsonio.types import Count, Time, fields_of, filled
 from planner.model.validation import MAX_VALUE
 
@@ -96,7 +96,7 @@ def encode_calibration(calibration: Calibration, source: str) -> str:
     `source` says where the measurements come from.
     """
     left_out = calibration.held_out
-    return in_lines(
+    return laid_out(
         GroupsDocument(
             constants=numbers(GroupsConstants, calibration),
             provenance=GroupsProvenance(
@@ -231,7 +231,7 @@ def encode_spark(
             warnings=tuple(warnings),
         ),
     )
-    return in_lines(document)
+    return laid_out(document)
 
 
 def _loop(loop: Loop) -> SparkLoop:

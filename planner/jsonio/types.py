@@ -61,6 +61,11 @@ def fields_of(document: Struct, kind: type[Any] | None = None) -> dict[str, Any]
     return {name: fields[name] for name in names if fields[name] is not UNSET}
 
 
+def made_of(kind: type[T], document: Struct, /, **others: Any) -> T:
+    """Return a dataclass with `others`, and otherwise with the set fields of a document."""
+    return kind(**{**fields_of(document, kind), **others})
+
+
 def or_none(value: T | UnsetType) -> T | None:
     """Return a field's value, or None if it is unset."""
     return None if value is UNSET else value

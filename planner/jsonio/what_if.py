@@ -4,18 +4,20 @@ Each family whose problems can be perturbed takes them in the same form: its req
 `WhatIfRequest`, and its `run` step is `planned`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Unpack
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
-from planner.jsonio.heads import PlanOrReason
+from planner.jsonio.heads import PlanOrReason, warned
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
+from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
@@ -265,9 +267,6 @@ def _number(ratio: Fraction | None) -> float | None:
     return None if ratio is None else float(ratio)
 
 
-AnswerT = TypeVar("AnswerT", bound="WhatIfAnswer")
-
-
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request that may ask for regret, or for one plan for several scenarios."""
 
@@ -350,15 +349,30 @@ def planned(
     return Foreseen(family, problem, result, prospect, request.regret, deadline)
 
 
-def answering(
-    family: Family[Any, Any, Any], told: Callable[[Any, Result[Any, Any]], AnswerT]
-) -> Callable[..., AnswerT]:
-    """Return what answers a request; `told` returns the JSON form of a problem's result."""
+def answer_request(interface: Interface, request: Any, **control: Unpack[Control[Any]]) -> Any:
+    """Answer a request: what the family tells of the result, what-if, and caveats."""
+    if interface.run is not None:
+        return interface.run(request, **control)
+    family = interface.family
+    case: Case[Any] = Case(request.to_problem(), request=request)
+    if isinstance(request, WhatIfRequest):
+        foreseen = planned(family, request, case.problem, control)
+        result, deadline = foreseen.result, foreseen.deadline
+    else:
+        limit = or_none(request.time_limit_s)
+        deadline = Deadline.of(limit, control.get("cancel"))
+        result = family.solve(case.problem, method=request.method, time_limit=limit, **control)
+    made = interface.told(case, result, deadline)
+    if isinstance(request, WhatIfRequest):
+        made = replace(made, **foreseen.fields)
+    return warned(made, caveats(family, case, result))
 
-    def run(request: Any, **control: Unpack[Control[Any]]) -> AnswerT:
-        problem = request.to_problem()
-        foreseen = planned(family, request, problem, control)
-        answered: AnswerT = replace(told(problem, foreseen.result), **foreseen.fields)
-        return answered
 
-    return run
+def caveats(
+    family: Family[Any, Any, Any], case: Case[Any], result: Result[Any, Any]
+) -> tuple[str, ...]:
+    """Return the caveats about costs of a request's transfers that were not measured."""
+    if result.plan is None:
+        return ()
+    told: tuple[str, ...] = case.request.caveats(family.sent_bytes(case.problem, result.plan))
+    return told

@@ -1,7 +1,6 @@
 """The JSON form of ``planner why``: waits, their causes, and the saving of a better plan."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from msgspec import Struct
 
@@ -92,41 +91,42 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 
 def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
     """Return the JSON form of an answer, with the warnings about its traces."""
-    return WhyReport(
-        ranks=tuple(
-            RankReport(
-                rank=recorded.rank,
-                device=recorded.device,
-                steps=len(recorded.steps),
-                overlap=part.overlap,
-                counted=recorded.counted,
-                doubtful=recorded.doubtful,
-                **asdict(part),
-            )
-            for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
-        ),
-        steps=answer.steps,
-        parts=answer.parts,
+    ranks = (
+        filled(
+            RankReport,
+            part,
+            rank=recorded.rank,
+            device=recorded.device,
+            steps=len(recorded.steps),
+            counted=recorded.counted,
+            doubtful=recorded.doubtful,
+        )
+        for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
+    )
+    waits = (
+        filled(
+            WaitReport,
+            wait,
+            step=_step(answer, wait.rank, wait.step),
+            collective=wait.transfer.collective,
+            size_bytes=wait.transfer.size_bytes,
+            lasts_ns=wait.transfer.lasts_ns,
+            causes=CausesReport(**wait.causes),
+        )
+        for wait in answer.waits
+    )
+    costs = {
+        name: CostReport(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
+        for name, cost in answer.costs.items()
+    }
+    return filled(
+        WhyReport,
+        answer,
+        ranks=tuple(ranks),
         causes=CausesReport(**answer.causes),
-        waits=tuple(
-            WaitReport(
-                rank=wait.rank,
-                step=_step(answer, wait.rank, wait.step),
-                collective=wait.transfer.collective,
-                size_bytes=wait.transfer.size_bytes,
-                lasts_ns=wait.transfer.lasts_ns,
-                waited_ns=wait.waited_ns,
-                causes=CausesReport(**wait.causes),
-                last_rank=wait.last_rank,
-            )
-            for wait in answer.waits
-        ),
-        costs={
-            name: filled(CostReport, cost, ns_per_byte=float(cost.ns_per_byte))
-            for name, cost in answer.costs.items()
-        },
+        waits=tuple(waits),
+        costs=costs,
         saving=filled(SavingReport, answer.saving),
-        unexplained=answer.unexplained,
         warnings=tuple(warnings),
     )
 

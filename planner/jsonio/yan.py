@@ -33,12 +33,12 @@ from planner.jsonio.yan_answer import (
     YanAnswer,
     answer,
     front_rows,
-    headline,
     scaling,
     sensitivity_answer,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import inside
+from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.solving.methods import REPLAN, known_method
 from planner.solving.result import Result, Status
@@ -326,13 +326,22 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     return of_profile(answered, profile_of(request.profile), memory_doubts(request))
 
 
+def told(
+    case: Case[Problem], result: Result[Plan, Estimate], deadline: Deadline | None
+) -> YanAnswer:
+    """Return the answer to a case; until a deadline, with what the request asks for beside."""
+    made = answer(case.made, result)
+    if case.request is None or deadline is None:
+        return made
+    return with_extras(made, case.problem, result, case.request, deadline)
+
+
 INTERFACE = Interface(
-    plans=(Plan,),
-    evaluation=Estimate,
+    family=YAN,
     request=YanRequest,
     answer=YanAnswer,
-    run=run,
-    headline=headline,
+    told=told,
     view=scaling,
+    run=run,
     request_rules=REQUEST_RULES,
 )

@@ -19,7 +19,7 @@ from planner.families.yan.from_profile import ProfiledProblem
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.families.yan.segments import check_machines
-from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.heads import check_head, head
 from planner.jsonio.schedules import placed
 from planner.jsonio.types import Index, Moment, filled, or_none
 from planner.jsonio.what_if import WhatIfAnswer
@@ -161,6 +161,16 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
 
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.configuration is not UNSET
+        assert self.epoch_ns is not UNSET
+        point = _point(self.configuration, self.epoch_ns)
+        return (
+            f"An epoch takes {epoch_text(self.epoch_ns)} with {point.words} on "
+            f"{point.machines:,} of {counted(self.machines, 'machine')}"
+        )
+
 
 def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
     """Return the JSON form of a result, with the assumptions beyond the profile.
@@ -278,18 +288,6 @@ def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
 
 # ---
 # Answers that are read back: their summary, and the data of their picture.
-
-
-def headline(answer: YanAnswer) -> str:
-    """Return a one-line summary: the configuration and its cost."""
-    configuration = answer.configuration
-    if configuration is UNSET or answer.epoch_ns is UNSET:
-        return f"There is no plan ({made_by(answer)})"
-    point = _point(configuration, answer.epoch_ns)
-    return (
-        f"An epoch takes {epoch_text(answer.epoch_ns)} with {point.words} on {point.machines:,} of "
-        f"{counted(answer.machines, 'machine')} ({made_by(answer)})"
-    )
 
 
 def scaling(answer: YanAnswer) -> Scaling:

@@ -15,7 +15,6 @@ from planner.jsonio import bml_transfers
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.programs import recipe_in
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from planner.programs.from_plans import Answer, read_plan, recipes_of, through_a_driver
@@ -120,19 +119,17 @@ def _sliced(answer: BigdlAnswer, slices: Sequence[tuple[int, int]]) -> Program:
 
 
 def _of_bcube(answer: BmlAnswer) -> SummingProgram:
-    stated = answer.synchronisation
-    recipe = recipe_in(UNSET if stated is UNSET else stated.program)
     if bml_transfers.lists_all(answer):
         program, size = bml_transfers.program_of(answer)
         if not size:
             raise InvalidInputError("transfers", "expected some, got none")
         return SummingProgram(program, 1, size)
-    if recipe is None and answer.method == "bml" and answer.steps is not UNSET:
-        recipe = Recipe("bml", (answer.n, answer.k))
-    if recipe is None:
+    by_itself = answer.method in ("bml", "detour") and answer.failed is UNSET
+    if not by_itself or answer.steps is UNSET:
         why = '; ask for "schedule": "all"' if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("transfers", f"missing those of all servers{why}")
-    return SummingProgram(made(recipe), 1 if answer.rounds is UNSET else answer.rounds)
+    cube = BCube(answer.n, answer.k)
+    return SummingProgram(bml_program(cube), 1 if answer.rounds is UNSET else answer.rounds)
 
 
 # ---

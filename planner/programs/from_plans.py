@@ -175,7 +175,6 @@ def read_answer(answer: Answer) -> Program | Layers:
         return SliceProgram(slices, order)
     if isinstance(answer, FsdpAnswer):
         plan, loads = plan_of(answer)
-        assert answer.mesh is not UNSET
         mesh = answer.mesh.replicas, answer.mesh.shards
         return units_of(or_none(answer.layer_names), plan, loads, mesh, answer.channels)
     raise InvalidInputError(

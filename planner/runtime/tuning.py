@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.families import caramel
-from planner.jsonio.caramel import CaramelAnswer, answer_beside
+from planner.jsonio.caramel import CaramelAnswer, told
 from planner.jsonio.what_if import AdviceAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import fit_network
@@ -40,6 +40,7 @@ from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
+from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
 from planner.solving.what_if import WORTH
@@ -149,7 +150,7 @@ def make_plan(
                 target=aim,
             )
             result = caramel.solve(problem, time_limit=time_limit)
-            made = answer_beside(problem, result, Deadline(time_limit))
+            made = told(Case(problem), result, Deadline(time_limit))
             text = msgspec.json.encode(made).decode()
         return job.gather("the plan", text)[0].encode()
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
 from planner.model.errors import InvalidInputError
 from planner.view.bars import Panels, draw_panels, text_panels
@@ -87,6 +86,6 @@ def plan_chart(answer: Head, view: Any, name: str = "") -> Chart[Any]:
 
     `name` is the model's, for the title.
     """
-    headline = PROBLEMS[answer.problem].headline(answer)
+    headline = answer.headline()
     title = f"{name}: {headline[:1].lower()}{headline[1:]}" if name else headline
     return Chart(title, view, answer.lower_bound_ns)

@@ -322,8 +322,6 @@ def test_measured_times_are_those_of_the_plan(
     assert compare(profile, *options, "--network", path) == 0
     table = {4000: 257_576, 40_000: 348_485, 400_000: 1_000_000}  # between the points, rounded up
     assert dict(times(capsys)) == table
-    assert compare(profile, *options, "--network", path, "--network-model", "affine") == 0
-    assert all(time == 220_000 + size * 9 // 5 for size, time in times(capsys))
     depths = {"1": {"table": TABLE}, "2": {"startup_ns": 100_000, "ns_per_byte": 1}}
     path = measured(tmp_path, network={"depths": depths})
     options[3] = "auto"
@@ -367,22 +365,7 @@ def test_as_many_workers_as_were_measured(
         (["--startup", "1us"], "--bandwidth: missing"),
         (["--network", "NETWORK", "--startup", "1us"], "--startup: not together with --network"),
         (["--network", "NETWORK", *LINK[2:]], "--bandwidth: not together with --network"),
-        ([*LINK, "--network-model", "table"], "--network-model: only together with --network"),
         (["--network", "nowhere.json"], "nowhere.json"),
-        (["--network", "NETWORK", "--network-model", "two-point"], "network.json: two_point: miss"),
-        (
-            [
-                "--network",
-                "NETWORK",
-                "--network-model",
-                "affine",
-                "--problem",
-                "bml",
-                "--bcube",
-                "2,2",
-            ],
-            "network.json: expected NICs or links, got a measured collective",
-        ),
     ],
 )
 def test_the_network_is_given_once(

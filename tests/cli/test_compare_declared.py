@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from planner.cli import main
-from planner.cli.compare import FAMILIES, PROFILED
+from planner.cli.compare import PROFILED
 from planner.cli.compare_tables import reasons, table
+from planner.jsonio.interfaces import families
 from planner.solving.compare import compare
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
@@ -17,6 +18,8 @@ from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility, Result
 from tests.cli.test_yan import written
 from tests.words import Words
+
+FAMILIES = families()
 
 DATA = Path(__file__).parents[2] / "data"
 LENET = str(DATA / "profiles/lenet5.json")

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
-from planner.cli.compare import FAMILIES, PROFILED
+from planner.cli.compare import PROFILED
 from planner.cli.compare_options import OPTIONS
+from planner.jsonio.interfaces import families
+
+FAMILIES = families()
 
 ROOT = Path(__file__).parents[2]
 

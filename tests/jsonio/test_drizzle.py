@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import planner
 from planner.families.drizzle import evaluate, solve
 from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
+from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.views import Groups
@@ -152,7 +153,9 @@ def test_infeasible_is_an_answer(change: dict[str, Any], binding: list[str], sai
         decode_answer(json.dumps(answer).encode())
     typed = PROBLEMS["drizzle"]
     request = decode_request(json.dumps({**CONTRACT, **change}).encode())
-    assert typed.headline(typed.run(request)) == "There is no plan (drizzle, exact: infeasible)"
+    assert (
+        answer_request(typed, request).headline() == "There is no plan (drizzle, exact: infeasible)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.jsonio import decode_answer, limited_replies, reply
+from planner.jsonio import decode_answer, reply
+from planner.jsonio.streams import limited_replies
 from planner.jsonio.workers import Limits
 from tests import schemas
 from tests.jsonio.test_service import EXAMPLE, ask, error, without

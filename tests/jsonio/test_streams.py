@@ -13,7 +13,7 @@ import pytest
 
 from planner.cli import main
 from planner.families import ibatch
-from planner.jsonio import CancellableLines, limited_replies, read_lines
+from planner.jsonio.streams import CancellableLines, limited_replies, read_lines
 from planner.jsonio.workers import Limits
 from tests import schemas
 
