@@ -158,7 +158,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
     method: MethodName = "auto"
     pareto: bool = False
-    landscape: bool = False
     sensitivity: bool = False
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
 
@@ -252,11 +251,11 @@ def with_extras(
     request: YanRequest,
     deadline: Deadline = NEVER,
 ) -> YanAnswer:
-    """Return the answer with Pareto front, landscape and sensitivity, where requested.
+    """Return the answer with Pareto front and sensitivity, where requested.
 
-    An answer without a configuration gets none. At the deadline the front and the landscape are
-    cut; the part they cover is correct. Sensitivity is of a proven best configuration only, and
-    given only if complete.
+    An answer without a configuration gets none. At the deadline the front is cut; the part it
+    covers is correct. Sensitivity is of a proven best configuration only, and given only if
+    complete.
     """
     if result.plan is None:
         return answered
@@ -265,11 +264,6 @@ def with_extras(
 
         front = pareto_front(problem, deadline=deadline)
         answered = replace(answered, pareto=front_rows(front))
-    if request.landscape:
-        from planner.families.yan.pareto import landscape
-
-        cells = landscape(problem, deadline=deadline)
-        answered = replace(answered, landscape=front_rows(cells))
     searched = result.method == "exact" and result.status is not Status.TIME_LIMIT
     if request.sensitivity and searched:
         from planner.families.yan.sensitivity import sensitivity

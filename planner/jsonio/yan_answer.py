@@ -150,7 +150,6 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     explored: ExploredAnswer | UnsetType = UNSET
     lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
     pareto: tuple[FrontRow, ...] | UnsetType = UNSET
-    landscape: tuple[FrontRow, ...] | UnsetType = UNSET
     sensitivity: SensitivityAnswer | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
@@ -264,7 +263,7 @@ def _top_row(ranked: Ranked) -> TopRow:
 
 
 def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
-    """Return the JSON form of the points of a front, or of the cells of a landscape."""
+    """Return the JSON form of the points of a front."""
     return tuple(
         filled(
             FrontRow,
@@ -314,7 +313,6 @@ def scaling(answer: YanAnswer) -> Scaling:
         layers,
         best,
         _ranking(or_none(answer.top) or (), best, len(configuration.layers)),
-        _points(or_none(answer.landscape) or (), "landscape"),
         _points(or_none(answer.pareto) or (), "pareto"),
         () if study is None else _ranges(study.intervals),
         None if study is None else ConstantsRegret(study.regret, study.mean_regret, study.error),

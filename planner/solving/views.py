@@ -101,8 +101,6 @@ class Scaling:
         The configuration of these times.
     ranking : tuple of Point
         Triples of workers, replicas and servers, the best first.
-    landscape : tuple of Point
-        The best configuration per pair of workers and replicas; empty if not requested.
     front : tuple of Point
         The best configuration per number of machines, the fewest first; empty if not requested.
     ranges : tuple of Range
@@ -114,7 +112,6 @@ class Scaling:
     layers: tuple[LayerTime, ...]
     best: Point
     ranking: tuple[Point, ...]
-    landscape: tuple[Point, ...] = ()
     front: tuple[Point, ...] = ()
     ranges: tuple[Range, ...] = ()
     regret: ConstantsRegret | None = None

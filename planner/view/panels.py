@@ -1,12 +1,10 @@
 """A job configuration as a figure: where its time goes, and alternatives below.
 
-The alternatives are a map of the best time over workers and replicas and the Pareto front of time
-over machines if known, otherwise the ranking of configurations. At the bottom is the sensitivity to
-the constants, if known.
+The alternatives are the Pareto front of time over machines if known, otherwise the ranking of
+configurations. At the bottom is the sensitivity to the constants, if known.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import dist, hypot
 from typing import TYPE_CHECKING
 
@@ -34,7 +32,6 @@ from planner.view.figure import (
     note,
     saving,
     set_range,
-    set_ticks,
     write_ends,
 )
 from planner.view.scaling import factor_text, grouped, slowdown_text
@@ -45,66 +42,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
-
-# ---
-# Heat map of the best epoch time over workers per replica and replicas.
-
-_MAX_VECTOR_CELLS = 1500
-"""More cells are drawn as an image; as shapes they would make the file too large."""
-_MAX_OUTLINED_CELLS = 400
-_MAX_LINEAR = 40
-"""Larger axes are logarithmic: W·R <= N leaves most of a linear square empty."""
-
-
-def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None:
-    """Draw one cell per pair, and a star on the best."""
-    from matplotlib.collections import PolyCollection
-    from matplotlib.colors import LogNorm, Normalize
-
-    times = [max(point.epoch_ns, 1) for point in points]
-    unit, scale = epoch_unit(min(times))
-    low, high = min(times) / scale, max(times) / scale
-    norm = LogNorm(low, high) if high > low else Normalize(low * 0.9, low * 1.1)
-    columns = _edges(sorted({point.workers for point in points}))
-    rows = _edges(sorted({point.replicas for point in points}))
-    cells = []
-    for point in points:
-        left, right = columns[point.workers]
-        bottom, top = rows[point.replicas]
-        cells.append([(left, bottom), (right, bottom), (right, top), (left, top)])
-    as_shapes = len(cells) <= _MAX_VECTOR_CELLS
-    collection = PolyCollection(
-        cells,
-        cmap="viridis_r",
-        norm=norm,
-        edgecolors="white" if len(cells) <= _MAX_OUTLINED_CELLS else "face",
-        linewidths=0.4,
-        rasterized=not as_shapes,
-    )
-    collection.set_array([time / scale for time in times])
-    axes.add_collection(collection)
-    draw_star(axes, best.workers, best.replicas, clip_on=False)
-    for which, edges in ((X, columns), (Y, rows)):
-        ends = list(edges.values())
-        logarithmic = max(edges) > _MAX_LINEAR
-        limits = ends[0][0], ends[-1][1]
-        set_range(axes, which, limits, logarithmic=logarithmic, whole=True)
-    axes.set_xlabel("workers of a replica")
-    axes.set_ylabel("replicas of the model")
-    frame(axes, f"★ best: {best.words}, {epoch_text(best.epoch_ns)}")
-    bar = axes.figure.colorbar(collection, ax=axes, pad=0.02)
-    bar.set_label(f"time of an epoch ({unit})")
-    if high > low:
-        set_ticks(bar.ax.yaxis, low, high, ends=True)
-
-
-def _edges(values: list[int]) -> dict[int, tuple[float, float]]:
-    """Return the edges of each value's cell, half way to its neighbours."""
-    middles = [(a + b) / 2 for a, b in pairwise(values)]
-    last = values[-1] - middles[-1] if middles else 0.5
-    edges = [values[0] - 0.5, *middles, values[-1] + last]
-    return dict(zip(values, pairwise(edges), strict=True))
-
 
 # ---
 # Sensitivity as bars: the factors of each constant between which the configuration stays best.
@@ -271,26 +208,23 @@ def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
     scaling = chart.view
     layers = grouped(scaling.layers, _MAX_LAYERS)
     ranked = scaling.ranking[:_MAX_RANKED]
-    maps = bool(scaling.landscape) + bool(scaling.front)
     above = 0.9 + _ROW_INCHES * len(layers)
-    below = _PANEL_INCHES if maps else 0.9 + _ROW_INCHES * len(ranked)
+    below = _PANEL_INCHES if scaling.front else 0.9 + _ROW_INCHES * len(ranked)
     heights = [above, below]
     if scaling.ranges:
         heights.append(0.9 + _ROW_INCHES * len(scaling.ranges))
     figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
-    grid = figure.add_gridspec(len(heights), max(maps, 1), height_ratios=heights)
-    _draw_layers(figure.add_subplot(grid[0, :]), layers)
-    lower = [figure.add_subplot(grid[1, place]) for place in range(max(maps, 1))]
+    grid = figure.add_gridspec(len(heights), height_ratios=heights)
+    _draw_layers(figure.add_subplot(grid[0]), layers)
+    lower = figure.add_subplot(grid[1])
     if scaling.ranges:
-        draw_ranges(figure.add_subplot(grid[2, :]), scaling.ranges, scaling.regret)
-    if scaling.landscape:
-        draw_landscape(lower[0], scaling.landscape, scaling.best)
+        draw_ranges(figure.add_subplot(grid[2]), scaling.ranges, scaling.regret)
     if scaling.front:
-        labels = draw_front(lower[-1], scaling.front, scaling.best, _WIDTH_INCHES / maps)
+        labels = draw_front(lower, scaling.front, scaling.best, _WIDTH_INCHES)
         figure.draw_without_rendering()  # computes the positions of the axes
         thin_out(labels)
-    if not maps:
-        _draw_ranking(lower[0], ranked, len(scaling.ranking))
+    else:
+        _draw_ranking(lower, ranked, len(scaling.ranking))
 
 
 save_scaling = saving(_fill)

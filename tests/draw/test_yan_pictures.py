@@ -1,4 +1,4 @@
-"""Pictures of configurations: where the time goes, the ranking, the map and the staircase."""
+"""Pictures of configurations: where the time goes, the ranking and the Pareto front."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -30,35 +30,29 @@ def point(workers: int, replicas: int, servers: int = 1) -> Point:
     return Point(workers, replicas, servers, epoch)
 
 
-def scaling(machines: int = 20, layers: int = 4, *, maps: bool = True) -> Scaling:
+def scaling(machines: int = 20, layers: int = 4, *, front: bool = True) -> Scaling:
     pairs = [
         point(workers, replicas, machines - workers * replicas)
         for workers in range(1, machines)
         for replicas in range(1, (machines - 1) // workers + 1)
     ]
     ranking = sorted(pairs, key=lambda pair: pair.epoch_ns)
-    front: list[Point] = []
+    steps: list[Point] = []
     for one in sorted(
         (point(pair.workers, pair.replicas) for pair in pairs),
         key=lambda one: (one.machines, one.epoch_ns),
     ):
-        if not front or (one.epoch_ns < front[-1].epoch_ns and one.machines > front[-1].machines):
-            front.append(one)
+        if not steps or (one.epoch_ns < steps[-1].epoch_ns and one.machines > steps[-1].machines):
+            steps.append(one)
     times = tuple(
         LayerTime(f"layer{place}", tuple(10**9 * (place + phase) for phase in range(5)))
         for place in range(layers)
     )
-    return Scaling(
-        times,
-        ranking[0],
-        tuple(ranking[:8]),
-        tuple(pairs) if maps else (),
-        tuple(front) if maps else (),
-    )
+    return Scaling(times, ranking[0], tuple(ranking[:8]), tuple(steps) if front else ())
 
 
 def chart(**change: Any) -> Chart[Scaling]:
-    return Chart("yan · exact", replace(scaling(maps=False), **change), 7)
+    return Chart("yan · exact", replace(scaling(front=False), **change), 7)
 
 
 def saved(drawn: Chart[Scaling], folder: Path, name: str = "p.svg") -> str:
@@ -126,7 +120,7 @@ def test_many_layers_share_rows_and_nothing_is_lost() -> None:
 def test_nothing_takes_time() -> None:
     zero = LayerTime("x", (0,) * len(PHASES))
     free = Point(1, 1, 1, 0)
-    still = chart(layers=(zero,), best=free, ranking=(free,), landscape=(free,), front=(free,))
+    still = chart(layers=(zero,), best=free, ranking=(free,), front=(free,))
     assert "0.0%" in text_scaling(still)
 
 
@@ -135,53 +129,42 @@ def test_nothing_takes_time_in_a_picture(tmp_path: Path) -> None:
     free = Point(1, 1, 1, 0)
     still = chart(layers=(zero,), best=free, ranking=(free,))
     saved(still, tmp_path)
-    saved(replace(still, view=replace(still.view, landscape=(free,), front=(free,))), tmp_path)
+    saved(replace(still, view=replace(still.view, front=(free,))), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("machines", "landscape", "front", "words"),
+    ("machines", "front", "words"),
     [
-        (2, False, False, ("the best of each",)),
-        (2, True, False, ("replicas of the model",)),
-        (2, False, True, ("the best with so many",)),
-        (2, True, True, ("replicas of the model", "the best with so many")),
-        (100 if THOROUGH else 20, True, True, ("replicas of the model", "the best with so many")),
+        (2, False, "the best of each"),
+        (2, True, "the best with so many"),
+        (100 if THOROUGH else 20, True, "the best with so many"),
     ],
 )
 def test_panels_are_those_there_is_something_for(
-    machines: int, landscape: bool, front: bool, words: tuple[str, ...], tmp_path: Path
+    machines: int, front: bool, words: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
     import matplotlib as mpl
 
-    full = scaling(machines)
-    drawn = Chart(
-        "yan",
-        replace(
-            full,
-            landscape=full.landscape if landscape else (),
-            front=full.front if front else (),
-        ),
-    )
+    drawn = Chart("yan", scaling(machines, front=front))
     with mpl.rc_context({"svg.fonttype": "none"}):
         text = saved(drawn, tmp_path)
-        if machines == 2 and landscape == front:  # these two have every panel
+        if machines == 2:
             assert text == saved(drawn, tmp_path, "again.svg")
-    for panel in ("where the time of an epoch goes", *words):
+    for panel in ("where the time of an epoch goes", words):
         assert panel in text
-    for other in ("the best of each", "replicas of the model", "the best with so many"):
-        assert (other in text) == (other in words)
-    axes = 1 + max(landscape + front, 1) + landscape  # the map comes with a colour bar
-    assert text.count('id="axes_') == axes
+    for other in ("the best of each", "the best with so many"):
+        assert (other in text) == (other == words)
+    assert text.count('id="axes_') == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("maps", "regret"), [(False, None), (True, ConstantsRegret(0.031, 0.0, 0.25))]
+    ("front", "regret"), [(False, None), (True, ConstantsRegret(0.031, 0.0, 0.25))]
 )
 def test_sensitivity_has_a_panel_of_its_own(
-    maps: bool, regret: ConstantsRegret | None, tmp_path: Path
+    front: bool, regret: ConstantsRegret | None, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
     import matplotlib as mpl
@@ -192,7 +175,7 @@ def test_sensitivity_has_a_panel_of_its_own(
         Range("latency_ns", 1e-200, 5e-324),
         Range("nic_bits_per_s", 1.0, 1e300),
     )
-    drawn = Chart("yan", replace(scaling(maps=maps), ranges=ranges, regret=regret))
+    drawn = Chart("yan", replace(scaling(front=front), ranges=ranges, regret=regret))
     with mpl.rc_context({"svg.fonttype": "none"}):
         text = saved(drawn, tmp_path)
     for words in ("muladd_ns", "0.374", "$x$", "factor of the constant", "stays the best"):
@@ -201,18 +184,12 @@ def test_sensitivity_has_a_panel_of_its_own(
     assert ("slower than the best" in text) == (regret is not None)
 
 
-def test_the_colour_bar_has_a_number_at_both_ends() -> None:
+def test_an_axis_may_have_a_number_at_both_ends() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
     from planner.view.figure import set_ticks
-    from planner.view.panels import draw_landscape
 
-    figure = Figure()
-    points = (Point(1, 1, 1, 445 * 10**9), Point(1, 2, 1, 97_345_678_900))
-    draw_landscape(figure.add_subplot(), points, points[1])
-    texts = [label.get_text() for label in figure.axes[1].get_yticklabels()]
-    assert (texts[0], texts[-1]) == ("97.3", "445")
     for low, high, expected in (
         (1.0, 100.0, ["1", "2", "5", "10", "20", "50", "100"]),
         (99.0, 201.0, ["99", "125", "150", "175", "201"]),
@@ -311,29 +288,6 @@ def test_labels_do_not_lie_on_one_another(machines: int, width: float) -> None:
     boxes = [label.get_window_extent() for label in kept]
     assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place])
     assert max(box.x1 for box in boxes) <= figure.bbox.x1
-
-
-@pytest.mark.parametrize("machines", [2, 20, 100])
-def test_the_map_has_a_cell_a_pair_and_cells_do_not_overlap(machines: int) -> None:
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    from planner.view.panels import draw_landscape
-
-    drawn = scaling(machines)
-    axes = Figure().add_subplot()
-    draw_landscape(axes, drawn.landscape, drawn.best)
-    cells = [path.get_extents() for path in axes.collections[0].get_paths()]
-    assert len(cells) == len(drawn.landscape)
-    for one, cell in zip(drawn.landscape, cells, strict=True):
-        assert cell.x0 < one.workers < cell.x1
-        assert cell.y0 < one.replicas < cell.y1
-    rows: dict[float, list[Any]] = {}
-    for cell in cells:
-        rows.setdefault(cell.y0, []).append(cell)
-    for row in rows.values():
-        for left, right in pairwise(sorted(row, key=lambda cell: cell.x0)):
-            assert left.x1 <= right.x0
 
 
 def test_ticks_are_numbers_a_person_reads() -> None:

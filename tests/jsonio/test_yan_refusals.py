@@ -119,7 +119,6 @@ def test_epochs_that_do_not_fit_are_refused() -> None:
         (("top", 1, "epoch_ns"), 1, "top"),
         (("top", 1, "machines_used"), 1, "top[1].machines_used"),
         (("pareto", 1, "machines"), 9, "pareto[1].machines"),
-        (("landscape", 1, "machines"), 9, "landscape[1].machines"),
         (("sensitivity", "error"), "x", "sensitivity.error"),
         (
             ("sensitivity", "intervals", "muladd_ns"),
@@ -142,7 +141,7 @@ def test_answers_that_contradict_themselves_are_refused(
         for machines, epoch in ((2, 10**13), (3, 10**12))
     ]
     answer = planner.solve(SMALL)
-    answer["pareto"] = answer["landscape"] = rows
+    answer["pareto"] = rows
     answer["sensitivity"] = {
         "intervals": {"muladd_ns": [0.5, None]},
         "regret": 0.01,
