@@ -67,29 +67,6 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantsRegret:
-    """Relative loss of a configuration against the best if every constant is off by `error`."""
-
-    worst: float
-    mean: float
-    error: float
-
-    @property
-    def words(self) -> str:
-        """The loss as a sentence."""
-        return (
-            f"every constant off by {self.error:.0%}: at most {_share(self.worst)} slower than the "
-            f"best, {_share(self.mean)} on average"
-        )
-
-
-def _share(value: float) -> str:
-    if value == 0:
-        return "0%"
-    return "<0.01%" if value < 5e-5 else f"{value:.2%}"
-
-
-@dataclass(frozen=True, slots=True)
 class Scaling:
     """Data of a scaling picture.
 
@@ -105,8 +82,6 @@ class Scaling:
         The best configuration per number of machines, the fewest first; empty if not requested.
     ranges : tuple of Range
         Sensitivity of the configuration to each constant; empty if not requested.
-    regret : ConstantsRegret, optional
-        The loss if all constants are off.
     """
 
     layers: tuple[LayerTime, ...]
@@ -114,7 +89,6 @@ class Scaling:
     ranking: tuple[Point, ...]
     front: tuple[Point, ...] = ()
     ranges: tuple[Range, ...] = ()
-    regret: ConstantsRegret | None = None
 
 
 @dataclass(frozen=True, slots=True)

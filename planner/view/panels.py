@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from planner.model.units import printable
 from planner.solving.views import (
     PHASES,
-    ConstantsRegret,
     LayerTime,
     Point,
     Range,
@@ -56,7 +55,7 @@ _ROOM = 1.07
 """The logarithmic axis is this factor longer, for the numbers behind the ends."""
 
 
-def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> None:
+def draw_ranges(axes: "Axes", ranges: tuple[Range, ...]) -> None:
     """Draw one bar per constant, with arrows where no end was found."""
     ends = [end for factors in ranges for end in (factors.low, factors.high) if end is not None]
     reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])
@@ -86,8 +85,6 @@ def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret
     set_range(axes, "x", (reach**-_ROOM, reach**_ROOM), logarithmic=True)
     axes.set_xlabel("factor of the constant, all others as given")
     title = "factors of a constant with which this stays the best"
-    if regret is not None:
-        title += f"; {regret.words}"
     axes.set_title(title, fontsize=10, loc="left")
 
 
@@ -218,7 +215,7 @@ def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
     _draw_layers(figure.add_subplot(grid[0]), layers)
     lower = figure.add_subplot(grid[1])
     if scaling.ranges:
-        draw_ranges(figure.add_subplot(grid[2]), scaling.ranges, scaling.regret)
+        draw_ranges(figure.add_subplot(grid[2]), scaling.ranges)
     if scaling.front:
         labels = draw_front(lower, scaling.front, scaling.best, _WIDTH_INCHES)
         figure.draw_without_rendering()  # computes the positions of the axes

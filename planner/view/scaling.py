@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from planner.model.units import printable, three_digits
 from planner.solving.views import (
     PHASES,
-    ConstantsRegret,
     LayerTime,
     Point,
     Range,
@@ -65,8 +64,8 @@ def text_scaling(chart: Chart[Scaling], width: int = 80) -> str:
         ]
         header = ["machines", "epoch", "workers", "replicas", "servers"]
         parts.append(f"best for each number of machines\n{format_table(header, cut(rows))}")
-    if scaling.ranges or scaling.regret is not None:
-        parts.append(_ranges(scaling.ranges, scaling.regret))
+    if scaling.ranges:
+        parts.append(_ranges(scaling.ranges))
     return "\n\n".join(parts)
 
 
@@ -111,13 +110,10 @@ def _triple(point: Point) -> tuple[str, str, str]:
     return str(point.workers), str(point.replicas), str(point.servers)
 
 
-def _ranges(ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> str:
+def _ranges(ranges: tuple[Range, ...]) -> str:
     rows = [
         [factors.constant, factor_text(factors.low), factor_text(factors.high)]
         for factors in ranges
     ]
     text = "factors of each constant between which this configuration stays the best\n"
-    text += format_table(["constant", "stays best from", "to"], rows)
-    if regret is not None:
-        text += f"\n{regret.words}"
-    return text
+    return text + format_table(["constant", "stays best from", "to"], rows)

@@ -228,8 +228,6 @@ def test_the_extra_parts_agree_with_the_configuration() -> None:
     machines = [row["machines"] for row in front]
     assert machines == sorted(set(machines))
     study = answer["sensitivity"]
-    assert study["error"] == 0.25
-    assert study["regret"] >= study["mean_regret"] >= 0
     for low, high in study["intervals"].values():
         assert low is None or low <= 1
         assert high is None or high >= 1
