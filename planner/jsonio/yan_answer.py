@@ -116,8 +116,6 @@ class ExploredAnswer(Struct, frozen=True, kw_only=True):
 
     triples: Total
     triples_cut: Total
-    states: Total
-    states_cut: Total
 
 
 class SensitivityAnswer(Struct, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ def test_the_contracts_example() -> None:
     validate(answer, "answer")
     assert (answer["problem"], answer["method"], answer["status"]) == ("yan", "exact", "optimal")
     assert len(answer["top"]) == 8
-    assert set(answer["explored"]) == {"triples", "triples_cut", "states", "states_cut"}
+    assert set(answer["explored"]) == {"triples", "triples_cut"}
     assert not {"pareto", "sensitivity"} & set(answer)
     check_adds_up(CONTRACT, answer)
 

@@ -161,8 +161,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
         if not ranking:
             raise InvalidPlanError("ranking", f"none can be run: {refused}")
         ranking.sort(key=lambda known: known.epoch)
-        count = len(ranked)
-        explored = Explored(count, 0, count * len(problem.layers), 0)  # not what the old search was
+        explored = Explored(len(ranked), 0)  # not what the old search was
         return Plan(ranking[0].configuration, tuple(ranking), explored)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
