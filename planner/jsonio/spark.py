@@ -1,24 +1,21 @@
-"""The JSON form of what Spark's scheduler took: measured overheads, and the content of event logs.
+"""The JSON form of the content of Spark's event logs.
 
-``planner calibrate groups`` reads overheads and writes fitted constants; ``planner import
-spark-events`` writes loops, constants, and requests made from them.
+``planner import spark-events`` writes loops, constants, and requests made from them.
 """
 
 from collections.abc import Sequence
 from dataclasses import fields
 from fractions import Fraction
-from math import fsum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
+from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.loops import Application, Loop, Spent, main_loop
 from planner.families.drizzle.problem import Problem
-from planner.jsonio.decoding import decode, typed
 from planner.jsonio.drizzle import StageDocument
 from planner.jsonio.layout import in_lines, number, numbers
-from planner.jsonio.types import Count, Time, fields_of, filled
+from planner.jsonio.types import Count, Time, filled
 from planner.model.validation import MAX_VALUE
 
 _ELEMENT_BYTES = 4
@@ -32,97 +29,12 @@ class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     overhead_ns: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 
 
-class OverheadsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Measured overheads."""
-
-    measurements: Annotated[tuple[OverheadDocument, ...], Meta(min_length=1)]
-
-
 class GroupsConstants(Struct, frozen=True, kw_only=True):
     """What scheduling takes, as a request says it."""
 
     group_ns: float
     task_ns: float
     constant_task_ns: float
-
-
-class LeftOut(Struct, frozen=True, kw_only=True):
-    """How far constants fitted to all other measurements are off for each of them."""
-
-    left_out: int = 1
-    mean_error: float
-    largest_error: float
-    errors: tuple[float, ...]
-
-
-class GroupsProvenance(Struct, frozen=True, kw_only=True):
-    """Where the constants come from, and how far they can be trusted.
-
-    `confounded` names those that the measurements cannot tell apart.
-    """
-
-    kind: Literal["fitted"] = "fitted"
-    source: str
-    measurements: Count
-    confounded: tuple[str, ...]
-    mean_error: float
-    largest_error: float
-    errors: tuple[float, ...]
-    held_out: LeftOut | UnsetType = UNSET
-
-
-class GroupsDocument(Struct, frozen=True, kw_only=True):
-    """What ``planner calibrate groups`` writes."""
-
-    constants: GroupsConstants
-    provenance: GroupsProvenance
-
-
-def decode_overheads(data: bytes) -> tuple[tuple[Measurement, ...], Calibration]:
-    """Read measured overheads from JSON text, and fit the scheduler's constants to them.
-
-    Raises InvalidInputError with the path of the first wrong field.
-    """
-    document = typed(decode(data), OverheadsDocument)
-    measurements = tuple(
-        Measurement(**fields_of(measurement)) for measurement in document.measurements
-    )
-    return measurements, calibrate(measurements)
-
-
-def encode_calibration(calibration: Calibration, source: str) -> str:
-    """Return fitted constants, as a request takes them, and their provenance as JSON text.
-
-    `source` says where the measurements come from.
-    """
-    left_out = calibration.held_out
-    return in_lines(
-        GroupsDocument(
-            constants=numbers(GroupsConstants, calibration),
-            provenance=GroupsProvenance(
-                source=source,
-                measurements=len(calibration.errors),
-                confounded=tuple(calibration.confounded),
-                **_errors(calibration.errors),
-                held_out=UNSET if left_out is None else LeftOut(**_errors(left_out)),
-            ),
-        )
-    )
-
-
-def mean_and_largest(errors: Sequence[Fraction]) -> tuple[float, float]:
-    """Return the mean and the largest absolute error."""
-    sizes = [abs(float(error)) for error in errors]
-    return fsum(sizes) / len(sizes), max(sizes)
-
-
-def _errors(errors: Sequence[Fraction]) -> dict[str, Any]:
-    mean, largest = mean_and_largest(errors)
-    return {
-        "mean_error": mean,
-        "largest_error": largest,
-        "errors": [float(error) for error in errors],
-    }
 
 
 class SparkLoop(Struct, frozen=True, kw_only=True):
