@@ -54,7 +54,6 @@ from planner.families.iteration import fsdp_from_profile as fully_sharded
 from planner.families.overlap import OVERLAP
 from planner.families.yan.family import YAN
 from planner.jsonio import PROBLEMS, bml_answer, decode_profile, yan, yan_answer
-from planner.jsonio import bigdl as bigdl_json
 from planner.jsonio import caramel as caramel_json
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.clusters import cluster_of
@@ -360,18 +359,11 @@ def _bml(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
     return bml_answer.answer(case.problem, result)
 
 
-def _bigdl(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
-    listed = "listed" if case.problem.nodes <= bigdl_json.MAX_LISTED else "rule"
-    order = listed if case.request is None else case.request.pull_order
-    return bigdl_json.answer(case.problem, result, pull_order=order)
-
-
 _ANSWERS: Mapping[str, Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]] = {
     "ibatch": _ibatch,
     "caramel": _caramel,
     "yan": _yan,
     "bml": _bml,
-    "bigdl": _bigdl,
     "iteration": lambda case, result, _: iteration_answer(case.problem, result, model=case.title),
 }
 """Answers that say more than the problem and the result (`planner.jsonio.Interface.told`)."""

@@ -294,7 +294,7 @@ def read_answer(answer: Answer) -> Program | Layers:
         names = _known(answer.layer_parameters)
         return Layers(answer.direction, batches, names, _known(answer.layer_bytes))
     if isinstance(answer, BigdlAnswer):
-        slices, order = _known(answer.slices), _known(answer.pulls())
+        slices, order = _known(answer.slices), _known(answer.pull_order)
         if slices is None or order is None:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)
