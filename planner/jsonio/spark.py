@@ -1,19 +1,17 @@
 """The JSON form of the content of Spark's event logs.
 
-``planner import spark-events`` writes loops, constants, and requests made from them.
+``planner import spark-events`` writes fitted constants, and requests made from them.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 from fractions import Fraction
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.drizzle.calibration import Calibration, Measurement
-from planner.families.drizzle.loops import Application, Loop, Spent, main_loop
+from planner.families.drizzle.loops import Application, Loop, Sent, main_loop
 from planner.families.drizzle.problem import Problem
-from planner.jsonio.drizzle import StageDocument
 from planner.jsonio.layout import in_lines, number, numbers
 from planner.jsonio.types import Count, Time, filled
 from planner.model.validation import MAX_VALUE
@@ -35,23 +33,6 @@ class GroupsConstants(Struct, frozen=True, kw_only=True):
     group_ns: float
     task_ns: float
     constant_task_ns: float
-
-
-class SparkLoop(Struct, frozen=True, kw_only=True):
-    """Jobs that repeat: iterations of training, or groups of them."""
-
-    jobs: Count
-    rounds: Count
-    iterations: Count
-    disturbed: int
-    group_sizes: tuple[Count, ...]
-    tasks: Count
-    iteration_ns: Time
-    compute_ns: Time
-    between_jobs_ns: Time
-    overhead: float
-    stages: tuple[StageDocument, ...]
-    spent: Spent
 
 
 class SparkDrizzle(Struct, frozen=True, kw_only=True):
@@ -92,16 +73,9 @@ class SparkProvenance(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-class SparkLoops(Struct, frozen=True, kw_only=True):
-    """All loops, in the order in which they ran."""
-
-    loops: tuple[SparkLoop, ...]
-
-
 class SparkDocument(Struct, frozen=True, kw_only=True):
     """What ``planner import spark-events`` writes."""
 
-    observed: SparkLoops
     drizzle: SparkDrizzle
     bigdl: SparkBigdl
     provenance: SparkProvenance
@@ -123,7 +97,6 @@ def encode_spark(
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(
-        observed=SparkLoops(loops=tuple(map(_loop, loops))),
         drizzle=SparkDrizzle(
             compute_ns=problem.compute_ns,
             tasks=problem.tasks or 1,
@@ -146,46 +119,16 @@ def encode_spark(
     return in_lines(document)
 
 
-def _loop(loop: Loop) -> SparkLoop:
-    stages = tuple(
-        StageDocument(name=stage.name, tasks=stage.tasks, after=stage.after)
-        for stage in loop.stages()
-    )
-    return SparkLoop(
-        jobs=len(loop.jobs),
-        rounds=len(loop.rounds),
-        iterations=loop.iterations,
-        disturbed=sum(row.disturbed for row in loop.rounds),
-        group_sizes=tuple(sorted({row.iterations for row in loop.rounds})),
-        tasks=loop.tasks,
-        iteration_ns=loop.wall_ns,
-        compute_ns=loop.compute_ns,
-        between_jobs_ns=loop.between_ns,
-        overhead=number(loop.overhead),
-        stages=stages,
-        spent=_together(loop),
-    )
-
-
-def _together(loop: Loop) -> Spent:
-    """Return the work of the last round, summed over its jobs."""
-    return Spent(
-        **{
-            field.name: sum(getattr(job.spent, field.name) for job in loop.jobs)
-            for field in fields(Spent)
-        }
-    )
-
-
 def _bigdl(loop: Loop, applications: Sequence[Application]) -> SparkBigdl:
     """Return the gradient size, receivers and bandwidth of the largest stage's tasks."""
-    spent, nodes = _together(loop), max(application.executors for application in applications)
+    nodes = max(application.executors for application in applications)
     slots = max(application.slots for application in applications)
     gradients = max(stage.tasks for job in loop.jobs for stage in job.shape)
-    handed_on = (spent.written_bytes or spent.result_bytes) // gradients
+    sent = Sent(*map(sum, zip(*(job.sent for job in loop.jobs), strict=True)))
+    handed_on = (sent.written_bytes or sent.result_bytes) // gradients
     rate = None
-    if spent.remote_bytes and spent.fetch_wait_ns and slots:
-        rate = Fraction(spent.remote_bytes * slots * 10**9, spent.fetch_wait_ns * nodes)
+    if sent.remote_bytes and sent.fetch_wait_ns and slots:
+        rate = Fraction(sent.remote_bytes * slots * 10**9, sent.fetch_wait_ns * nodes)
     return SparkBigdl(
         elements=max(handed_on // _ELEMENT_BYTES, 1),
         element_bytes=_ELEMENT_BYTES,
