@@ -139,13 +139,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
         Annotated[PositiveRate, Meta(description="what the profile's times are multiplied by")]
         | UnsetType
     ) = UNSET
-    interference: (
-        Annotated[
-            tuple[PositiveRate, ...],
-            Meta(min_length=1, max_length=MAX_THREADS, description="of a profile's threads"),
-        ]
-        | UnsetType
-    ) = UNSET
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] | UnsetType = UNSET
     max_copies: Machines | UnsetType = UNSET
@@ -203,14 +196,13 @@ def _of_profile(
         refuse_incomplete(profile)
     cluster = cluster_of(request.cluster, "cluster")
     computation = 1 if request.computation_scale is UNSET else request.computation_scale
-    interference = or_none(request.interference)
-    return profiled(profile, cluster, computation=computation, interference=interference, **given)
+    return profiled(profile, cluster, computation=computation, **given)
 
 
 _INSTEAD = ("machines", "cores", "layers", "constants")
 """Fields that a profile and a cluster stand in place of."""
 
-_OF_PROFILE = ("profile", "cluster", "computation_scale", "interference")
+_OF_PROFILE = ("profile", "cluster", "computation_scale")
 
 REQUEST_RULES: dict[str, Any] = {
     "oneOf": [
