@@ -32,9 +32,8 @@ from planner.families.yan.configuration import (
 from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_fixed
+from planner.families.yan.problem import Choice, Problem, choices, refuse_fixed
 from planner.families.yan.search import rank
-from planner.families.yan.tables import Choice, choices
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome

@@ -24,8 +24,9 @@ from yan_brute_force import brute_force
 
 from planner.families.yan import Problem
 from planner.families.yan.configuration import Triple
+from planner.families.yan.problem import Choice, choices
 from planner.families.yan.search import Engine
-from planner.families.yan.tables import Array, Choice, Tables, choices
+from planner.families.yan.tables import Array, Tables
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.solving.deadline import Deadline

@@ -14,8 +14,9 @@ from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.layer_program import Exact, LayerState, best_path
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import space_of
+from planner.families.yan.problem import choices
 from planner.families.yan.search import Engine, configuration_of, search
-from planner.families.yan.tables import Tables, choices
+from planner.families.yan.tables import Tables
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.solving.deadline import Deadline

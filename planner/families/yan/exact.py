@@ -30,10 +30,10 @@ from planner.families.yan.layer_program import LayerState, state_at
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import infeasibility, least_split, space_of
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
+from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import Engine, configuration_of, normal, rank
 from planner.families.yan.segments import server_bytes
-from planner.families.yan.tables import Choice, Tables
+from planner.families.yan.tables import Tables
 from planner.model.errors import BrokenConstraintError, InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import Deadline, TimeUpError

@@ -31,9 +31,9 @@ from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.layer_program import LayerProgram, LayerState, state_at
 from planner.families.yan.memory import PRICES, infeasibility
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
+from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import GRACE_S, Engine, rank, search
-from planner.families.yan.tables import MAX_ELEMENTS, Array, Choice, Places, Tables
+from planner.families.yan.tables import MAX_ELEMENTS, Array, Places, Tables
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 

@@ -24,9 +24,9 @@ import numpy as np
 
 from planner.families.yan.configuration import LayerChoice, Triple, canonical_mapping
 from planner.families.yan.model import Phases, phases, reading, reading_factor, volume
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Choice, Problem
 from planner.families.yan.segments import segments_of
-from planner.families.yan.tables import MAX_ELEMENTS, Array, Choice, Places, Tables
+from planner.families.yan.tables import MAX_ELEMENTS, Array, Places, Tables
 from planner.solving.deadline import NEVER, Deadline
 
 MAX_TIED = 20_000

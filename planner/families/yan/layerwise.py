@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from planner.families.yan.configuration import Triple
 from planner.families.yan.layer_program import LayerProgram, LayerState
 from planner.families.yan.model import reading_factor, volume
-from planner.families.yan.tables import Array, Choice, Places, Tables, choices
+from planner.families.yan.problem import Choice, choices
+from planner.families.yan.tables import Array, Places, Tables
 from planner.solving.deadline import NEVER, Deadline
 
 KEPT = 64

@@ -23,9 +23,9 @@ import numpy as np
 from planner.families.yan.configuration import Space, Triple
 from planner.families.yan.layer_program import Chosen, Exact, LayerState, Limit, best_path, state_at
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Choice, Problem, partitions_of
 from planner.families.yan.segments import server_bytes, worker_bytes
-from planner.families.yan.tables import Array, Choice, partitions_of
+from planner.families.yan.tables import Array
 from planner.solving.result import Infeasibility
 
 PRICES = 40

@@ -36,8 +36,8 @@ from planner.families.yan.layer_program import (
 )
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import Memory, fitting, smallest, space_of
-from planner.families.yan.problem import Problem
-from planner.families.yan.tables import Choice, Tables
+from planner.families.yan.problem import Choice, Problem
+from planner.families.yan.tables import Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
 
