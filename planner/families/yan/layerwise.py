@@ -263,12 +263,10 @@ class Layerwise:
         program = self.kept(triple, keep)
         if program.within(first):
             return first
-        lowest = [float(costs.min()) for costs in self.lowest(triple)]
-        after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
-        program = replace(program, limit=limit, rest=after, deadline=self.deadline)
-        # Optimistic costs can be below the bounds over mappings. Then every state may be cut, and
-        # no mapping is faster than the limit.
-        if self.tables.optimistic and not np.isfinite(program.values[0][-1]).any():
+        program = replace(program, deadline=self.deadline)
+        # Optimistic costs can be below the bounds over mappings. Then states of the first program
+        # may be cut, and no mapping is faster than it.
+        if self.tables.optimistic and not program.values[0][-1].min() <= limit:
             return first
         return program
 
