@@ -3,8 +3,8 @@
     python benchmarks/spark_logs.py FOLDER
 
 FOLDER has a folder for each project whose logs were copied there; files, and folders called
-eventlog_v2_…, are logs. Of each one the jobs' running times are also added up from all of its
-events at once, decoded one by one. Nothing of the logs is part of this project.
+eventlog_v2_…, are logs. Of each one the sizes of the jobs' results are also added up from all of
+its events at once, decoded one by one. Nothing of the logs is part of this project.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def main() -> None:
     print("## Logs\n")
     print(f"{len(rows)} logs of {len({row[0] for row in rows})} projects.\n")
     rows_below(
-        ("project", "log", "Spark", "packed", "kB", "jobs", "running times", "what was told"), rows
+        ("project", "log", "Spark", "packed", "kB", "jobs", "result sizes", "what was told"), rows
     )
     print("## Loops in them\n")
     rows_below(
@@ -95,7 +95,7 @@ def said(application: Application) -> Iterator[tuple[object, ...]]:
 
 
 def sums_are_equal(log: Path, application: Application) -> bool:
-    """Add up running times of calm jobs in another way: all events of all lines, decoded."""
+    """Add up the results of calm jobs in another way: all events of all lines, decoded."""
     owner: dict[int, int] = {}
     sums: dict[int, int] = {}
     for part in parts_of(log)[0]:
@@ -116,10 +116,10 @@ def sums_are_equal(log: Path, application: Application) -> bool:
                         and metrics
                         and event["Task End Reason"]["Reason"] == "Success"
                     ):
-                        sums[job] = sums.get(job, 0) + metrics["Executor Run Time"]
+                        sums[job] = sums.get(job, 0) + metrics["Result Size"]
     calm = [job for job in application.jobs if job.complete and not job.disturbed and job.shape]
     # A stage that several jobs name runs in one of them: only all together can be compared then.
-    return sum(job.spent.run_ns for job in calm) == 10**6 * sum(
+    return sum(job.sent.result_bytes for job in calm) == sum(
         sums.get(job.number, 0) for job in calm
     )
 

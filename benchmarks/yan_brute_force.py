@@ -32,9 +32,8 @@ from planner.families.yan.configuration import (
 from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_fixed
+from planner.families.yan.problem import Choice, Problem, choices, refuse_fixed
 from planner.families.yan.search import rank
-from planner.families.yan.tables import Choice, choices
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
@@ -75,16 +74,10 @@ def brute_force(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     ranking = sorted(best.values(), key=rank)
     anywhere = any_mapping_bound(problem, deadline) if problem.uniform else None
     bound = ranking[0].epoch
-    triples = list(_triples(problem))
-    states = sum(
-        len(states_of_layer)
-        for triple in triples
-        for states_of_layer in _layer_states(problem, triple[0])
-    )
     plan = Plan(
         ranking[0].configuration,
         tuple(ranking[: problem.top]),
-        Explored(len(triples), 0, states, 0),
+        Explored(sum(1 for _ in _triples(problem)), 0),
         anywhere,
     )
     if timed_out:

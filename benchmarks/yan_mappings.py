@@ -28,9 +28,9 @@ from planner.families.yan import Constants, NeuronLayer, Problem, estimate, solv
 from planner.families.yan.configuration import LayerChoice, Triple
 from planner.families.yan.greedy import Greedy
 from planner.families.yan.model import phases, reading, reading_factor, volume
+from planner.families.yan.problem import Choice, choices
 from planner.families.yan.search import Engine, configuration_of
 from planner.families.yan.segments import segments_of
-from planner.families.yan.tables import Choice, choices
 from planner.solving.deadline import Deadline
 
 KINDS = ("conv", "full", "mixed")

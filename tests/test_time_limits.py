@@ -211,7 +211,7 @@ CARAMEL = sorted(caramel.METHODS)
 BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
 ITERATION = sorted(set(iteration.METHODS) - {"auto"})
 
-EXTRAS = ("pareto", "landscape", "sensitivity")
+EXTRAS = ("pareto", "sensitivity")
 
 CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),

@@ -120,7 +120,7 @@ def _outcome(
 ) -> Outcome[Plan]:
     ranked = Ranked(configuration, estimate(problem, configuration).epoch)
     bound = any_mapping_bound(problem, deadline)
-    explored = Explored(engine.space.count, 0, engine.all_states(), 0)
+    explored = Explored(engine.space.count, 0)
     proven = None if bound is None else Fraction(bound)
     return Outcome(Plan(configuration, (ranked,), explored, bound), proven, timed_out)
 

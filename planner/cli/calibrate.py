@@ -3,19 +3,16 @@
 import argparse
 import platform
 import shlex
-from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import (
-    ERROR_SIGN,
     check_outputs,
     command,
     file_name,
     in_file,
     read,
-    read_as,
     write_fit,
     write_json,
 )
@@ -25,7 +22,6 @@ from planner.model.validation import integer
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
-    from planner.families.drizzle import Calibration, Measurement
     from planner.families.yan.calibration import Fit
     from planner.families.yan.problem import Constants
 
@@ -50,23 +46,11 @@ latency_ns by least squares on relative errors; interference stays what it is, a
 so does ("held") what fits as well at its start, but for noise. Each part of the
 measurements is then predicted by constants that are fitted to the others.
 """
-_GROUPS = """\
-MEASUREMENTS holds how long scheduling took, for each iteration:
-
-  {"measurements": [{"tasks": 256, "group_size": 1, "overhead_ns": 100000000},
-                    {"tasks": 256, "group_size": 10, "overhead_ns": 13000000},
-                    {"tasks": 64, "group_size": 1, "overhead_ns": 28000000}, ...]}
-
-Fits group_ns, task_ns and constant_task_ns of a request of the problem `drizzle`,
-none below 0, by least squares on relative errors. Each measurement is then
-predicted by constants that are fitted to the others. Says which constants the
-measurements cannot tell apart: measure other numbers of tasks, other group sizes.
-"""
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    summary = "measure or fit constants: of the problems yan and drizzle, and of a network"
+    summary = "measure or fit constants: of the problem yan, and of a network"
     kinds = commands.add_parser(
         "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
     ).add_subparsers(metavar="WHAT", required=True)
@@ -97,24 +81,16 @@ def add_parser(commands: Any) -> None:
     )
     folds = "parts of the cross-validation; measurement i is in part i mod N; default: 5, or one a "
     folds += "measurement if there are fewer"
-    add_options(fit, {"--folds N": folds}, {"--folds": {"default": 5}})
-    groups = command(
-        kinds,
-        "groups",
-        run_groups,
-        "fit the constants of a scheduler to measured overheads (problem drizzle)",
-        "planner calibrate groups overheads.json -o constants.json",
-        _GROUPS,
+    fit.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    add_options(
+        fit,
+        {
+            "--folds N": folds,
+            "-o, --output FILE": "where the constants go, with their provenance",
+            "--json": "the same on standard output, instead of the table",
+        },
+        {"--folds": {"default": 5}},
     )
-    for parser in (fit, groups):
-        parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
-        add_options(
-            parser,
-            {
-                "-o, --output FILE": "where the constants go, with their provenance",
-                "--json": "the same on standard output, instead of the table",
-            },
-        )
     add_network(kinds)
 
 
@@ -208,60 +184,3 @@ def _named(constants: "Constants") -> dict[str, float]:
     values = {name: getattr(constants, name) for name in computation} | latencies
     values["nic_bits_per_s"] = constants.nic_bits_per_s
     return {name: float(value) for name, value in values.items()}
-
-
-# ---
-# ``planner calibrate groups``: fit the constants of a scheduler to measured overheads.
-
-
-def run_groups(options: argparse.Namespace) -> int:
-    """Fit the constants to a table of overheads."""
-    from planner.jsonio.spark import decode_overheads, encode_calibration
-
-    check_outputs({"--output": options.output}, (options.measurements,))
-    measurements, calibration = read_as(options.measurements, decode_overheads)
-    text = encode_calibration(calibration, file_name(options.measurements))
-    write_fit(options, text, lambda: _overheads(measurements, calibration))
-    return 0
-
-
-def _overheads(measurements: "Sequence[Measurement]", calibration: "Calibration") -> str:
-    from planner.families.drizzle.calibration import CONSTANTS
-    from planner.jsonio.spark import mean_and_largest
-
-    constants = [
-        (
-            name,
-            f"{float(getattr(calibration, name)):.6g}",
-            "?" if name in calibration.confounded else "",
-        )
-        for name in CONSTANTS
-    ]
-    lines = [format_table(("constant", "fitted", ""), constants)]
-    if calibration.confounded:
-        lines.append(
-            f"?: the measurements cannot tell {' and '.join(calibration.confounded)} apart; others "
-            "fit as well,\nand promise other overheads for other numbers of tasks or group sizes"
-        )
-    header = ["tasks", "group size", "overhead (ns)", "fitted"]
-    columns = [[_signed(error) for error in calibration.errors]]
-    if calibration.held_out is not None:
-        header.append("held out")
-        columns.append([_signed(error) for error in calibration.held_out])
-    rows = [
-        (str(measurement.tasks), str(measurement.group_size), str(measurement.overhead_ns), *errors)
-        for measurement, *errors in zip(measurements, *columns, strict=True)
-    ]
-    lines += ["", format_table(header, rows), f"errors: {ERROR_SIGN}", ""]
-    mean, largest = mean_and_largest(calibration.errors)
-    lines.append(f"fitted: mean error {mean:.3%}, largest {largest:.3%}")
-    if calibration.held_out is None:
-        lines.append("held out: too few measurements to leave one out")
-    else:
-        mean, largest = mean_and_largest(calibration.held_out)
-        lines.append(f"held out, one at a time: mean error {mean:.3%}, largest {largest:.3%}")
-    return "\n".join(lines) + "\n"
-
-
-def _signed(error: Any) -> str:
-    return f"{float(error):+.2%}"

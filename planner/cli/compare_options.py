@@ -14,14 +14,13 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeAlias
 
-from planner.cli.common import command, file_name, in_file, read, read_as
+from planner.cli.common import command, file_name, in_file, read
 from planner.cli.iteration_options import FAILED, cluster_in
 from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
 from planner.jsonio import shipped_clusters
-from planner.jsonio.measurements import decode_computation
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
@@ -58,7 +57,6 @@ _READERS: Mapping[str, Callable[[str, str], Any]] = {
     "time": parse_time,
     "share": _share,
     "bcube": lambda text, _: parse_bcube(text),
-    "threads": lambda path, _: read_as(path, decode_computation),
 }
 """What is written after an option, by `planner.solving.compare.Form`."""
 

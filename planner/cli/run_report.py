@@ -216,7 +216,7 @@ def _transfers(ran: Ran) -> "Iterator[tuple[BatchTime, int | None, int | None]]"
 
 def _own(answer: BigdlAnswer, turn: int) -> bool:
     """Return whether each rank takes its own slice in this turn, so that nothing is sent."""
-    order = answer.pulls()
+    order = answer.pull_order
     if not isinstance(order, tuple):
         return False
     return all(row[turn] == rank for rank, row in enumerate(order))

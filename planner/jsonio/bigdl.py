@@ -39,7 +39,7 @@ MAX_NODES = 4096
 """Largest number of nodes in a request. The typed interface accepts more."""
 
 MAX_LISTED = 1024
-"""Largest number of nodes N for which an answer lists all N² pulls: about a million numbers."""
+"""Largest number of nodes N of an exchange: an answer lists all N² pulls, a million numbers."""
 
 REQUEST_RULES: dict[str, Any] = LINK_RULES
 """JSON Schema rules of a request that field types cannot express."""
@@ -70,15 +70,11 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
     network: Network | UnsetType = UNSET
     reduce_ns_per_byte: Rate | UnsetType = UNSET
     method: MethodName = "auto"
-    pull_order: Annotated[
-        Literal["listed", "rule"],
-        Meta(description="every pull of every node, or only the node that each begins with"),
-    ] = "listed"
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
         if self.method not in _DRIVERS:
-            _check_listed(self.nodes, self.pull_order)  # before anything is built
+            _check_listed(self.nodes)  # before anything is built
         given = fields_of(self, bigdl.Problem)
         return bigdl.Problem(**{**given, "network": links_of(self, 1, self.nodes)})
 
@@ -124,22 +120,7 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
     comparison: dict[str, MethodCost]
     slices: tuple[tuple[Element, Element], ...] | UnsetType = UNSET
     pull_order: tuple[tuple[Node, ...], ...] | UnsetType = UNSET
-    pull_start: (
-        Annotated[
-            tuple[Node, ...],
-            Meta(description="the node each begins with; the next ones follow, modulo nodes"),
-        ]
-        | UnsetType
-    ) = UNSET
     levels: tuple[Count, ...] | UnsetType = UNSET
-
-    def pulls(self) -> tuple[tuple[int, ...], ...] | UnsetType:
-        """Return the pull order of each node, or UNSET for plans without pulls. O(N²)."""
-        if self.pull_start is UNSET:
-            return self.pull_order
-        bigdl.check_starts(self.pull_start, self.nodes, spread=False)
-        twice = (*range(self.nodes), *range(self.nodes))
-        return tuple(twice[start : start + self.nodes] for start in self.pull_start)
 
     def sentence(self) -> str:
         """Return one line about the plan."""
@@ -152,41 +133,29 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
 
 
 def told(case: Case[bigdl.Problem], result: Result[Any, Any], _: object) -> BigdlAnswer:
-    """Return the answer to a case; pulls are listed where no request says otherwise."""
-    problem = case.problem
-    order = "listed" if problem.nodes <= MAX_LISTED else "rule"
-    order = order if case.request is None else case.request.pull_order
-    return answer(problem, result, pull_order=order)
+    """Return the answer to a case."""
+    return answer(case.problem, result)
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
 """Methods without pulls: a driver adds up the gradients."""
 
 
-def _check_listed(nodes: int, pull_order: str) -> None:
+def _check_listed(nodes: int) -> None:
     """Raise an error if an answer would list too many pulls."""
-    if nodes > MAX_NODES:
-        raise InvalidInputError("nodes", f"expected an integer <= {MAX_NODES}, got {nodes}")
-    if pull_order == "listed" and nodes > MAX_LISTED:
+    if nodes > MAX_LISTED:
         raise InvalidInputError(
-            "nodes",
-            f"expected at most {MAX_LISTED} nodes where every pull is listed, got {nodes}; "
-            '"pull_order": "rule" says only which node each begins with',
+            "nodes", f"expected at most {MAX_LISTED}, as every pull is listed, got {nodes}"
         )
 
 
-def answer(
-    problem: bigdl.Problem,
-    result: Result[bigdl.Plan, bigdl.Evaluation],
-    *,
-    pull_order: str = "listed",
-) -> BigdlAnswer:
+def answer(problem: bigdl.Problem, result: Result[bigdl.Plan, bigdl.Evaluation]) -> BigdlAnswer:
     """Return the JSON form of a result.
 
     Raises InvalidInputError if there are too many nodes to list, or T_F exceeds 63 bits.
     """
     if isinstance(result.plan, bigdl.Exchange):
-        _check_listed(problem.nodes, pull_order)
+        _check_listed(problem.nodes)
     plan, cost = result.plan, result.evaluation
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     base = filled(
@@ -212,14 +181,11 @@ def answer(
     if isinstance(plan, bigdl.Driver):
         return replace(base, levels=plan.levels)
     nodes = range(plan.nodes)
-    sliced = replace(
+    return replace(
         base,
         slices=tuple(map(plan.slice, nodes)),
-        pull_start=tuple(plan.asked(node, 0) for node in nodes),
+        pull_order=tuple(map(plan.pull_order, nodes)),
     )
-    if pull_order == "rule":
-        return sliced
-    return replace(sliced, pull_order=sliced.pulls(), pull_start=UNSET)
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
@@ -250,11 +216,8 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     if answer.method != REPLAN:
         check_same(times.get(answer.method), answer.objective_ns, f"comparison.{answer.method}")
     maps: tuple[tuple[str, Pulls], ...] = ()
-    orders = [order for order in (answer.pull_order, answer.pull_start) if order is not UNSET]
-    if len(orders) > 1:
-        raise InvalidInputError("pull_start", "expected this or pull_order, not both")
-    if orders:
-        maps = _maps(answer)
+    if answer.pull_order is not UNSET:
+        maps = _maps(answer, answer.pull_order)
     elif answer.levels is UNSET:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
@@ -262,34 +225,20 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
 
 
-def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
+def _maps(answer: BigdlAnswer, rows: Sequence[Sequence[int]]) -> tuple[tuple[str, Pulls], ...]:
     """Return the pull counts of the planned order and of the alternative order."""
     if answer.slices is UNSET:
         raise InvalidInputError("slices", "missing: they come with the order of pulls")
     nodes, rotated = answer.nodes, answer.method != "same_order"
     check_count(answer.slices, nodes, "slices", "nodes")
-    if answer.pull_order is not UNSET:
-        rows = answer.pull_order
-        bigdl.check_pulls(answer.elements, answer.slices, rows, spread=rotated)
-
-        def asked(node: int, turn: int) -> int:
-            return rows[node][turn]
-    else:
-        assert answer.pull_start is not UNSET
-        starts = answer.pull_start
-        bigdl.check_slices(answer.slices, answer.elements)
-        bigdl.check_starts(starts, nodes, spread=rotated)
-
-        def asked(node: int, turn: int) -> int:
-            return (starts[node] + turn) % nodes
-
+    bigdl.check_pulls(answer.elements, answer.slices, rows, spread=rotated)
     if nodes == 1:
         return ()
     size = min(nodes, MAX_CELLS)
     pulling = [node for node, (start, stop) in enumerate(answer.slices) if start < stop]
     alternative = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
     counts = bigdl.pulls_at_once(alternative, size, size)
-    planned = window_of(asked, pulling, size, size)
+    planned = window_of(lambda node, turn: rows[node][turn], pulling, size, size)
     return ("as planned", planned), ("one order for all" if rotated else "rotated", counts)
 
 

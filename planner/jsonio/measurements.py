@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -101,12 +100,6 @@ class ComputationDocument(Struct, frozen=True, kw_only=True):
 
     constants: ComputationConstants
     provenance: ProvenanceDocument
-
-
-def decode_computation(data: bytes) -> tuple[Fraction, ...]:
-    """Read the relative computation times with 1, 2, … threads from JSON text."""
-    document = typed(decode(data), ComputationDocument)
-    return tuple(Fraction(str(factor)) for factor in document.constants.interference)
 
 
 class FittedConstants(ComputeTimes, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from planner.jsonio.network import NETWORK_RULES, NetworkDocument
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import ErrorAnswer
-from planner.jsonio.spark import GroupsDocument, SparkDocument
+from planner.jsonio.spark import SparkDocument
 from planner.jsonio.why import WhyReport
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, shown
@@ -24,7 +24,6 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "network": (NetworkDocument, NETWORK_RULES),
     "compute": (ComputationDocument, {}),
     "fit": (FitDocument, {}),
-    "groups": (GroupsDocument, {}),
     "spark": (SparkDocument, {}),
     "run": (RunReport, {}),
     "why": (WhyReport, {}),

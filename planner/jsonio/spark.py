@@ -1,24 +1,19 @@
-"""The JSON form of what Spark's scheduler took: measured overheads, and the content of event logs.
+"""The JSON form of the content of Spark's event logs.
 
-``planner calibrate groups`` reads overheads and writes fitted constants; ``planner import
-spark-events`` writes loops, constants, and requests made from them.
+``planner import spark-events`` writes fitted constants, and requests made from them.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 from fractions import Fraction
-from math import fsum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
-from planner.families.drizzle.loops import Application, Loop, Spent, main_loop
+from planner.families.drizzle.calibration import Calibration, Measurement
+from planner.families.drizzle.loops import Application, Loop, Sent, main_loop
 from planner.families.drizzle.problem import Problem
-from planner.jsonio.decoding import decode, typed
-from planner.jsonio.drizzle import StageDocument
 from planner.jsonio.layout import laid_out, number, numbers
-from planner.jsonio.types import Count, Time, fields_of, filled
+from planner.jsonio.types import Count, Time, filled
 from planner.model.validation import MAX_VALUE
 
 _ELEMENT_BYTES = 4
@@ -32,114 +27,12 @@ class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     overhead_ns: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 
 
-class OverheadsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Measured overheads."""
-
-    measurements: Annotated[tuple[OverheadDocument, ...], Meta(min_length=1)]
-
-
 class GroupsConstants(Struct, frozen=True, kw_only=True):
     """What scheduling takes, as a request says it."""
 
     group_ns: float
     task_ns: float
     constant_task_ns: float
-
-
-class LeftOut(Struct, frozen=True, kw_only=True):
-    """How far constants fitted to all other measurements are off for each of them."""
-
-    left_out: int = 1
-    mean_error: float
-    largest_error: float
-    errors: tuple[float, ...]
-
-
-class GroupsProvenance(Struct, frozen=True, kw_only=True):
-    """Where the constants come from, and how far they can be trusted.
-
-    `confounded` names those that the measurements cannot tell apart.
-    """
-
-    kind: Literal["fitted"] = "fitted"
-    source: str
-    measurements: Count
-    confounded: tuple[str, ...]
-    mean_error: float
-    largest_error: float
-    errors: tuple[float, ...]
-    held_out: LeftOut | UnsetType = UNSET
-
-
-class GroupsDocument(Struct, frozen=True, kw_only=True):
-    """What ``planner calibrate groups`` writes."""
-
-    constants: GroupsConstants
-    provenance: GroupsProvenance
-
-
-def decode_overheads(data: bytes) -> tuple[tuple[Measurement, ...], Calibration]:
-    """Read measured overheads from JSON text, and fit the scheduler's constants to them.
-
-    Raises InvalidInputError with the path of the first wrong field.
-    """
-    document = typed(decode(data), OverheadsDocument)
-    measurements = tuple(
-        Measurement(**fields_of(measurement)) for measurement in document.measurements
-    )
-    return measurements, calibrate(measurements)
-
-
-def encode_calibration(calibration: Calibration, source: str) -> str:
-    """Return fitted constants, as a request takes them, and their provenance as JSON text.
-
-    `source` says where the measurements come from.
-    """
-    left_out = calibration.held_out
-    return laid_out(
-        GroupsDocument(
-            constants=numbers(GroupsConstants, calibration),
-            provenance=GroupsProvenance(
-                source=source,
-                measurements=len(calibration.errors),
-                confounded=tuple(calibration.confounded),
-                **_errors(calibration.errors),
-                held_out=UNSET if left_out is None else LeftOut(**_errors(left_out)),
-            ),
-        )
-    )
-
-
-def mean_and_largest(errors: Sequence[Fraction]) -> tuple[float, float]:
-    """Return the mean and the largest absolute error."""
-    sizes = [abs(float(error)) for error in errors]
-    return fsum(sizes) / len(sizes), max(sizes)
-
-
-def _errors(errors: Sequence[Fraction]) -> dict[str, Any]:
-    mean, largest = mean_and_largest(errors)
-    return {
-        "mean_error": mean,
-        "largest_error": largest,
-        "errors": [float(error) for error in errors],
-    }
-
-
-class SparkLoop(Struct, frozen=True, kw_only=True):
-    """Jobs that repeat: iterations of training, or groups of them."""
-
-    jobs: Count
-    rounds: Count
-    iterations: Count
-    disturbed: int
-    group_sizes: tuple[Count, ...]
-    tasks: Count
-    iteration_ns: Time
-    compute_ns: Time
-    between_jobs_ns: Time
-    overhead: float
-    stages: tuple[StageDocument, ...]
-    spent: Spent
 
 
 class SparkDrizzle(Struct, frozen=True, kw_only=True):
@@ -180,16 +73,9 @@ class SparkProvenance(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-class SparkLoops(Struct, frozen=True, kw_only=True):
-    """All loops, in the order in which they ran."""
-
-    loops: tuple[SparkLoop, ...]
-
-
 class SparkDocument(Struct, frozen=True, kw_only=True):
     """What ``planner import spark-events`` writes."""
 
-    observed: SparkLoops
     drizzle: SparkDrizzle
     bigdl: SparkBigdl
     provenance: SparkProvenance
@@ -211,7 +97,6 @@ def encode_spark(
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(
-        observed=SparkLoops(loops=tuple(map(_loop, loops))),
         drizzle=SparkDrizzle(
             compute_ns=problem.compute_ns,
             tasks=problem.tasks or 1,
@@ -234,46 +119,16 @@ def encode_spark(
     return laid_out(document)
 
 
-def _loop(loop: Loop) -> SparkLoop:
-    stages = tuple(
-        StageDocument(name=stage.name, tasks=stage.tasks, after=stage.after)
-        for stage in loop.stages()
-    )
-    return SparkLoop(
-        jobs=len(loop.jobs),
-        rounds=len(loop.rounds),
-        iterations=loop.iterations,
-        disturbed=sum(row.disturbed for row in loop.rounds),
-        group_sizes=tuple(sorted({row.iterations for row in loop.rounds})),
-        tasks=loop.tasks,
-        iteration_ns=loop.wall_ns,
-        compute_ns=loop.compute_ns,
-        between_jobs_ns=loop.between_ns,
-        overhead=number(loop.overhead),
-        stages=stages,
-        spent=_together(loop),
-    )
-
-
-def _together(loop: Loop) -> Spent:
-    """Return the work of the last round, summed over its jobs."""
-    return Spent(
-        **{
-            field.name: sum(getattr(job.spent, field.name) for job in loop.jobs)
-            for field in fields(Spent)
-        }
-    )
-
-
 def _bigdl(loop: Loop, applications: Sequence[Application]) -> SparkBigdl:
     """Return the gradient size, receivers and bandwidth of the largest stage's tasks."""
-    spent, nodes = _together(loop), max(application.executors for application in applications)
+    nodes = max(application.executors for application in applications)
     slots = max(application.slots for application in applications)
     gradients = max(stage.tasks for job in loop.jobs for stage in job.shape)
-    handed_on = (spent.written_bytes or spent.result_bytes) // gradients
+    sent = Sent(*map(sum, zip(*(job.sent for job in loop.jobs), strict=True)))
+    handed_on = (sent.written_bytes or sent.result_bytes) // gradients
     rate = None
-    if spent.remote_bytes and spent.fetch_wait_ns and slots:
-        rate = Fraction(spent.remote_bytes * slots * 10**9, spent.fetch_wait_ns * nodes)
+    if sent.remote_bytes and sent.fetch_wait_ns and slots:
+        rate = Fraction(sent.remote_bytes * slots * 10**9, sent.fetch_wait_ns * nodes)
     return SparkBigdl(
         elements=max(handed_on // _ELEMENT_BYTES, 1),
         element_bytes=_ELEMENT_BYTES,

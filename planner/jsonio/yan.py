@@ -139,13 +139,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
         Annotated[PositiveRate, Meta(description="what the profile's times are multiplied by")]
         | UnsetType
     ) = UNSET
-    interference: (
-        Annotated[
-            tuple[PositiveRate, ...],
-            Meta(min_length=1, max_length=MAX_THREADS, description="of a profile's threads"),
-        ]
-        | UnsetType
-    ) = UNSET
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] | UnsetType = UNSET
     max_copies: Machines | UnsetType = UNSET
@@ -158,7 +151,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
     method: MethodName = "auto"
     pareto: bool = False
-    landscape: bool = False
     sensitivity: bool = False
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
 
@@ -204,14 +196,13 @@ def _of_profile(
         refuse_incomplete(profile)
     cluster = cluster_of(request.cluster, "cluster")
     computation = 1 if request.computation_scale is UNSET else request.computation_scale
-    interference = or_none(request.interference)
-    return profiled(profile, cluster, computation=computation, interference=interference, **given)
+    return profiled(profile, cluster, computation=computation, **given)
 
 
 _INSTEAD = ("machines", "cores", "layers", "constants")
 """Fields that a profile and a cluster stand in place of."""
 
-_OF_PROFILE = ("profile", "cluster", "computation_scale", "interference")
+_OF_PROFILE = ("profile", "cluster", "computation_scale")
 
 REQUEST_RULES: dict[str, Any] = {
     "oneOf": [
@@ -252,11 +243,11 @@ def with_extras(
     request: YanRequest,
     deadline: Deadline = NEVER,
 ) -> YanAnswer:
-    """Return the answer with Pareto front, landscape and sensitivity, where requested.
+    """Return the answer with Pareto front and sensitivity, where requested.
 
-    An answer without a configuration gets none. At the deadline the front and the landscape are
-    cut; the part they cover is correct. Sensitivity is of a proven best configuration only, and
-    given only if complete.
+    An answer without a configuration gets none. At the deadline the front is cut; the part it
+    covers is correct. Sensitivity is of a proven best configuration only, and given only if
+    complete.
     """
     if result.plan is None:
         return answered
@@ -265,11 +256,6 @@ def with_extras(
 
         front = pareto_front(problem, deadline=deadline)
         answered = replace(answered, pareto=front_rows(front))
-    if request.landscape:
-        from planner.families.yan.pareto import landscape
-
-        cells = landscape(problem, deadline=deadline)
-        answered = replace(answered, landscape=front_rows(cells))
     searched = result.method == "exact" and result.status is not Status.TIME_LIMIT
     if request.sensitivity and searched:
         from planner.families.yan.sensitivity import sensitivity

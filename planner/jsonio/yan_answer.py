@@ -27,10 +27,10 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 from planner.model.validation import check_count, check_same, shown, total
 from planner.solving.result import Result
-from planner.solving.views import ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
+from planner.solving.views import LayerTime, Point, Range, Scaling, epoch_text
 
 if TYPE_CHECKING:  # a study imports NumPy
-    from planner.families.yan.sensitivity import Sensitivity
+    from planner.families.yan.sensitivity import FactorRange
 
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
@@ -116,24 +116,15 @@ class ExploredAnswer(Struct, frozen=True, kw_only=True):
 
     triples: Total
     triples_cut: Total
-    states: Total
-    states_cut: Total
 
 
 class SensitivityAnswer(Struct, frozen=True, kw_only=True):
-    """What errors of the constants do.
+    """The factors of each constant between which the configuration stays the best.
 
-    `intervals` holds the factors of each constant between which the configuration stays the best;
-    null where no end was found. `regret` is how much slower than the best it is at worst if
-    every constant is off by `error`, `regret_at` at which factors, and `mean_regret` on average
-    over all combinations.
+    An end is null where none was found.
     """
 
     intervals: dict[str, tuple[float | None, float | None]]
-    regret: float
-    regret_at: dict[str, float]
-    mean_regret: float
-    error: float
 
 
 class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
@@ -150,7 +141,6 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     explored: ExploredAnswer | UnsetType = UNSET
     lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
     pareto: tuple[FrontRow, ...] | UnsetType = UNSET
-    landscape: tuple[FrontRow, ...] | UnsetType = UNSET
     sensitivity: SensitivityAnswer | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
@@ -200,17 +190,12 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
     )
 
 
-def sensitivity_answer(study: "Sensitivity") -> SensitivityAnswer:
-    """Return the JSON form of a study of the constants' errors."""
+def sensitivity_answer(study: "tuple[FactorRange, ...]") -> SensitivityAnswer:
+    """Return the JSON form of the intervals of the constants."""
     return SensitivityAnswer(
         intervals={
-            interval.constant: (_number(interval.low), _number(interval.high))
-            for interval in study.intervals
-        },
-        regret=float(study.regret),
-        regret_at={name: float(factor) for name, factor in study.regret_constants},
-        mean_regret=float(study.mean_regret),
-        error=float(study.error),
+            interval.constant: (_number(interval.low), _number(interval.high)) for interval in study
+        }
     )
 
 
@@ -274,7 +259,7 @@ def _top_row(ranked: Ranked) -> TopRow:
 
 
 def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
-    """Return the JSON form of the points of a front, or of the cells of a landscape."""
+    """Return the JSON form of the points of a front."""
     return tuple(
         filled(
             FrontRow,
@@ -312,10 +297,8 @@ def scaling(answer: YanAnswer) -> Scaling:
         layers,
         best,
         _ranking(or_none(answer.top) or (), best, len(configuration.layers)),
-        _points(or_none(answer.landscape) or (), "landscape"),
         _points(or_none(answer.pareto) or (), "pareto"),
         () if study is None else _ranges(study.intervals),
-        None if study is None else ConstantsRegret(study.regret, study.mean_regret, study.error),
     )
 
 

@@ -169,7 +169,7 @@ def read_answer(answer: Answer) -> Program | Layers:
         names = or_none(answer.layer_parameters)
         return Layers(answer.direction, batches, names, or_none(answer.layer_bytes))
     if isinstance(answer, BigdlAnswer):
-        slices, order = or_none(answer.slices), or_none(answer.pulls())
+        slices, order = or_none(answer.slices), or_none(answer.pull_order)
         if slices is None or order is None:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)

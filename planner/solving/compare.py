@@ -89,10 +89,8 @@ class Column:
         return cls(title, lambda _, __, evaluation: getattr(evaluation, name), unit)
 
 
-Form: TypeAlias = Literal[
-    "text", "whole", "flag", "size", "time", "share", "bcube", "threads", "logs"
-]
-"""What is written after an option: `threads` and `logs` are files."""
+Form: TypeAlias = Literal["text", "whole", "flag", "size", "time", "share", "bcube", "logs"]
+"""What is written after an option: `logs` are files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,39 +66,14 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantsRegret:
-    """Relative loss of a configuration against the best if every constant is off by `error`."""
-
-    worst: float
-    mean: float
-    error: float
-
-    @property
-    def words(self) -> str:
-        """The loss as a sentence."""
-        return (
-            f"every constant off by {self.error:.0%}: at most {_share(self.worst)} slower than the "
-            f"best, {_share(self.mean)} on average"
-        )
-
-
-def _share(value: float) -> str:
-    if value == 0:
-        return "0%"
-    return "<0.01%" if value < 5e-5 else f"{value:.2%}"
-
-
-@dataclass(frozen=True, slots=True)
 class Scaling:
     """Data of a scaling picture; what was not requested is empty."""
 
     layers: tuple[LayerTime, ...]  # layer 0 first
     best: Point  # the configuration of these times
     ranking: tuple[Point, ...]  # triples of workers, replicas and servers, the best first
-    landscape: tuple[Point, ...] = ()  # the best one per pair of workers and replicas
     front: tuple[Point, ...] = ()  # the best one per number of machines, the fewest first
     ranges: tuple[Range, ...] = ()  # sensitivity of the configuration to each constant
-    regret: ConstantsRegret | None = None  # the loss if all constants are off
 
 
 @dataclass(frozen=True, slots=True)

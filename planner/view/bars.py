@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.model.units import printable
 from planner.view.chart import logarithmic_ticks, shortened
-from planner.view.figure import note, set_logarithmic
+from planner.view.figure import note
 from planner.view.style import BOUND, COLOURS, GREY, OUTLINE
 
 if TYPE_CHECKING:
@@ -91,8 +91,6 @@ class Cells:
     values: tuple[tuple[float, ...], ...]
     ends: tuple[float, float]  # of the colours
     whole: int  # rows and columns that there are; the first are shown
-    first: int = 0  # number of the first row and column
-    star: tuple[int, int] | None = None  # column and row of a cell that is marked
 
 
 Panel: TypeAlias = Bars | Cells | str
@@ -156,13 +154,13 @@ def _text_cells(panel: Cells) -> str:
     """Return the first rows and columns."""
     shown = [row[:_MAX_TEXT_CELLS] for row in panel.values[:_MAX_TEXT_CELLS]]
     cells = [[f"{value:.3g}" if value else "·" for value in row] for row in shown]
-    numbers = [str(panel.first + place) for place in range(max(map(len, cells)))]
+    numbers = [str(place) for place in range(max(map(len, cells)))]
     each = max(len(text) for row in [numbers, *cells] for text in row)
     lines = [
         f"{panel.title}: {panel.across} →, {panel.down} ↓{_left_out(len(shown), panel.whole)}",
         "      " + " ".join(number.rjust(each) for number in numbers),
     ]
-    for place, row in enumerate(cells, start=panel.first):
+    for place, row in enumerate(cells):
         lines.append(f"{place:>4}  {' '.join(text.rjust(each) for text in row)}")
     return "\n".join(lines)
 
@@ -282,11 +280,11 @@ def _draw_cells(axes: "Axes", panel: Cells) -> None:
     import numpy as np
     from matplotlib.colors import LogNorm
 
-    (low, high), start = panel.ends, panel.first - 0.5
+    low, high = panel.ends
     height, width = len(panel.values), len(panel.values[0])
     image = axes.pcolormesh(
-        np.arange(width + 1) + start,
-        np.arange(height + 1) + start,
+        np.arange(width + 1) - 0.5,
+        np.arange(height + 1) - 0.5,
         np.ma.masked_equal(panel.values, 0),
         cmap="viridis_r",
         norm=LogNorm(low, max(high, 1.1 * low)),
@@ -296,22 +294,14 @@ def _draw_cells(axes: "Axes", panel: Cells) -> None:
     axes.set_facecolor(_NOBODY)
     if height <= _MAX_NUMBERED:
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5}
-        for place, row in enumerate(panel.values, start=panel.first):
-            for column, value in enumerate(row, start=panel.first):
+        for place, row in enumerate(panel.values):
+            for column, value in enumerate(row):
                 colour = "white" if value * value > low * high else "black"
                 text = f"{value:.3g}" if value else ""
                 axes.annotate(text, (column, place), color=colour, **style)
-    if panel.star is not None:
-        across, down = panel.star
-        look: dict[str, Any] = {"markersize": 13, "color": "white", "markeredgecolor": OUTLINE}
-        axes.plot([across], [down], marker="*", linestyle="", **look)
     left_out = _left_out(height, panel.whole)
     axes.set(xlabel=f"{panel.across}{left_out}", ylabel=f"{panel.down}{left_out}")
-    if max(height, width) > _MAX_LINEAR and panel.first:
-        set_logarithmic(axes, "x", (start, start + width))
-        set_logarithmic(axes, "y", (start + height, start))
-    else:
-        axes.locator_params(integer=True)
+    axes.locator_params(integer=True)
     axes.tick_params(labelsize=8, length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(panel.title, fontsize=10, loc="left", parse_math=False)

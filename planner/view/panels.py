@@ -206,9 +206,7 @@ def scaling(chart: Chart[Scaling]) -> Panels:
         some = view.front[(len(view.front) - 1) % each :: each]  # the last one is among them
         title = f"the best with so many machines: {_CONFIGURATIONS}"
         panels[-1].append(_configurations(title, some, view.best, machines=True))
-    if view.landscape:
-        panels.append([_landscape(view.landscape, view.best)])
-    if view.ranges or view.regret is not None:
+    if view.ranges:
         panels.append([_ranges(view)])
     return panels
 
@@ -227,35 +225,13 @@ def _configurations(
     return Bars(title, f"time of an epoch ({unit})", tuple(rows))
 
 
-def _landscape(points: Sequence[Point], best: Point) -> Cells:
-    times = {(point.replicas, point.workers): max(point.epoch_ns, 1) for point in points}
-    unit, scale = epoch_unit(min(times.values()))
-    down, across = (max(pair[place] for pair in times) for place in (0, 1))
-    values = tuple(
-        tuple(times.get((row, column), 0) / scale for column in range(1, across + 1))
-        for row in range(1, down + 1)
-    )
-    return Cells(
-        "the best for each number of workers and replicas",
-        "workers of a replica",
-        "replicas of the model",
-        f"time of an epoch ({unit})",
-        values,
-        (min(times.values()) / scale, max(times.values()) / scale),
-        down,
-        first=1,
-        star=(best.workers, best.replicas),
-    )
-
-
 def _ranges(view: Scaling) -> str:
     rows = [
         [row.constant, *("–" if end is None else three_digits(end) for end in (row.low, row.high))]
         for row in view.ranges
     ]
     text = "factors of each constant between which this configuration stays the best\n"
-    text += format_table(["constant", "stays best from", "to"], rows)
-    return text if view.regret is None else f"{text}\n{view.regret.words}"
+    return text + format_table(["constant", "stays best from", "to"], rows)
 
 
 def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:

@@ -52,24 +52,6 @@ def test_drizzle_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert row["status"] == "optimal"
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({}, "1.00% to 2.00%, the rule goes from groups of 1 to groups of 8 in 3 groups, by"),
-        ({"max_group_ns": 65 * 10**8}, "the rule goes from groups of 1 to groups of 7 in 3 groups"),
-        ({"max_overhead": 0.5}, "25.00% to 50.00%, the rule stays at groups of 1, by"),
-        ({"max_group_ns": 10**8}, None),  # no plan to find
-    ],
-)
-def test_a_planned_group_stands_beside_the_online_rule(
-    change: dict[str, Any], says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", written(tmp_path, {**REQUESTS["drizzle"], **change})]) == 0
-    out = capsys.readouterr().out
-    assert (says or "") in out
-    assert ("online: " in out) == (says is not None)
-
-
 def test_a_group_that_cannot_be_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

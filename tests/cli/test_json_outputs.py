@@ -18,7 +18,6 @@ from tests import schemas
 from tests.cli.printed import check_answer, check_printed
 from tests.cli.test_bml import CUT
 from tests.cli.test_calibrate import epochs
-from tests.cli.test_calibrate_groups import rows
 from tests.cli.test_calibrate_network import NETWORK
 from tests.formats.spark_logs import loop, written
 from tests.formats.test_pipedream import GOOD
@@ -32,8 +31,6 @@ LINK = ("--startup", "10us", "--bandwidth", "1Gb/s")
 PRINTED: dict[str, tuple[str, ...]] = {
     "calibrate compute": ("calibrate", "compute", "--cores", "1", "--repetitions", "2"),
     "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2", "--json"),
-    "calibrate groups": ("calibrate", "groups", "overheads.json", "--json"),
-    "calibrate groups, few": ("calibrate", "groups", "few.json", "--json"),
     "import": ("import", "pipedream", "graph.txt"),
     "import, events": ("import", "spark-events", "spark.log"),
 }
@@ -42,8 +39,6 @@ PRINTED: dict[str, tuple[str, ...]] = {
 NAMES = {
     "calibrate compute": "compute",
     "calibrate fit": "fit",
-    "calibrate groups": "groups",
-    "calibrate groups, few": "groups",
     "import": "profile",
     "import, events": "spark",
 }
@@ -77,8 +72,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **{name: request for name, (request, _) in METHODS.items()},
         "cut": CUT,
         "epochs": epochs(),
-        "overheads": {"measurements": rows()},
-        "few": {"measurements": rows()[:3]},
         "pull": {**NETWORK, "collective": "all_gather"},
     }
     for name, document in documents.items():

@@ -22,7 +22,6 @@ from tests.jsonio.test_service import EXAMPLE
         ["import", "kineto", "{file}"],
         ["import", "pipedream", "{file}"],
         ["calibrate", "fit", "{file}"],
-        ["calibrate", "groups", "{file}"],
     ],
     ids=" ".join,
 )

@@ -91,7 +91,6 @@ def test_a_request_with_a_profile_is_answered_as_on_the_command_line(
         ({"profile": None}, "layers"),
         ({"cluster": None}, "cluster"),
         ({"machines": 3}, "machines"),
-        ({"interference": [1]}, "interference"),
     ],
 )
 def test_requests_with_half_a_profile_are_refused(change: dict[str, Any], path: str) -> None:
@@ -141,17 +140,3 @@ def test_what_a_profile_lacks_is_named_with_the_way_to_record_it(
     said = capsys.readouterr().err
     assert "profile.json: layers[3].connections: missing of layer 'features.conv2.conv'" in said
     assert "planner profile records it" in said
-
-
-def test_threads_are_searched_where_their_interference_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    constants = {"muladd_ns": 1, "activation_ns": 1, "error_ns": 1, "interference": [1, 1.2, 1.9]}
-    document = {"constants": constants, "provenance": {"kind": "measured", "source": "a test"}}
-    path = tmp_path / "constants.json"
-    path.write_text(json.dumps(document))
-    found = compared(DATA / "profiles/lenet5.json", "yan", capsys, "--constants", str(path))
-    assert {layer["threads"] for layer in found[0]["configuration"]["layers"]} == {2, 3} or all(
-        layer["threads"] > 1 for layer in found[0]["configuration"]["layers"]
-    )
-    assert "each thread has a batch of 128 samples" in found[0]["assumptions"][0]

@@ -104,7 +104,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(FSDP, method="one_unit"),
             solved(FSDP, meshes=[{**mesh, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]),
         ],
-        "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, pull_order="rule")],
+        "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, method="same_order")],
         "bml": lambda: [
             solved(small, with_plan=True),
             solved(small, regret=True, scenarios=[{"startup": 2}]),

@@ -117,8 +117,8 @@ def written(path: Path, events: Iterable[Event]) -> Path:
     return path
 
 
-def run_times(text: str) -> dict[int, int]:
-    """Return the running times of the tasks of every job, in ms: from all of the text at once."""
+def result_sizes(text: str) -> dict[int, int]:
+    """Return the sizes of the results of every job's tasks: from all of the text at once."""
     events = [json.loads(line) for line in text.splitlines() if line.strip()]
     owner: dict[int, int] = {}
     for event in events:
@@ -129,5 +129,5 @@ def run_times(text: str) -> dict[int, int]:
     for event in events:
         ended = event["Event"] == "SparkListenerTaskEnd"
         if ended and event["Task End Reason"]["Reason"] == "Success":
-            sums[owner[event["Stage ID"]]] += event["Task Metrics"]["Executor Run Time"]
+            sums[owner[event["Stage ID"]]] += event["Task Metrics"]["Result Size"]
     return sums

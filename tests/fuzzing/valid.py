@@ -125,7 +125,7 @@ def yan(draw: Random) -> Request:
         request["machine_speeds"] = [draw.choice([0.5, 1, 2]) for _ in range(request["machines"])]
     if draw.random() < 0.2:
         request["partitions"] = "powers_of_two"
-    for option in ("pareto", "landscape", "sensitivity"):
+    for option in ("pareto", "sensitivity"):
         if draw.random() < 0.15 and request["machines"] <= 8:
             request[option] = True
     if draw.random() < 0.15:
@@ -183,7 +183,6 @@ def bigdl(draw: Random) -> Request:
         if draw.random() < 0.98
         else draw.choice([200, 1024, 1025, 4096]),
         "partitions_per_node": draw.choice([1, 2, 4, 100, draw.choice([100, 2**20])]),
-        **({"pull_order": "rule"} if draw.random() < 0.7 else {}),
         "link_bytes_per_s": rate(draw) * 10**6,
         **({"latency_ns": amount(draw) >> 20} if draw.random() < 0.4 else {}),
         **({"reduce_ns_per_byte": draw.choice([0, 0.1, 3])} if draw.random() < 0.4 else {}),

@@ -196,61 +196,19 @@ def test_bad_requests(change: dict[str, Any], path: str, expected: str) -> None:
     assert expected in found[1]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "pull_order", "expected"),
-    [
-        (MAX_NODES + 1, "rule", "expected an integer <= 4096, got 4097"),
-        (MAX_LISTED + 1, "listed", "expected at most 1024 nodes where every pull is listed"),
-    ],
-)
-def test_more_nodes_than_are_listed(nodes: int, pull_order: str, expected: str) -> None:
+def test_more_nodes_than_are_listed() -> None:
     problem = Problem(
         elements=9,
         element_bytes=4,
-        nodes=nodes,
+        nodes=MAX_LISTED + 1,
         partitions_per_node=1,
         network=Network(1),  # type: ignore[arg-type]
     )
-    with pytest.raises(InvalidInputError, match=expected) as caught:
-        answer(problem, solve(problem), pull_order=pull_order)
+    with pytest.raises(InvalidInputError, match="expected at most 1024") as caught:
+        answer(problem, solve(problem))
     assert caught.value.path == "nodes"
-
-
-@pytest.mark.parametrize("method", ["rotated", "same_order"])
-def test_pulls_by_rule_are_those_that_are_listed(method: str) -> None:
-    listed = ask(changed(nodes=7, elements=29, method=method))
-    ruled = ask(changed(nodes=7, elements=29, method=method, pull_order="rule"))
-    validate(ruled, "answer")
-    rows = [[(start + turn) % 7 for turn in range(7)] for start in ruled["pull_start"]]
-    assert rows == listed["pull_order"]
-    assert "pull_order" not in ruled
-    assert read_again(ruled) == read_again(listed)
-    reader, _ = decode_answer(json.dumps(ruled).encode())
-    assert [list(row) for row in reader.pulls()] == rows
-
-
-def test_many_nodes_are_answered_by_rule_in_little_room() -> None:
-    request = changed(nodes=4096, pull_order="rule")
-    assert len(json.dumps(ask(request))) < 300_000
-    spots = read_again(ask(request))
-    assert spots.maps
-    path, message = error(changed(nodes=4096))
-    assert path == "nodes"
-    assert '"pull_order": "rule"' in message
-
-
-@pytest.mark.parametrize(
-    ("starts", "path"),
-    [([0, 1], "pull_start"), ([0, 1, 3], "pull_start[2]"), ([0, 1, 1], "pull_start[2]")],
-)
-def test_rules_that_are_none_are_refused(starts: list[int], path: str) -> None:
-    ruled = ask(changed(nodes=3, elements=7, pull_order="rule"))
-    with pytest.raises(InvalidInputError) as caught:
-        read_again({**ruled, "pull_start": starts})
-    assert caught.value.path == path
-    both = {**ask(changed(nodes=3, elements=7)), "pull_start": [0, 1, 2]}
-    with pytest.raises(InvalidInputError, match="not both"):
-        read_again(both)
+    assert error(changed(nodes=MAX_LISTED + 1))[0] == "nodes"
+    assert ask(changed(nodes=MAX_NODES, method="reduce"))["levels"]
 
 
 SMALL = ask(changed(nodes=3, elements=7))

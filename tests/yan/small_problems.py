@@ -13,8 +13,7 @@ from planner.families.yan.configuration import Configuration, Plan, Ranked
 from planner.families.yan.family import Method
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import Estimate, estimate
-from planner.families.yan.problem import Constants, Problem
-from planner.families.yan.tables import choices
+from planner.families.yan.problem import Constants, Problem, choices
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result

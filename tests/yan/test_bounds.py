@@ -14,8 +14,9 @@ from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.layer_program import Exact, LayerState, best_path
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import space_of
+from planner.families.yan.problem import choices
 from planner.families.yan.search import Engine, configuration_of, search
-from planner.families.yan.tables import Tables, choices
+from planner.families.yan.tables import Tables
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.solving.deadline import Deadline
@@ -144,9 +145,8 @@ def test_what_is_cut_is_not_missed(problem: Problem, data: st.DataObject) -> Non
     triple = Triple(*data.draw(configurations(problem)).triple)
     layerwise = Layerwise(Tables(problem), problem.machines - 1)
     whole = layerwise.whole_program(triple)
-    cut, states = layerwise.program(triple)
+    cut = layerwise.program(triple)
     assert cut.best().epoch == pytest.approx(whole.best().epoch, rel=CLOSE)
-    assert 0 < states <= layerwise.states(triple.workers)
     exact = Exact(problem)
     expected, found = best_path(whole, exact, triple), best_path(cut, exact, triple)
     assert expected is not None

@@ -206,8 +206,9 @@ def test_one_triple(problem: Problem, data: st.DataObject) -> None:
         return
     if neuron_oracle.server_bytes(problem, triple.servers) > problem.memory_bytes:
         return
-    assert memory.fits(found.states)
-    assert found.epoch == engine.exact.epoch(triple, found.states) == expected[triple]
+    epoch, states = found
+    assert memory.fits(states)
+    assert epoch == engine.exact.epoch(triple, states) == expected[triple]
 
 
 @pytest.mark.slow

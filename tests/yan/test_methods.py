@@ -30,7 +30,7 @@ from planner.families.yan import (
 from planner.families.yan.configuration import Triple
 from planner.families.yan.greedy import Greedy
 from planner.families.yan.model import Estimate
-from planner.families.yan.tables import choices
+from planner.families.yan.problem import choices
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline
 from planner.solving.result import Result, Status

@@ -1,4 +1,4 @@
-"""The front of machines and time, and the landscape of workers and replicas."""
+"""The front of machines and time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from planner.families.yan.configuration import Configuration, LayerChoice, canon
 from planner.families.yan.family import solve
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
-from planner.families.yan.pareto import MAX_CELLS, landscape, pareto_front
+from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import Constants, Problem
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
@@ -103,22 +103,6 @@ def check_front(problem: Problem) -> None:
         assert estimate(problem, one.configuration).epoch == one.epoch
 
 
-def check_landscape(problem: Problem) -> None:
-    best = by_brute_force(problem)
-    expected = {
-        (workers, replicas): min(
-            time for (w, r, _), time in best.items() if (w, r) == (workers, replicas)
-        )
-        for workers, replicas, _ in best
-    }
-    found = landscape(problem)
-    cells = [(one.configuration.workers_per_replica, one.configuration.replicas) for one in found]
-    assert cells == sorted(expected)
-    for one, cell in zip(found, cells, strict=True):
-        assert one.epoch == expected[cell] == estimate(problem, one.configuration).epoch
-        assert one.configuration.machines_used == problem.machines
-
-
 @few
 @given(tiny)
 def test_front_is_that_of_all_configurations(problem: Problem) -> None:
@@ -148,18 +132,6 @@ def test_front_counts_a_worker_that_only_reads() -> None:
     check_front(problem)
 
 
-@few
-@given(tiny)
-def test_cells_are_the_best_of_all_numbers_of_servers(problem: Problem) -> None:
-    check_landscape(problem)
-
-
-@few
-@given(tiny_and_short)
-def test_cells_are_the_best_that_fit(problem: Problem) -> None:
-    check_landscape(problem)
-
-
 @pytest.mark.slow
 @some
 @given(problems(max_machines=7, memory=True) | problems(max_machines=7))
@@ -174,25 +146,6 @@ def test_front_is_the_best_of_each_number_of_machines(problem: Problem) -> None:
         plan = solve(replace(problem, machines=machines, top=1), method="exact").plan
         at_most = reached.get(machines, at_most)
         assert at_most == (None if plan is None else plan.ranking[0].epoch)
-
-
-@few
-@given(problems(max_machines=9, memory=True) | problems(max_machines=9))
-def test_the_best_cell_is_the_plan(problem: Problem) -> None:
-    plan = solve(problem, method="exact").plan
-    cells = landscape(problem)
-    if plan is None:
-        assert cells == ()
-        return
-    workers, replicas, _ = plan.configuration.triple
-    there = [
-        cell
-        for cell in cells
-        if (cell.configuration.workers_per_replica, cell.configuration.replicas)
-        == (workers, replicas)
-    ]
-    assert there == [plan.ranking[0]]
-    assert plan.ranking[0].epoch == min(cell.epoch for cell in cells)
 
 
 def test_more_machines_are_worth_something() -> None:
@@ -211,15 +164,13 @@ def test_a_front_ends_where_the_time_is_up() -> None:
 def test_nothing_where_nothing_fits() -> None:
     for problem in (network(1), replace(network(), memory_bytes=1)):
         assert pareto_front(problem) == ()
-        assert landscape(problem) == ()
 
 
 def test_machines_of_one_speed_are_alike() -> None:
     problem = network(5)
     twice = replace(problem, machine_speeds=[Fraction(2)] * 5, nic_speeds=[Fraction(3)] * 5)
-    for study in (pareto_front, landscape):
-        for one in study(twice):
-            assert one.epoch == estimate(twice, one.configuration).epoch
+    for one in pareto_front(twice):
+        assert one.epoch == estimate(twice, one.configuration).epoch
     best = solve(twice, method="exact").plan
     assert best is not None
     assert pareto_front(twice)[-1].epoch == best.ranking[0].epoch
@@ -228,16 +179,9 @@ def test_machines_of_one_speed_are_alike() -> None:
 def test_machines_that_differ_are_refused() -> None:
     problem = network(3)
     alike, different = [Fraction(2)] * 3, [Fraction(1), Fraction(1), Fraction(2)]
-    for study in (pareto_front, landscape):
-        with pytest.raises(NotApplicableError) as caught:
-            study(replace(problem, machine_speeds=different))
-        assert caught.value.path == "machine_speeds"
-        with pytest.raises(NotApplicableError) as caught:
-            study(replace(problem, machine_speeds=alike, nic_speeds=different))
-        assert caught.value.path == "nic_speeds"
-
-
-def test_a_landscape_has_a_largest_size() -> None:
-    with pytest.raises(NotApplicableError, match=f"at most {MAX_CELLS}") as caught:
-        landscape(network(1000))
-    assert caught.value.path == "machines"
+    with pytest.raises(NotApplicableError) as caught:
+        pareto_front(replace(problem, machine_speeds=different))
+    assert caught.value.path == "machine_speeds"
+    with pytest.raises(NotApplicableError) as caught:
+        pareto_front(replace(problem, machine_speeds=alike, nic_speeds=different))
+    assert caught.value.path == "nic_speeds"

@@ -188,27 +188,6 @@ def test_more_samples_take_longer_and_rank_alike() -> None:
     assert many.ranking[0].epoch == 10 * few.ranking[0].epoch
 
 
-def test_threads_at_work_together_take_what_was_measured() -> None:
-    profile = small()
-    provenance = replace(profile.provenance, threads=2)
-    profile = replace(profile, provenance=provenance)
-    slower = (Fraction(1), Fraction("1.25"))
-    one = profiled(profile, machines(3), 80)
-    made = profiled(profile, machines(3), 80, interference=slower)
-    assert (one.problem.threads, made.problem.threads) == (1, 2)
-    mappings = canonical_mapping([(1, 1)] * 2, 1)
-    layers = tuple(LayerChoice(1, 2, 1, mapping) for mapping in mappings)
-    together = yan.estimate(made.problem, Configuration(1, 1, 1, layers))
-    assert (
-        together.computation
-        == alone(one).computation
-        == 20 * sum(layer.forward_ns + layer.backward_ns for layer in profile.layers)
-    )
-    with pytest.raises(InvalidInputError) as caught:
-        profiled(profile, machines(3), 80, interference=slower[:1])
-    assert caught.value.path == "interference"
-
-
 @pytest.mark.parametrize("field", ["kind", "output_shape", "connections", "weights", "kernel"])
 def test_what_is_missing_is_named(field: str) -> None:
     profile = small()

@@ -300,27 +300,6 @@ def _array(value: Any, path: str) -> Sequence[Any]:
     return value
 
 
-def check_starts(starts: Sequence[int], nodes: int, *, spread: bool = True) -> None:
-    """Raise InvalidPlanError unless rotations, each given by its first node, form an exchange.
-
-    Rotations with different first nodes never pull from the same node in one turn.
-    """
-    if len(starts) != nodes:
-        raise InvalidPlanError(
-            "pull_start", f"expected as many elements as nodes ({nodes}), got {len(starts)}"
-        )
-    taken: dict[int, int] = {}
-    for node, start in enumerate(starts):
-        if not 0 <= start < nodes:
-            raise InvalidPlanError(
-                f"pull_start[{node}]", f"expected a node from 0 to {nodes - 1}, got {start}"
-            )
-        if spread and taken.setdefault(start, node) != node:
-            raise InvalidPlanError(
-                f"pull_start[{node}]", f"asks node {start} together with node {taken[start]}"
-            )
-
-
 def check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
     """Raise InvalidPlanError unless slices cover every element once, in order."""
     end = 0

@@ -7,7 +7,7 @@ a whole row, so exact fits and equally good fits stay so.
 
 Guarantee: the least sum of squares. Among equal fits: as few constants as possible, task_ns before
 group_ns before constant_task_ns. The constants that cannot be told apart are named.
-Complexity: O(rows), and O(rows) fits of three unknowns for the held-out errors.
+Complexity: O(rows).
 Source: group scheduling in Venkataraman, Ding, Ermolin; the fit is own.
 """
 
@@ -61,15 +61,15 @@ def best_of(products: Sequence[Sequence[int]], sets: Iterable[Sequence[int]]) ->
     return best
 
 
-def independent(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Return the places of the first rows that form a basis of the row space."""
-    places: list[int] = []
-    for place, row in enumerate(rows):
-        if len(places) == len(row):
+def rank(rows: Sequence[Sequence[int]]) -> int:
+    """Return how many rows are linearly independent."""
+    basis: list[Sequence[int]] = []
+    for row in rows:
+        if len(basis) == len(row):
             break
-        if _determinant(_products([*(rows[earlier] for earlier in places), row])):
-            places.append(place)
-    return places
+        if _determinant(_products([*basis, row])):
+            basis.append(row)
+    return len(basis)
 
 
 def _products(vectors: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -124,9 +124,6 @@ class Calibration:
         The constants, in nanoseconds.
     errors : tuple of Fraction
         Relative error of the fit at each measurement; positive if the fit is too high.
-    held_out : tuple of Fraction or None
-        Relative error at each measurement of a fit to all others; None if leaving one out tells
-        fewer constants apart.
     confounded : tuple of str
         Constants that the measurements cannot tell apart.
     """
@@ -135,7 +132,6 @@ class Calibration:
     task_ns: Fraction
     constant_task_ns: Fraction
     errors: tuple[Fraction, ...]
-    held_out: tuple[Fraction, ...] | None
     confounded: tuple[str, ...]
 
 
@@ -163,25 +159,17 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     products = _products(list(zip(*rows, strict=True)))
     fitted = best_of(products, _SETS)
     shapes = [_shape(measurement) for measurement in measurements]
-    basis = independent(shapes)
-    known = len(basis)
-    held_out = None
-    if all(len(independent(shapes[:place] + shapes[place + 1 :])) == known for place in basis):
-        held_out = tuple(
-            _error(best_of(_without(products, row), _SETS), measurement)
-            for row, measurement in zip(rows, measurements, strict=True)
-        )
+    known = rank(shapes)
     group, task, always = fitted
     return Calibration(
         group,
         task,
         always,
         errors=tuple(_error(fitted, measurement) for measurement in measurements),
-        held_out=held_out,
         confounded=tuple(
             name
             for column, name in enumerate(CONSTANTS)
-            if len(independent([row[:column] + row[column + 1 :] for row in shapes])) == known
+            if rank([row[:column] + row[column + 1 :] for row in shapes]) == known
         ),
     )
 
@@ -205,14 +193,6 @@ def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
     return [
         [round(Fraction(scale, value)) * number for number in (*_shape(measurement), value)]
         for measurement, value in zip(measurements, spent, strict=True)
-    ]
-
-
-def _without(products: list[list[int]], row: list[int]) -> list[list[int]]:
-    """Return the products of the columns without one row."""
-    return [
-        [entry - first * second for entry, second in zip(line, row, strict=True)]
-        for line, first in zip(products, row, strict=True)
     ]
 
 

@@ -1,23 +1,18 @@
 """The methods by name, how their plans are judged, and how a plan of another job is adapted."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from planner.families.drizzle.evaluation import (
-    Band,
     Evaluation,
     check,
     evaluate,
-    group_sizes,
-    largest_group,
     solve_exact,
 )
 from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD, Plan, Problem, triggers_of
 from planner.model.errors import InvalidPlanError, NotApplicableError
-from planner.model.units import counted, format_ns, format_share
-from planner.model.validation import MAX_VALUE
-from planner.solving.compare import Case, Column, Comparison, Option
+from planner.model.units import counted, format_ns
+from planner.solving.compare import Case, Column, Option
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named
@@ -115,25 +110,6 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
             return (line,)
         computed = format_ns(profile.forward_ns + profile.backward_ns)
         return (f"{line} ({computed}, the rest synchronises by slices)",)
-
-    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
-        """Say what the online rule finds, if there is a plan to find.
-
-        Doubling from 1, the first size within the limit has at least half of that overhead, or is
-        1: the rule stays there.
-        """
-        if not any(row.plan for row in comparison.rows):
-            return ()
-        high = Fraction(case.problem.max_overhead)
-        most = min(largest_group(case.problem) or MAX_VALUE, MAX_VALUE)
-        band = Band(high / 2, high, max_group_size=most)
-        sizes = group_sizes(case.problem, band, MAX_VALUE.bit_length() + 1)
-        last, course = sizes[-1], "stays at groups of 1"
-        if last > 1:
-            reached = counted(sizes.index(last), "group")
-            course = f"goes from groups of 1 to groups of {last:,} in {reached}"
-        share = f"{format_share(float(band.low))} to {format_share(float(high))}"
-        return [f"online: for an overhead of {share}, the rule {course}, by measuring each group"]
 
 
 def limits_text(problem: Problem) -> str:

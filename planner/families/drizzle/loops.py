@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from statistics import median, median_low
+from typing import NamedTuple
 
 from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
 from planner.families.drizzle.problem import Problem, Stage
@@ -35,24 +36,14 @@ class StageShape:
     after: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Times and bytes of a job's tasks, summed.
+class Sent(NamedTuple):
+    """What the tasks of a job sent, and waited for, summed.
 
-    `run_ns` to `getting_result_ns` divide the time from a task's launch to its end: running,
-    waiting for the driver, deserialising the task, serialising its result, fetching a large result.
-    `fetch_wait_ns` is the part of `run_ns` spent waiting for shuffled data. Bytes are shuffle data
-    read, the part of it read from other machines, shuffle data written, and results sent to the
-    driver.
+    The wait for shuffled data; shuffled data read from other machines; shuffled data written;
+    results sent to the driver.
     """
 
-    run_ns: int = 0
-    scheduler_delay_ns: int = 0
-    deserialise_ns: int = 0
-    serialise_ns: int = 0
-    getting_result_ns: int = 0
     fetch_wait_ns: int = 0
-    read_bytes: int = 0
     remote_bytes: int = 0
     written_bytes: int = 0
     result_bytes: int = 0
@@ -70,7 +61,7 @@ class Job:
     compute_ns: int  # along the longest chain of its stages
     complete: bool  # whether it succeeded and the log shows the end of every task
     disturbed: int  # attempts that failed, were repeated, or were speculative
-    spent: Spent
+    sent: Sent
 
     @property
     def tasks(self) -> int:

@@ -12,11 +12,12 @@ Source: Venkataraman, Ding, Ermolin, section "What is Drizzle".
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from math import ceil
 from typing import Any
 
 from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.graphs import cycle_of, stable_order
 from planner.model.validation import MAX_VALUE, did_you_mean, set_exact, set_integer, shown, total
 
 # ---
@@ -29,9 +30,6 @@ from planner.model.validation import MAX_VALUE, did_you_mean, set_exact, set_int
 #
 # Complexity: O(stages + dependencies), except for sorting. Source: Venkataraman, Ding, Ermolin,
 # sections "What is Drizzle" and "How Drizzle works with BigDL".
-
-_MAX_NAMED = 8
-"""Of a longer cycle an error message names only the first and the last stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,31 +127,20 @@ def _check_after(after: Any, positions: dict[str, int], path: str) -> None:
 
 
 def _check_acyclic(stages: tuple[Stage, ...], positions: dict[str, int]) -> None:
-    try:
-        _sorter(stages).prepare()
-    except CycleError as error:
-        cycle: list[str] = error.args[1][:-1]
-        first = min(range(len(cycle)), key=lambda place: positions[cycle[place]])
-        loop = cycle[first:] + cycle[:first]
-        named = loop
-        if len(loop) > _MAX_NAMED:
-            half = _MAX_NAMED // 2
-            named = [*loop[:half], f"… {len(loop) - 2 * half} more …", *loop[-half:]]
-        raise InvalidInputError(
-            f"stages[{positions[loop[0]]}].after",
-            f"the stages form a cycle: {' -> '.join([*named, loop[0]])}",
-        ) from None
-
-
-def _sorter(stages: tuple[Stage, ...]) -> TopologicalSorter[str]:
-    return TopologicalSorter({stage.name: stage.after for stage in stages})
+    needed = [[positions[name] for name in stage.after] for stage in stages]
+    order = stable_order(needed)
+    if len(order) < len(stages):
+        cycle = cycle_of(needed, order)
+        loop = " -> ".join(stages[place].name for place in [*cycle, cycle[0]])
+        path = f"stages[{cycle[0]}].after"
+        raise InvalidInputError(path, f"the stages form a cycle: {loop}")
 
 
 def triggers_of(stages: tuple[Stage, ...]) -> tuple[Triggers, ...]:
     """Return the triggers of each checked stage, level by level, each level in the order given."""
     places = {stage.name: place for place, stage in enumerate(stages)}
     order: list[Stage] = []
-    sorter = _sorter(stages)
+    sorter = TopologicalSorter({stage.name: stage.after for stage in stages})
     sorter.prepare()
     while sorter.is_active():
         level = sorter.get_ready()

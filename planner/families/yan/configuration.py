@@ -275,16 +275,10 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """How much of the space a search examined.
-
-    A triple is workers, replicas and servers; a state is partitions, threads and copies of one
-    layer. `states_cut` counts states cut with their triple or on their own.
-    """
+    """How many triples of workers, replicas and servers there are, and how many bounds cut."""
 
     triples: int
     triples_cut: int
-    states: int
-    states_cut: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,10 @@ from planner.families.yan.layer_program import LayerState, state_at
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import infeasibility, least_split, space_of
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
+from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import Engine, configuration_of, normal, rank
 from planner.families.yan.segments import server_bytes
-from planner.families.yan.tables import Choice, Tables
+from planner.families.yan.tables import Tables
 from planner.model.errors import BrokenConstraintError, InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import Deadline, TimeUpError
@@ -101,7 +101,7 @@ def _best(
         bound = min(engine.exactly(solution.triple).bound for solution in result.solutions)
         if result.timed_out:
             bound = min(bound, engine.below(result.bound))
-    explored = engine.explored(result)
+    explored = Explored(result.triples, result.cut)
     plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, anywhere)
     return Outcome(plan, bound, result.timed_out)
 
@@ -162,9 +162,7 @@ def price_fixed(
         ranking.append(min(prices, key=lambda ranked: ranked.epoch))
         bounds.append(ranking[-1].epoch if bound is None else bound)
     ranking.sort(key=rank)
-    count = len(ranking)
-    explored = Explored(count, 0, count * len(problem.layers), 0)
-    plan = Plan(ranking[0].configuration, tuple(ranking), explored)
+    plan = Plan(ranking[0].configuration, tuple(ranking), Explored(len(ranking), 0))
     return Outcome(plan, min(*bounds, ranking[0].epoch))
 
 
@@ -193,8 +191,7 @@ def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
         workers = min(space.machines - least.servers, space.most_workers)
         states = [LayerState(partitions, 1, 1) for _, partitions in least.layers]
         ranked = _priced(problem, Triple(workers, 1, least.servers), states)
-    explored = Explored(space.count, 0, len(problem.layers), 0)
-    plan = Plan(ranked.configuration, (ranked,), explored)
+    plan = Plan(ranked.configuration, (ranked,), Explored(space.count, 0))
     return Outcome(plan, Fraction(0), timed_out=True)
 
 

@@ -36,13 +36,6 @@ SAMPLES = 10**6
 """Samples of an epoch, if nobody says how many: any number is ranked alike."""
 
 _MACHINES = replace(MACHINES, least=2)
-_CONSTANTS = Option(
-    "--constants",
-    "how threads slow down each other, as planner calibrate compute measured it: threads with "
-    "batches of their own are tried then",
-    "threads",
-    metavar="FILE",
-)
 
 
 def _hasty(module: str, name: str) -> Method:
@@ -114,7 +107,6 @@ class _Yan(Family[Problem, Plan, Estimate]):
             metavar="N",
             least=1,
         ),
-        _CONSTANTS,
         Option(
             "--max-copies",
             "most copies of a layer in a replica; default: any",
@@ -160,8 +152,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
         if not ranking:
             raise InvalidPlanError("ranking", f"none can be run: {refused}")
         ranking.sort(key=lambda known: known.epoch)
-        count = len(ranked)
-        explored = Explored(count, 0, count * len(problem.layers), 0)  # not what the old search was
+        explored = Explored(len(ranked), 0)  # not what the old search was
         return Plan(ranking[0].configuration, tuple(ranking), explored)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
@@ -230,20 +221,12 @@ class _Yan(Family[Problem, Plan, Estimate]):
             link = links(place.network, 1)
             nic = Nic(link.link_bytes_per_s, link.startup_ns)
             cluster = Cluster("a switch", MACHINES.name, machines, Switch(machines), nic)
-        interference, threads = options["constants"], profile.provenance.threads or 1
-        if interference is not None and len(interference) < threads:
-            raise InvalidInputError(
-                _CONSTANTS.name,
-                f"measured with {counted(len(interference), 'thread')}, and the profile with "
-                f"{threads}",
-            )
         memory: dict[str, Any] = {"memory_bytes": None} if options["ignore_memory"] else {}
         return profiled(
             profile,
             cluster,
             options["samples"],
             read_every=options["read_every"],
-            interference=interference,
             max_copies=options["max_copies"],
             **memory,
         )

@@ -2,9 +2,7 @@
 
 Method: layers and measured times come from `planner.families.yan.units`. The model's sample is a
 batch of the profile, computed and sent at once with one start-up, so the predicted time of an uncut
-layer is the measured one. A batch uses a whole machine, as profiled. With a known interference each
-thread has a batch of its own: alone it takes the profile's time times the number of profiled
-threads, divided by their interference.
+layer is the measured one. A batch uses a whole machine, as profiled.
 
 Guarantee: on one machine without network the predicted epoch is exactly batches times the profile's
 computation. Assumptions beyond profile and cluster are listed.
@@ -12,7 +10,6 @@ Complexity: O(layers + ops). Source: own; the model is that of Yan et al., KDD'1
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any, NamedTuple
@@ -21,11 +18,11 @@ from planner.families.collectives.prediction import with_measured_nics
 from planner.families.yan.problem import MAX_MACHINES, Constants, Problem
 from planner.families.yan.units import neuron_layers, refuse_incomplete
 from planner.model.clusters import Cluster
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.errors import NotApplicableError
 from planner.model.profiles import NUMBER_BYTES, Profile
 from planner.model.topologies import Rails
 from planner.model.units import counted, format_ns
-from planner.model.validation import integer, shown
+from planner.model.validation import integer
 
 NO_STARTUP_NS = Fraction(1, 10**9)
 """Stands for a start-up of 0 in Yan's model, whose constants are above 0."""
@@ -61,7 +58,6 @@ def profiled(
     *,
     read_every: int | None = None,
     computation: Fraction | int = 1,
-    interference: Sequence[Fraction] | None = None,
     **options: Any,
 ) -> ProfiledProblem:
     """Return Yan's problem of a profiled model on a cluster.
@@ -69,8 +65,7 @@ def profiled(
     The profile needs kinds, shapes, connections, weights and a batch size. Workers and servers are
     the cluster's machines; on rails, its accelerators. The last batch of `samples` is filled up.
     `read_every` (samples) is by default a batch for each machine. `computation` scales all times.
-    `interference` has factors for 1, 2, … threads, at least as many as were profiled. `options` are
-    fields of `Problem`; `memory_bytes` is by default the cluster's.
+    `options` are fields of `Problem`; `memory_bytes` is by default the cluster's.
 
     InvalidInputError with its path if the profile lacks a field; NotApplicableError if there are
     more machines than the model takes.
@@ -89,38 +84,23 @@ def profiled(
     if read_every is not None:
         integer(read_every, "read_every", minimum=1)
     together = read_every or batch * machines
-    threads = profile.provenance.threads or 1
-    longer: tuple[Fraction, ...] = (Fraction(1),)
-    alone = Fraction(computation)
-    if interference is not None:
-        longer = tuple(interference)
-        if len(longer) < threads or not longer[threads - 1]:
-            raise InvalidInputError(
-                "interference",
-                f"expected values for the {counted(threads, 'thread')} of the profile at least, "
-                f"got {shown(list(longer))}",
-            )
-        alone *= threads / Fraction(longer[threads - 1])
-    layers = neuron_layers(profile, alone)
+    layers = neuron_layers(profile, computation)
     cluster, notes = with_measured_nics(cluster)
     startup = max(Fraction(cluster.nic.startup_ns), NO_STARTUP_NS)
-    each = sum(layer.forward_ns or 0 for layer in layers) / sum(
-        layer.connections for layer in layers
-    )
-    operation = max(Fraction(each), NO_STARTUP_NS)  # not used: every layer has measured times
+    unused = Fraction(1)  # every layer has measured times
     constants = Constants(
-        muladd_ns=operation,
-        activation_ns=operation,
-        error_ns=operation,
-        latency_ns=(startup,) * len(longer),
+        muladd_ns=unused,
+        activation_ns=unused,
+        error_ns=unused,
+        latency_ns=(startup,),
         nic_bits_per_s=8 * nic_rate(cluster),
-        interference=longer,
+        interference=(Fraction(1),),
         bits_per_activation=Fraction(8 * batch * _number_bytes(profile, batch)),
         bits_per_weight=Fraction(8 * _number_bytes(profile, None)),
     )
     problem = Problem(
         machines=machines,
-        cores=len(longer),
+        cores=1,
         layers=layers,
         constants=constants,
         samples=-(-samples // batch),
@@ -131,7 +111,7 @@ def profiled(
             **options,
         },
     )
-    assumed = _assumed(problem, cluster, batch, threads, read_every)
+    assumed = _assumed(problem, cluster, batch, read_every)
     return ProfiledProblem(problem, batch, (*notes, *assumed))
 
 
@@ -148,21 +128,12 @@ def _number_bytes(profile: Profile, batch: int | None) -> int:
     return sizes.most_common(1)[0][0] if sizes else NUMBER_BYTES
 
 
-def _assumed(
-    problem: Problem, cluster: Cluster, batch: int, threads: int, read_every: int | None
-) -> list[str]:
+def _assumed(problem: Problem, cluster: Cluster, batch: int, read_every: int | None) -> list[str]:
     """Return the assumptions beyond the profile and the cluster."""
-    samples = counted(batch, "sample")
     computed = (
-        f"a machine computes one batch of {samples} at a time, as profiled; how threads with "
-        "batches of their own slow down each other is unknown, so none are tried (planner "
-        "calibrate compute measures it)"
+        f"a machine computes one batch of {counted(batch, 'sample')} at a time, as profiled; how "
+        "threads with batches of their own slow down each other is unknown, so none are tried"
     )
-    if problem.threads > 1:
-        computed = (
-            f"each thread has a batch of {samples}; the profile's {counted(threads, 'thread')} "
-            "were as efficient on one batch as threads are on batches of their own"
-        )
     halves = (
         "half of a layer's backward pass is error terms, half its weights' gradients; a part of a "
         "layer takes its share of the layer's time, and what two parts need is computed once"

@@ -31,9 +31,9 @@ from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.layer_program import LayerProgram, LayerState, state_at
 from planner.families.yan.memory import PRICES, infeasibility
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
+from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import GRACE_S, Engine, rank, search
-from planner.families.yan.tables import MAX_ELEMENTS, Array, Choice, Places, Tables
+from planner.families.yan.tables import MAX_ELEMENTS, Array, Places, Tables
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
@@ -58,9 +58,7 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         configuration = path.configuration(solution.triple)
         ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
     ranking.sort(key=rank)
-    states = engine.all_states()
-    cut = 0 if result.timed_out else states - solver.states
-    explored = Explored(result.triples, result.cut, states, cut)
+    explored = Explored(result.triples, result.cut)
     bound = any_mapping_bound(problem, deadline)
     plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, bound)
     proven = None if bound is None else Fraction(bound)
@@ -132,7 +130,6 @@ class Greedy:
         self.free = replace(self.engine.problem, memory_bytes=None)
         self.deadline = deadline
         self.stopped = False
-        self.states = 0
         self._solved: dict[Triple, Path | None] = {}
 
     def path_of(self, triple: Triple) -> Path | None:
@@ -157,7 +154,6 @@ class Greedy:
         best = self.path(first, triple.workers, self.deadline.at_least(GRACE_S))
         limit = best.epoch * (1 + 2 * self.tables.error)
         keep = [costs <= limit for costs in through]
-        self.states += int(sum(kept.sum() for kept in keep))
         if self.deadline.passed:
             self.stopped = True
         elif not (program := layerwise.kept(triple, keep)).within(first):

@@ -24,9 +24,9 @@ import numpy as np
 
 from planner.families.yan.configuration import LayerChoice, Triple, canonical_mapping
 from planner.families.yan.model import Phases, phases, reading, reading_factor, volume
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Choice, Problem
 from planner.families.yan.segments import segments_of
-from planner.families.yan.tables import MAX_ELEMENTS, Array, Choice, Places, Tables
+from planner.families.yan.tables import MAX_ELEMENTS, Array, Places, Tables
 from planner.solving.deadline import NEVER, Deadline
 
 MAX_TIED = 20_000
@@ -71,8 +71,6 @@ class LayerProgram:
     options: Sequence[Sequence[Choice]]
     own: Sequence[Array]  # each layer's own costs, by choice and threads; infinite where cut
     replicas: int
-    limit: float = float("inf")  # longer paths are cut
-    rest: Sequence[float] = ()  # lower bound on the layers after each layer
     deadline: Deadline = NEVER
 
     def plus(self, extra: Sequence[Array]) -> "LayerProgram":
@@ -105,7 +103,7 @@ class LayerProgram:
     @cached_property
     def values(self) -> tuple[list[Array], list[Array]]:
         """V of every layer; and for every layer but the first `left`, by pairs of choices."""
-        values, between = [self._alive(0, self.own[0])], []
+        values, between = [self.own[0]], []
         for place in range(1, len(self.options)):
             value = values[-1]
             rows = np.flatnonzero(np.isfinite(value).any(axis=1))  # choices with a remaining state
@@ -116,14 +114,9 @@ class LayerProgram:
                 arriving = (value[rows, None, :] + back).min(axis=2)
                 left[rows, block] = arriving
                 arrived[block] = (ahead + arriving[:, :, None]).min(axis=0)
-            values.append(self._alive(place, self.own[place] + arrived))
+            values.append(self.own[place] + arrived)
             between.append(left)
         return values, between
-
-    def _alive(self, place: int, value: Array) -> Array:
-        """Return V, infinite where the rest makes a path too long."""
-        rest = self.rest[place] if self.rest else 0.0
-        return np.where(value + rest <= self.limit, value, np.inf)
 
     def best(self) -> Chosen:
         """Return the best of the remaining choices."""

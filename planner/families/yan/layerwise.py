@@ -13,7 +13,6 @@ and the cuts are ours.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,7 +22,8 @@ from numpy.typing import NDArray
 from planner.families.yan.configuration import Triple
 from planner.families.yan.layer_program import LayerProgram, LayerState
 from planner.families.yan.model import reading_factor, volume
-from planner.families.yan.tables import Array, Choice, Places, Tables, choices
+from planner.families.yan.problem import Choice, choices
+from planner.families.yan.tables import Array, Places, Tables
 from planner.solving.deadline import NEVER, Deadline
 
 KEPT = 64
@@ -251,8 +251,8 @@ class Layerwise:
         cut = [np.where(states[row], 0.0, np.inf) for states, row in zip(keep, rows, strict=True)]
         return self.reduced(triple, rows).plus(cut)
 
-    def program(self, triple: Triple) -> tuple[LayerProgram, int]:
-        """Return the program on the choices that may be optimal, and its number of states.
+    def program(self, triple: Triple) -> LayerProgram:
+        """Return the program on the choices that may be optimal.
 
         The program raises TimeUpError too.
         """
@@ -260,35 +260,21 @@ class Layerwise:
         first = self.few(triple, through)
         limit = first.best().epoch * (1 + 2 * self.tables.error)
         keep = [costs <= limit for costs in through]
-        states = int(sum(kept.sum() for kept in keep))
         program = self.kept(triple, keep)
         if program.within(first):
-            return first, states
-        lowest = [float(costs.min()) for costs in self.lowest(triple)]
-        after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
-        program = replace(program, limit=limit, rest=after, deadline=self.deadline)
-        # Optimistic costs can be below the bounds over mappings. Then every state may be cut, and
-        # no mapping is faster than the limit.
-        if self.tables.optimistic and not np.isfinite(program.values[0][-1]).any():
-            return first, states
-        return program, states
+            return first
+        program = replace(program, deadline=self.deadline)
+        # Optimistic costs can be below the bounds over mappings. Then states of the first program
+        # may be cut, and no mapping is faster than it.
+        if self.tables.optimistic and not program.values[0][-1].min() <= limit:
+            return first
+        return program
 
     def whole_program(self, triple: Triple) -> LayerProgram:
         """Return the program on all choices."""
         return self.reduced(
             triple, [np.arange(options.count(triple.workers)) for options in self.options]
         )
-
-    def states(self, workers: int) -> int:
-        """Return the number of states of all layers on this number of workers."""
-        return int(self._states[workers])
-
-    @cached_property
-    def _states(self) -> Places:
-        """The number of states of all layers, by workers from 0 on."""
-        most = np.arange(self.workers + 1)
-        counts = [np.searchsorted(options.segments, most, side="right") for options in self.options]
-        return np.asarray(sum(counts) * self.tables.problem.threads)
 
     def time(self, triple: Triple, states: Sequence[LayerState]) -> float:
         """Return the time of an epoch with these layers, except for rounding."""

@@ -17,16 +17,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
-from typing import NamedTuple
 
 import numpy as np
 
 from planner.families.yan.configuration import Space, Triple
 from planner.families.yan.layer_program import Chosen, Exact, LayerState, Limit, best_path, state_at
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Choice, Problem, partitions_of
 from planner.families.yan.segments import server_bytes, worker_bytes
-from planner.families.yan.tables import Array, Choice, partitions_of
+from planner.families.yan.tables import Array
 from planner.solving.result import Infeasibility
 
 PRICES = 40
@@ -177,16 +176,10 @@ class Memory:
         return sum(needed) <= self.room
 
 
-class Fitting(NamedTuple):
-    """The best layers of a triple that fit, with the exact time of an epoch (ns)."""
-
-    epoch: Fraction
-    states: tuple[LayerState, ...]
-    examined: int  # states
-
-
-def fitting(layerwise: Layerwise, memory: Memory, exact: Exact, triple: Triple) -> Fitting | None:
-    """Return the best layers that fit, or None."""
+def fitting(
+    layerwise: Layerwise, memory: Memory, exact: Exact, triple: Triple
+) -> tuple[Fraction, tuple[LayerState, ...]] | None:
+    """Return the exact time of an epoch (ns) and the best layers that fit, or None."""
     lowest = layerwise.lowest(triple)
     sizes = memory.sizes(layerwise.choices(triple.workers))
     if sum(int(size.min()) for size in sizes) > memory.room:
@@ -200,8 +193,7 @@ def fitting(layerwise: Layerwise, memory: Memory, exact: Exact, triple: Triple) 
     program = layerwise.kept(triple, keep)
     limit = Limit(memory.sizes(program.options), memory.room, price)
     found = best_path(program, exact, triple, limit, cap)
-    epoch, states = found or (exact.epoch(triple, best.states), best.states)
-    return Fitting(epoch, states, int(sum(kept.sum() for kept in keep)))
+    return found or (exact.epoch(triple, best.states), best.states)
 
 
 def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[LayerState, ...]:

@@ -186,11 +186,6 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return _fixed(problem, cluster)
     engine = cluster.engine(cluster.fastest)
     best: dict[Triple, Ranked] = {}
-    refined: set[Triple] = set()
-
-    def bound(triple: Triple) -> float:
-        refined.add(triple)
-        return cluster.bound(triple)
 
     def solve(triple: Triple) -> float | None:
         plans = [Ranked(plan, estimate(problem, plan).epoch) for plan in cluster.plans(triple)]
@@ -205,7 +200,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         solve,
         problem.top,
         deadline,
-        stronger=[bound],
+        stronger=[cluster.bound],
         monotone=False,  # with fewer servers the slowest NIC may be a faster one
     )
     if not best:
@@ -213,10 +208,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
     ranking = sorted(best.values(), key=rank)[: problem.top]
     proven = engine.below(min(result.least, result.bound))
-    states = engine.all_states()
-    seen = sum(engine.layerwise.states(triple.workers) for triple in refined)
-    cut = (0, 0) if result.timed_out else (result.cut, max(0, states - seen))
-    explored = Explored(result.triples, cut[0], states, cut[1])
+    explored = Explored(result.triples, 0 if result.timed_out else result.cut)
     plan = Plan(ranking[0].configuration, tuple(ranking), explored, -int(-proven // 1))
     return Outcome(plan, min(proven, ranking[0].epoch), result.timed_out)
 

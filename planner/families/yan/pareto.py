@@ -1,18 +1,12 @@
-"""The least time of an epoch for every number of machines, and for every worker and replica count.
+"""The least time of an epoch for every number of machines: the Pareto front of the two.
 
-Pareto front of machines and time: for one number of machines after the other, bounds
-(`planner.families.yan.layerwise`) on configurations that need all of them cut nearly all triples;
-the others are solved, most promising first, with shared caches. See docs/yan.md, "Why the front of
-machines is fast".
+For one number of machines after the other, bounds (`planner.families.yan.layerwise`) on
+configurations that need all of them cut nearly all triples; the others are solved, most promising
+first, with shared caches. See docs/yan.md, "Why the front of machines is fast".
 
-Landscape, as in a heat map: for every N_wr and N_mr that leave room for the servers, the dynamic
-program over layers. All remaining machines are servers: more never cost more, and `solve` prefers
-more among equal times, so one cell is the plan of method `exact`.
-
-Guarantee: each point and cell is the exact least time under the canonical mapping. Complexity: N ln
-N bounds O(L·K·C) for C choices a layer, times some numbers of servers; then 2 to 3 dynamic programs
-for each number of machines, or one for each of the N ln N cells. Source: own; the concavity is that
-of Eisner and Severance, JACM 1976.
+Guarantee: each point is the exact least time under the canonical mapping. Complexity: N ln N bounds
+O(L·K·C) for C choices a layer, times some numbers of servers; then 2 to 3 dynamic programs for each
+number of machines. Source: own; the concavity is that of Eisner and Severance, JACM 1976.
 """
 
 import sys
@@ -25,14 +19,10 @@ from planner.families.yan.configuration import Ranked, Triple
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.problem import DEPENDS, Problem, refuse_different
 from planner.families.yan.search import Engine, bounded, rank
-from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline
 
 MAX_TIME = sys.float_info.max / 4
 """Bound where no configuration exists; finite, because bounds are subtracted."""
-
-MAX_CELLS = 2_000
-"""Most cells of a landscape, those of about 300 machines."""
 
 
 def pareto_front(
@@ -167,50 +157,3 @@ class _Candidates:
                 bound = min(bound, float(full.min()))
         self._add(place, triple, bound)
         return bound if self._needs_all(triple) else anything
-
-
-def landscape(
-    problem: Problem,
-    *,
-    deadline: Deadline = NEVER,
-) -> tuple[Ranked, ...]:
-    """Return the best configuration for each number of workers and replicas.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem; its `fixed` and `top` are ignored.
-    deadline : Deadline
-        When to stop; the remaining cells are missing then.
-
-    Returns
-    -------
-    tuple of Ranked
-        By workers of a replica, then replicas; without cells in which nothing fits in memory. All
-        other machines are servers.
-
-    Raises
-    ------
-    NotApplicableError
-        If machines differ, or there are more than `MAX_CELLS` cells.
-    """
-    refuse_different(problem, "a landscape", DEPENDS)
-    if infeasibility(problem) is not None:
-        return ()
-    engine = Engine(problem)
-    pairs = sorted(engine.space.pairs())
-    if len(pairs) > MAX_CELLS:
-        raise NotApplicableError(
-            "machines",
-            f"a landscape takes at most {MAX_CELLS} numbers of workers and replicas, "
-            f"{problem.machines} machines have {len(pairs)}",
-        )
-    cells: list[Ranked] = []
-    for workers, replicas in pairs:
-        if deadline.passed:
-            break
-        triple = Triple(workers, replicas, engine.space.servers(workers, replicas)[-1])
-        if engine.solve(triple) is not None:
-            cells += engine.ranked([triple])
-            engine.forget(triple)
-    return tuple(cells)

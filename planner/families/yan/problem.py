@@ -284,6 +284,29 @@ class Problem:
             check_choice(choice, layer, fixed.workers_per_replica, self.threads, here)
 
 
+Choice = tuple[int, int]
+"""Partitions and copies of a layer."""
+
+
+def choices(problem: Problem, layer: NeuronLayer, workers: int) -> list[Choice]:
+    """Return the choices of a layer on this number of workers, fewest segments first."""
+    copies = problem.max_copies or workers
+    pairs = [
+        (p, r)
+        for p in partitions_of(problem, layer, workers)
+        for r in range(1, min(copies, workers // p) + 1)
+    ]
+    return sorted(pairs, key=lambda choice: (choice[0] * choice[1], choice[0]))
+
+
+def partitions_of(problem: Problem, layer: NeuronLayer, workers: int) -> list[int]:
+    """Return the possible numbers of partitions of a layer on this number of workers."""
+    most = min(layer.cuts, workers)
+    if problem.partitions == "all":
+        return list(range(1, most + 1))
+    return [1 << power for power in range(most.bit_length())]
+
+
 # ---
 # Preconditions of methods, checked with the same messages everywhere.
 

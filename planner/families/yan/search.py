@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from planner.families.yan.configuration import (
     Configuration,
-    Explored,
     Fixed,
     LayerChoice,
     Ranked,
@@ -37,8 +36,8 @@ from planner.families.yan.layer_program import (
 )
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import Memory, fitting, smallest, space_of
-from planner.families.yan.problem import Problem
-from planner.families.yan.tables import Choice, Tables
+from planner.families.yan.problem import Choice, Problem
+from planner.families.yan.tables import Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
 
@@ -210,7 +209,6 @@ class Solved(NamedTuple):
 
     chosen: Chosen
     program: LayerProgram | None  # None where memory or time is short
-    states: int  # states examined
     bound: float  # on the triple, except for rounding
 
 
@@ -267,18 +265,18 @@ class Engine:
 
     def _solve(self, triple: Triple) -> Solved | None:
         try:
-            program, states = self.layerwise.program(triple)
+            program = self.layerwise.program(triple)
             chosen = program.best()
         except TimeUpError:
             return self._quickly(triple)
         if self.memory is None or self.memory.fits(chosen.states):
-            return Solved(chosen, program, states, chosen.epoch)
+            return Solved(chosen, program, chosen.epoch)
         fitted = fitting(self.layerwise, self.memory, self.exact, triple)
         if fitted is None:
             return None
-        self._exact[triple] = Exactly(fitted.epoch, fitted.states, fitted.epoch)
-        epoch = float(fitted.epoch)
-        return Solved(Chosen(epoch, fitted.states), None, fitted.examined, epoch)
+        epoch, states = fitted
+        self._exact[triple] = Exactly(epoch, states, epoch)
+        return Solved(Chosen(float(epoch), states), None, float(epoch))
 
     def _quickly(self, triple: Triple) -> Solved | None:
         """Return some configuration of a triple, or None if it finds none that fits.
@@ -293,7 +291,7 @@ class Engine:
             if not self.memory.fits(states):
                 return None
             chosen = Chosen(self.layerwise.time(triple, states), states)
-        return Solved(chosen, None, 0, bound)
+        return Solved(chosen, None, bound)
 
     def forget(self, triple: Triple) -> None:
         """Free the caches of a triple: its program may take megabytes."""
@@ -335,17 +333,3 @@ class Engine:
             exact = self.exactly(triple)
             ranking.append(Ranked(configuration_of(triple, exact.states), exact.epoch))
         return sorted(ranking, key=rank)
-
-    def all_states(self) -> int:
-        """Return the number of states of all layers over all triples."""
-        return sum(
-            len(self.space.servers(workers, replicas)) * self.layerwise.states(workers)
-            for workers, replicas in self.space.pairs()
-        )
-
-    def explored(self, result: SearchResult) -> Explored:
-        """Return how much of the space a search examined."""
-        states = self.all_states()
-        seen = sum(solved.states for solved in self._solved.values() if solved is not None)
-        cut = 0 if result.timed_out else states - seen
-        return Explored(result.triples, result.cut, states, cut)

@@ -1,20 +1,19 @@
 """Sensitivity of the best configuration to errors of the constants.
 
-Problem: for each constant, within which factors does a configuration stay the best? And how much
-does it lose (regret) if all constants are wrong at once?
-Method: from crossing to crossing of two cost curves, Newton's method for parametric problems;
-regret at all corners of the box of errors. The configuration's own price cuts every search.
+Problem: for each constant, within which factors does a configuration stay the best?
+Method: from crossing to crossing of two cost curves, Newton's method for parametric problems. The
+configuration's own price cuts every search.
 
 Guarantee: at an end nothing is better, and at most `TOLERANCE` beyond it the named configuration
-is; regret is exact; under the canonical mapping. Limits, proof and measured times: docs/yan.md,
-"Why sensitivity intervals are right". Complexity: some 5 searches (`planner.families.yan.exact`)
-for each of up to 12 ends, and 64 for regret. Source: own; Eisner and Severance, JACM 1976.
+is; under the canonical mapping. Limits, proof and measured times: docs/yan.md, "Why sensitivity
+intervals are right". Complexity: some 5 searches (`planner.families.yan.exact`) for each of up to
+12 ends. Source: own; Eisner and Severance, JACM 1976.
 """
 
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from itertools import count, product
+from itertools import count
 from math import isqrt
 from typing import Any
 
@@ -23,7 +22,6 @@ from planner.families.yan.model import estimate
 from planner.families.yan.problem import DEPENDS, Problem, refuse_different
 from planner.families.yan.search import Engine
 from planner.model.errors import InvalidInputError
-from planner.model.validation import shown
 from planner.solving.deadline import NEVER, Deadline
 
 FARTHEST = 1_000
@@ -31,9 +29,6 @@ FARTHEST = 1_000
 
 TOLERANCE = Fraction(1, 10**6)
 """Relative distance from an end within which another configuration is better."""
-
-ERROR = Fraction(1, 4)
-"""Default relative error of the constants, up or down."""
 
 DIGITS = 9
 """Significant digits of a factor."""
@@ -64,21 +59,6 @@ class FactorRange:
     high_beaten_by: Configuration | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """Effect of errors of the constants on a configuration.
-
-    Regret is the relative excess of an epoch over the best configuration, at combinations of
-    constants that are each `error` (relative) lower or higher.
-    """
-
-    intervals: tuple[FactorRange, ...]  # none for `interference` without interference
-    regret: Fraction  # at the worst combination
-    regret_constants: tuple[tuple[str, Fraction], ...]  # factors of the worst combination
-    error: Fraction
-    mean_regret: Fraction  # over all combinations
-
-
 def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
     """Return the problem with one constant scaled; of `interference` only the part above 1.
 
@@ -101,13 +81,9 @@ def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
 
 
 def sensitivity(
-    problem: Problem,
-    configuration: Configuration,
-    *,
-    error: Fraction = ERROR,
-    deadline: Deadline = NEVER,
-) -> Sensitivity:
-    """Return the factors of the constants within which a configuration stays the best.
+    problem: Problem, configuration: Configuration, *, deadline: Deadline = NEVER
+) -> tuple[FactorRange, ...]:
+    """Return the factors of each constant within which a configuration stays the best.
 
     Parameters
     ----------
@@ -115,10 +91,13 @@ def sensitivity(
         The network, the machines and the constants; its `fixed` is ignored.
     configuration : Configuration
         The best one, as method `exact` finds it.
-    error : Fraction
-        Relative error of every constant, for regret: at least 0, below 1.
     deadline : Deadline
         When to give up.
+
+    Returns
+    -------
+    tuple of FactorRange
+        None for `interference` if no number of threads slows down computation.
 
     Raises
     ------
@@ -127,36 +106,22 @@ def sensitivity(
     InvalidPlanError
         If `configuration` is not valid for the problem.
     InvalidInputError
-        If `configuration` is not the best one, or `error`, or a constant with it, is out of range.
+        If `configuration` is not the best one.
     TimeUpError
         At the deadline.
     """
     refuse_different(problem, "sensitivity", DEPENDS)
-    if not 0 <= error < 1:
-        raise InvalidInputError("error", f"expected a number in [0, 1), got {shown(error)}")
     study = _Study(problem, configuration, deadline)
     study.check()
     names = CONSTANTS
     if max(problem.constants.interference[: problem.threads]) <= 1:
         names = names[:-1]
-    factors = sorted({1 - error, 1 + error})
-    combinations = [
-        tuple(zip(names, each, strict=True)) for each in product(factors, repeat=len(names))
-    ]
     intervals = []
     for name in names:
         low, below = study.end(name, upwards=False)
         high, above = study.end(name, upwards=True)
         intervals.append(FactorRange(name, low, high, below, above))
-    regrets = [study.regret(combination) for combination in combinations]
-    worst = max(range(len(regrets)), key=regrets.__getitem__)
-    return Sensitivity(
-        tuple(intervals),
-        regrets[worst],
-        combinations[worst],
-        Fraction(error),
-        sum(regrets, Fraction(0)) / len(regrets),
-    )
+    return tuple(intervals)
 
 
 @dataclass(frozen=True)
@@ -188,16 +153,6 @@ class _Study:
         result = engine.search(1, Deadline(None), below)
         ranking = engine.ranked(solution.triple for solution in result.solutions)
         return ranking[0] if ranking and ranking[0].epoch < price else None
-
-    def regret(self, combination: tuple[tuple[str, Fraction], ...]) -> Fraction:
-        """Return the relative excess over the best configuration under other constants."""
-        problem = self.problem
-        for name, factor in combination:
-            problem = scaled(problem, name, factor)
-        better = self._better(problem)
-        if better is None:
-            return Fraction(0)
-        return estimate(problem, self.configuration).epoch / better.epoch - 1
 
     def end(self, name: str, *, upwards: bool) -> tuple[Fraction | None, Configuration | None]:
         """Return the last good factor of a constant, and the better configuration beyond."""

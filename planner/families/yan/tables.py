@@ -21,13 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.families.yan.layers import NeuronLayer
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Choice, Problem
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
-
-Choice = tuple[int, int]
-"""Partitions and copies of a layer."""
 
 MAX_ELEMENTS = 2**21
 """Elements of the largest temporary array."""
@@ -90,39 +87,6 @@ class FieldArrays(NamedTuple):
     seen: Places
 
 
-def passed_units(layer: NeuronLayer, partitions: int) -> Places:
-    """Return `NeuronLayer.passed` as an array."""
-    size, larger = divmod(layer.units, partitions)
-    places = np.arange(partitions + 1)
-    return np.asarray(places * size + np.minimum(places, larger))
-
-
-def held_rows(layer: NeuronLayer, partitions: int) -> Places:
-    """Return `NeuronLayer.held` as an array."""
-    rows = passed_units(layer, partitions) * layer.pool
-    rows[-1] = layer.rows
-    return rows
-
-
-def choices(problem: Problem, layer: NeuronLayer, workers: int) -> list[Choice]:
-    """Return the choices of a layer on this number of workers, fewest segments first."""
-    copies = problem.max_copies or workers
-    pairs = [
-        (p, r)
-        for p in partitions_of(problem, layer, workers)
-        for r in range(1, min(copies, workers // p) + 1)
-    ]
-    return sorted(pairs, key=lambda choice: (choice[0] * choice[1], choice[0]))
-
-
-def partitions_of(problem: Problem, layer: NeuronLayer, workers: int) -> list[int]:
-    """Return the possible numbers of partitions of a layer on this number of workers."""
-    most = min(layer.cuts, workers)
-    if problem.partitions == "all":
-        return list(range(1, most + 1))
-    return [1 << power for power in range(most.bit_length())]
-
-
 class Tables:
     """Costs of one problem, computed on first use.
 
@@ -165,14 +129,14 @@ class Tables:
         key = (self.alike[place], partitions)
         if key not in self._work:
             layer = self.problem.layers[place]
-            held = held_rows(layer, partitions)
+            held = np.array(layer.held(partitions))
             neurons = np.diff(held) * (layer.neurons // layer.rows)
             # connections·held // rows, as quotient and rest: no product exceeds 63 bits.
             each, rest = divmod(layer.connections, layer.rows)
             into = np.diff(each * held + rest * held // layer.rows)
             out = np.zeros_like(into)
             if place + 1 < len(self.problem.layers):
-                out = np.diff(self._into(place, passed_units(layer, partitions)))
+                out = np.diff(self._into(place, np.array(layer.passed(partitions))))
             # C_muladd·W + C_act·n forward, C_muladd·W' + C_err·n backward, C_muladd·W to update.
             rates = self.problem.rates[place]
             self._work[key] = (
@@ -404,7 +368,7 @@ class Tables:
         if layer.needs_all:
             units = self.problem.layers[place - 1].units
             return np.zeros(partitions, np.int64), np.full(partitions, units)
-        rows, known = held_rows(layer, partitions), self._rows(place - 1)
+        rows, known = np.array(layer.held(partitions)), self._rows(place - 1)
         return known.first[rows[:-1]], known.last[rows[1:] - 1]
 
     def errors(self, place: int, partitions: int) -> tuple[Places, Places]:
@@ -412,7 +376,7 @@ class Tables:
         layer, after = self.problem.layers[place], self.problem.layers[place + 1]
         if after.needs_all:
             return np.zeros(partitions, np.int64), np.full(partitions, after.rows)
-        known, units = self._rows(place), passed_units(layer, partitions)
+        known, units = self._rows(place), np.array(layer.passed(partitions))
         low = np.searchsorted(known.last, units[:-1], side="right")  # both are sorted
         high = np.maximum(low, np.searchsorted(known.first, units[1:], side="left"))
         return low, high

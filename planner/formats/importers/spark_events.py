@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Spent, StageShape
+from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Sent, StageShape
 from planner.formats.importers.event_file import in_words
 from planner.formats.importers.spark_log import (
     DECODERS,
@@ -44,9 +44,6 @@ from planner.model.units import counted
 
 _MS = 10**6
 _MAX_NS = 2**62
-_TIMES, _SUMS = 6, 10
-"""Number of sums that are times, and of all sums; those of `Spent`."""
-
 
 _START = b'{"Event":"'
 
@@ -58,7 +55,7 @@ class _Stage:
     info: StageInfo
     done: set[tuple[int, int]] = field(default_factory=set)
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
-    sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
+    sums: list[int] = field(default_factory=lambda: [0] * len(Sent._fields))  # the wait in ms
     disturbed: int = 0
 
 
@@ -181,17 +178,10 @@ class _Reader:
             return
         stage.done.add(task)
         self.used.add(info.executor)
-        whole = max(info.finished - info.launched, 0)
         fetched = max(info.finished - info.getting_result, 0) if info.getting_result else 0
-        beside = metrics.run + metrics.deserialise + metrics.serialise + fetched
         read, write = metrics.read or ShuffleRead(), metrics.write or ShuffleWrite()
-        for place, amount in enumerate(
-            (
-                *(metrics.run, max(whole - beside, 0), metrics.deserialise, metrics.serialise),
-                *(fetched, read.waited, read.remote + read.local, read.remote),
-                *(write.written, metrics.result),
-            )
-        ):
+        sent = (read.waited, read.remote, write.written, metrics.result)
+        for place, amount in enumerate(sent):
             stage.sums[place] += max(amount, 0)
         busy = stage.busy.setdefault(info.executor, [0, 0])
         useful = max(metrics.run, 0) + fetched
@@ -208,7 +198,7 @@ class _Reader:
         complete = event.result.get("Result") == "JobSucceeded" and all(
             len(stage.done) >= stage.info.tasks for stage in stages
         )
-        sums = [sum(column) for column in zip(*(stage.sums for stage in stages), strict=True)]
+        waited, *sums = map(sum, zip(*(stage.sums for stage in stages), strict=True))
         start, end = job.start.time * _MS, event.time * _MS
         if not 0 <= start <= end <= _MAX_NS:
             start, end, complete = 0, 0, False
@@ -222,7 +212,7 @@ class _Reader:
                 compute_ns=self._computed(stages),
                 complete=complete,
                 disturbed=job.again + sum(stage.disturbed for stage in stages),
-                spent=Spent(*(amount * _MS for amount in sums[:_TIMES]), *sums[_TIMES:]),
+                sent=Sent(waited * _MS, *sums),
             )
         )
 

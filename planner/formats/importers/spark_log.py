@@ -215,10 +215,9 @@ class TaskInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShuffleRead(msgspec.Struct, frozen=True, gc=False):
-    """What a task fetched (bytes and ms)."""
+    """What a task fetched from other machines (bytes), and its wait for all (ms)."""
 
     remote: int = _named("Remote Bytes Read", 0)
-    local: int = _named("Local Bytes Read", 0)
     waited: int = _named("Fetch Wait Time", 0)
 
 
@@ -229,11 +228,9 @@ class ShuffleWrite(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metrics(msgspec.Struct, frozen=True, gc=False):
-    """What a task spent (ms and bytes)."""
+    """How long a task ran, and what it sent (ms and bytes)."""
 
-    deserialise: int = _named("Executor Deserialize Time", 0)
     run: int = _named("Executor Run Time", 0)
-    serialise: int = _named("Result Serialization Time", 0)
     result: int = _named("Result Size", 0)
     read: ShuffleRead | None = _named("Shuffle Read Metrics", None)
     write: ShuffleWrite | None = _named("Shuffle Write Metrics", None)
