@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.families.iteration.transfer_limit import MAX_TRANSFERS
+from planner.families.iteration.transfers import MAX_TRANSFERS
 from tests.test_time_limits import tiny_iteration
 
 Request = dict[str, Any]

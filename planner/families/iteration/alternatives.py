@@ -53,7 +53,7 @@ from planner.families.iteration.plan import (
 )
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
-from planner.families.iteration.transfer_limit import (
+from planner.families.iteration.transfers import (
     capped,
     fewer_transfers,
     filled,
@@ -286,12 +286,9 @@ class Planner:
         gradients = self.problem.gradients[name]
         pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
         lines = lines_of(self.way, "all_reduce")
-        loads = []
-        for nested in tightened(gradients.windows):
-            targets = Targets(nested, lines)
-            reached, openings = targets.least(least)
-            loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
-        best = min(loads, key=pricer.rank)
+        nests = tightened(gradients.windows)
+        loads = [Targets(nested, lines).plans(least, element)[1] for nested in nests]
+        best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
     def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:

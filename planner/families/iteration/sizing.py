@@ -23,7 +23,7 @@ from planner.families.iteration.family import JOINT, bound_under, solve_all
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
-from planner.families.iteration.transfer_limit import too_small
+from planner.families.iteration.transfers import too_small
 from planner.families.yan.from_profile import NO_STARTUP_NS, nic_rate
 from planner.families.yan.problem import MAX_MACHINES
 from planner.model.clusters import Cluster
