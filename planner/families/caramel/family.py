@@ -211,18 +211,12 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return made if lasting_ns(problem, made) <= most_ns else plan
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
-        """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
+        """Return a plan that is at most as sensitive to delays, by local search."""
         if not is_free(problem, plan):
             return plan
-        known = windows(problem.graph, *plan.order)
-        pricer = LoadPricer(known, problem.cost)
+        pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         old = loads_of(plan)
         loads = steadied(pricer, old, BUDGET, deadline)
-        whole = all(size == known.sizes[j] for load in loads for j, size in load)
-        if whole and len(known.sizes) <= EXACT_PARAMETERS:
-            from planner.families.caramel.exact_whole import robust_whole
-
-            loads, _ = robust_whole(known, problem.cost, loads, deadline)
         return plan if loads == old else plan_of(problem, plan.order, loads)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:

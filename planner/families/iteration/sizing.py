@@ -39,8 +39,8 @@ from planner.solving.result import Infeasibility, Result
 # Method: epoch = iterations * (T + units * startup + (1 + workers) / 2 * bytes / rate), with T the
 # computation of a batch. Derivation: docs/iteration.md, "Yan's epochs". Guarantee: exact in the
 # model, which leaves out collectives, overlap and memory. Complexity: O(1) per number of machines.
-# Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep Learning
-# Systems", KDD'15; the restriction is our own.
+# Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep
+# Learning Systems", KDD'15; the restriction is our own.
 
 MAX_WORKERS = MAX_MACHINES - 1
 """Most workers in Yan's model: one machine is the server."""
