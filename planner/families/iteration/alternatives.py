@@ -58,7 +58,6 @@ from planner.families.iteration.transfers import (
     fewer_transfers,
     filled,
     settled,
-    too_long,
     too_many,
     too_small,
     with_both,
@@ -208,7 +207,7 @@ class Planner:
         bounds: dict[Mode, int] = {}
         for mode in problem.modes:
             small = too_small(problem, mode) or way.refusal(mode)
-            many = too_many(problem, mode) or too_long(problem, way, mode)
+            many = too_many(problem, mode)
             if not small:
                 bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
             if small or many:  # if too many: plans exist, though none is made: their bound counts

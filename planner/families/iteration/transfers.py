@@ -20,8 +20,6 @@ from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.evaluation import lasting
 from planner.families.iteration.plan import Mode, Plan, Way, fastest, from_gradients
 from planner.families.iteration.problem import Problem
-from planner.model.costs import TableCost
-from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
@@ -63,28 +61,6 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
         f"{MAX_TRANSFERS} transfers are planned",
         (binding,),
     )
-
-
-def too_long(problem: Problem, way: Way, mode: Mode) -> Infeasibility | None:
-    """Return why the times of a mode overflow under measured tables, or None.
-
-    A `Problem` itself checks all-reduces, and costs that are not measured.
-    """
-    if mode == "replicated" or problem.cluster.network is None:
-        return None
-    for kind, sizes in (("push", problem.pushed), ("pull", problem.pulled)):
-        for cost in (option.cost(kind) for option in way.options):
-            dearest = cost.cost_ns(sum(sizes))
-            if isinstance(cost, TableCost):
-                dearest = max(dearest, *(time for _, time in cost.points))
-            lasts = 4 * (len(sizes) + 1) * problem.interference.beside_ns(dearest)
-            if lasts + problem.base.windows.compute_ns > MAX_TOTAL:
-                return Infeasibility(
-                    f"{mode}: the computation and the time of four times as many transfers of kind "
-                    f"{kind} as parameters do not fit in 63 bits, by the tables that were measured",
-                    ("cluster.network",),
-                )
-    return None
 
 
 def capped(problem: Problem, plan: Plan) -> Plan:
