@@ -10,7 +10,7 @@ from hypothesis import given
 
 import planner
 from planner.families import caramel, ibatch, iteration
-from planner.families.iteration.refit import adapt, refit
+from planner.families.iteration.transfers import adapt, refit
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError

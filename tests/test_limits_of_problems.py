@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.families.iteration import transfer_limit
+from planner.families.iteration import transfers
 from planner.solving.methods import concrete
 from tests import schemas
 from tests.jsonio.test_iteration import REQUEST as ITERATION
@@ -107,7 +107,7 @@ SLOW = ("iteration transfers", "iteration memory", "overlap memory, shipped", "y
 def test_below_the_least_it_is_infeasible_and_says_so(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer_limit, "MAX_TRANSFERS", 40)  # thousands take seconds to plan
+    monkeypatch.setattr(transfers, "MAX_TRANSFERS", 40)  # thousands take seconds to plan
     request, put, binding, ample = LIMITS[name]
     low, least = 0, ample  # infeasible, feasible
     while least - low > 1:

@@ -183,8 +183,6 @@ _MAX_TICKS = 6
 _MAX_DRAWN_NAME = 40
 _MAX_NUMBERED = 16
 """Up to this number of rows each cell shows its number."""
-_MAX_LINEAR = 40
-"""Larger maps of what begins at 1 are logarithmic: pairs of few machines leave most empty."""
 _NOBODY = "#F2F2F2"
 
 

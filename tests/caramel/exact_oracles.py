@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, permutations, product
 
-from planner.families.caramel.windows import Windows, windows
+from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost
-from planner.model.graphs import Graph
 
 Groups = Sequence[Sequence[tuple[int, int]]]
 
@@ -154,25 +153,3 @@ def best_sequence(heads: Sequence[int], durations: Sequence[int], tails: Sequenc
             value = max(value, clock + tails[job])
         values.append(value)
     return min(values)
-
-
-def backward_orders(graph: Graph) -> Iterator[tuple[int, ...]]:
-    """Every order of the backward ops that respects their dependencies."""
-    ops = graph.pass_order("backward")
-    for order in permutations(ops):
-        place = {index: number for number, index in enumerate(order)}
-        if all(
-            place[needed] < place[index]
-            for index in order
-            for needed in graph.predecessors[index]
-            if needed in place
-        ):
-            yield order
-
-
-def best_order_value(graph: Graph, cost: TransferCost) -> int:
-    """Best iteration over all orders of the backward ops and all plans of whole parameters."""
-    forward = graph.pass_order("forward")
-    return min(
-        best_by_subsets(windows(graph, order, forward), cost) for order in backward_orders(graph)
-    )

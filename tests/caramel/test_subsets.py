@@ -1,4 +1,4 @@
-"""The dynamic program over subsets against enumeration and against the constraint program."""
+"""The dynamic program over subsets against enumeration, and against itself in plain Python."""
 
 from fractions import Fraction
 
@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.exact_split import best_grouping
 from planner.families.caramel.exact_whole import best_whole
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import Deadline
-from tests.caramel.exact_oracles import best_by_enumeration
+from tests.caramel.exact_oracles import best_by_enumeration, best_by_subsets
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs
 
@@ -35,12 +34,11 @@ def test_the_best_of_all_plans_of_whole_parameters(
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(windows_strategy(7, min_parameters=6), costs)
-def test_as_good_as_the_constraint_program(known: Windows, cost: TransferCost) -> None:
-    other = best_grouping(known, cost, deadline=Deadline(None))
-    assert other.value is not None
-    loads, _ = best_whole(known, cost, other.value + 1, known.compute_ns, Deadline(None))
+def test_as_good_as_the_program_in_plain_python(known: Windows, cost: TransferCost) -> None:
+    best = best_by_subsets(known, cost)
+    loads, _ = best_whole(known, cost, best + 1, known.compute_ns, Deadline(None))
     assert loads is not None
-    assert LoadPricer(known, cost).iteration_ns(loads) == other.value
+    assert LoadPricer(known, cost).iteration_ns(loads) == best
 
 
 def test_without_time_nothing_is_proven() -> None:

@@ -21,7 +21,7 @@ from planner.families.iteration.alternatives import Planner, alternatives
 from planner.families.iteration.baselines import BY_ANY_ALGORITHM, RULES, plans_by
 from planner.families.iteration.evaluation import check_room, check_times
 from planner.families.iteration.plan import Mode, Plan, Way
-from planner.families.iteration.transfer_limit import settled
+from planner.families.iteration.transfers import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError

@@ -21,7 +21,7 @@ from planner.families.iteration import (
     explain,
 )
 from planner.families.iteration.plan import How
-from planner.families.iteration.transfer_limit import settled
+from planner.families.iteration.transfers import settled
 from planner.families.iteration.why import changes
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.families.iteration import Problem, bound, check, evaluate, solve
 from planner.families.iteration.evaluation import check_room
 from planner.families.iteration.plan import Mode
-from planner.families.iteration.transfer_limit import filled
+from planner.families.iteration.transfers import filled
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.model.clusters import Cluster, Nic

@@ -12,7 +12,7 @@ from planner.families.iteration.evaluation import check, evaluate
 from planner.families.iteration.plan import lines_of
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
-from planner.families.iteration.transfer_limit import settled
+from planner.families.iteration.transfers import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Switch

@@ -276,9 +276,7 @@ def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: i
 def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        sys.modules["planner.families.iteration.transfer_limit"], "MAX_TRANSFERS", 100
-    )
+    monkeypatch.setattr(sys.modules["planner.families.iteration.transfers"], "MAX_TRANSFERS", 100)
     options = {"pull_bytes": (31, 9), "max_transfer_bytes": 1}
     problem = Problem(chain(60, 10), machines(4, None), **options)  # type: ignore[arg-type]
     result = solve(problem)

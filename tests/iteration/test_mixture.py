@@ -24,7 +24,7 @@ from planner.families.iteration import (
 from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.plan import fastest, mixture
 from planner.families.iteration.synchronisation import DEPTHS, recipe_on, synchronisations
-from planner.families.iteration.transfer_limit import settled
+from planner.families.iteration.transfers import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError

@@ -151,9 +151,8 @@ def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:
 #
 # Method: `descend` under one delay scenario (`strain`) after the other
 # (`planner.solving.tie_break`). A change must not worsen the iteration or an earlier scenario.
-# Guarantee: never longer and never more sensitive than the start. Only
-# `planner.families.caramel.exact_whole` finds the optimum. Complexity: a fixed budget of prices per
-# scenario. Source: own.
+# Guarantee: never longer and never more sensitive than the start. Complexity: a fixed budget of
+# prices per scenario. Source: own.
 
 
 def steadied(

@@ -1,30 +1,33 @@
-"""Optimal grouping and order of transfers, as a constraint program (CP-SAT).
+"""Optimal transfers that may cut parameters, as a constraint program (CP-SAT).
 
 Problem: parameter j has b_j bytes, a head r_j and a tail q_j (`planner.families.caramel.windows`).
-Parameters, or ranges of their bytes, form groups; each group is one transfer. Minimise the
-iteration. Strongly NP-hard already if every parameter travels alone (1 | r_j, q_j | Cmax).
+Ranges of parameters' bytes form groups; each group is one transfer. Minimise the iteration.
+Strongly NP-hard already if every parameter travels alone (1 | r_j, q_j | Cmax).
 Method: K transfers in time order; model and proof of K: docs/caramel.md, "The constraint program".
+CP-SAT takes small integers only, the pieces of a cost are rational: lines, rounded up, give the
+time of a transfer exactly.
 Guarantee: optimal, unless the deadline passes: then the best plan found, and a bound. Plans are
 priced in exact integers; numbers too large for the solver are refused, never rounded.
-Complexity: exponential; K (n + H + D) Booleans for H distinct heads and D distinct tails.
+Complexity: exponential; K (n + H + D) Booleans for H distinct heads and D distinct tails; O(P²) for
+P pieces of a cost, `is_subadditive` O(C² log C) for their C corners.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
-from dataclasses import dataclass, replace
-from math import gcd
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import gcd, lcm
+from typing import Any, NamedTuple
+
+from ortools.sat.python import cp_model
 
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import Load, LoadPricer
-from planner.families.caramel.transfer_model import (
-    TransferModel,
-    is_subadditive,
-    model_lines,
-    shares_of,
-)
-from planner.families.caramel.windows import Windows, windows
-from planner.model.costs import TransferCost
+from planner.families.caramel.windows import Windows
+from planner.model.costs import LinearPiece, TransferCost
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
 
 
@@ -45,133 +48,335 @@ class Grouping:
 def best_grouping(
     windows: Windows,
     cost: TransferCost,
+    upper: int,
     *,
     deadline: Deadline,
-    split: bool = False,
     quantum: int = 1,
-    upper: int | None = None,
     lower: int = 0,
     max_work: float | None = None,
 ) -> Grouping:
-    """Group and order the transfers so that the iteration is shortest.
+    """Group, cut and order the transfers so that the iteration is shortest.
 
-    With `split` a parameter's bytes may be sent in several transfers, cut at multiples of `quantum`
-    bytes; its last piece holds the rest as well. Only plans better than `upper`, the value of a
-    known plan, are searched for, and one that meets `lower`, a known bound, ends the search (ns).
-    `max_work` is CP-SAT's deterministic time after which to stop, about seconds; the same on every
-    machine. Raises `NotApplicableError` if `split` is set and the cost is not subadditive, or if
-    the numbers are too large for CP-SAT.
+    Parameters are cut at multiples of `quantum` bytes; the last piece holds the rest as well. Only
+    plans better than `upper`, the value of a known plan, are searched for, and one that meets
+    `lower`, a known bound, ends the search (ns). `max_work` is CP-SAT's deterministic time after
+    which to stop, about seconds; the same on every machine. Raises `NotApplicableError` if the cost
+    is not subadditive, or if the numbers are too large for CP-SAT.
     """
     if quantum < 1:
         raise InvalidInputError("quantum", f"expected an integer >= 1, got {quantum}")
-    total = sum(windows.sizes)
-    count = places = len(windows.sizes)
-    if is_subadditive(cost, total):
-        enough = len(set(windows.heads)) + len(set(windows.tails)) - 1
-        places = enough if split else min(count, enough)
-    elif split:
+    if not is_subadditive(cost, sum(windows.sizes)):
         raise NotApplicableError(
             "method",
             "exact splits parameters only if two transfers never take less time than one of the "
             "same bytes: they do with this cost",
         )
-    pricer = LoadPricer(windows, cost)
-    simple: tuple[Load, ...] = ()
-    if upper is None:  # a simple plan: one transfer of everything, or each parameter alone
-        heads, tails = windows.heads, windows.tails
-        parts = sorted(enumerate(windows.sizes), key=lambda part: (heads[part[0]], -tails[part[0]]))
-        simple = min(((tuple(parts),), tuple((part,) for part in parts)), key=pricer.iteration_ns)
-    limit = pricer.iteration_ns(simple) if upper is None else upper
-    known = Grouping(simple, limit if upper is None else None, limit, timed_out=False)
     lower = max(lower, preemptive_bound(windows, cost))
-    if lower >= limit:
-        return known
-    # Only better plans than the known one are searched for; if there are none, the known one is
-    # optimal. Sizes are counted in their greatest common divisor, which keeps products small and
-    # exact.
-    search = TransferModel(limit - 1, lower, min(windows.heads) + min(windows.tails))
-    shares = [shares_of(size, quantum if split else size) for size in windows.sizes]
-    unit = gcd(*(share.bytes for portions in shares for share in portions))
-    transfers = search.transfers(
-        shares, places, unit, model_lines(cost, unit, total, search.horizon)
-    )
-    search.after_heads(transfers, windows.heads)
-    search.before_tails(transfers, windows.tails)
-    if not split:
-        search.alike_in_order(transfers, windows)
-    answer = search.run(deadline, (2,) if split else (0, 1), max_work)
-    if answer.solution is None:
-        return Grouping(known.groups, known.value, answer.proven(limit), not answer.finished)
-    groups = transfers.groups(answer.solution)
-    value = pricer.iteration_ns(groups)
-    return Grouping(groups, value, answer.proven(value), not answer.finished)
+    if lower >= upper:
+        return Grouping((), None, upper, timed_out=False)
+    program = _Program(windows, cost, quantum, lower, upper - 1)
+    groups, bound, finished = program.run(deadline, max_work)
+    value = LoadPricer(windows, cost).iteration_ns(groups) if groups else None
+    least = upper if value is None else value
+    bound = least if finished else min(bound, least)
+    return Grouping(groups, value, bound, not finished)
 
 
-# ---
-# Optimal order of the backward ops, with grouping and order of the transfers.
-#
-# Problem: as above, with whole parameters and the backward ops in any order their dependencies
-# allow: they run one at a time, and a gradient is ready when its last updater has ended. For small
-# graphs, to measure how far the greedy activation order is from the optimum.
+class Share(NamedTuple):
+    """A number of pieces of one size that belong to a parameter."""
+
+    bytes: int
+    pieces: int
 
 
-@dataclass(frozen=True, slots=True)
-class BestOpOrder:
-    """An order of the backward ops (indices), and the best plan of whole parameters for it."""
-
-    backward: tuple[int, ...]
-    value: int  # iteration time of the plan (ns)
-    lower_bound: int  # no order and plan last less (ns)
-    timed_out: bool
+def shares_of(size: int, quantum: int) -> list[Share]:
+    """Return the whole quanta of a parameter, then its remainder."""
+    pieces, rest = divmod(size, quantum)
+    return [Share(quantum, pieces)] * (pieces > 0) + [Share(rest, 1)] * (rest > 0)
 
 
-def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> BestOpOrder:
-    """Find the order of the backward ops with the best plan of whole parameters.
+class ModelLine(NamedTuple):
+    """A linear piece in integers: on first <= u <= last, duration·den >= num·u + constant."""
 
-    The forward ops keep the order of ``graph.pass_order("forward")``. At the deadline, the order of
-    ``graph.pass_order("backward")`` has been tried in any case. Raises `NotApplicableError` if the
-    numbers are too large for CP-SAT.
+    first: int
+    last: int
+    num: int
+    constant: int
+    den: int
+
+
+def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list[ModelLine]:
+    """Return the pieces that may give the time of a transfer of u units, none of them dominated."""
+    lines = [line for piece in cost.pieces() if (line := _line(piece, unit, total)) is not None]
+
+    def at(line: ModelLine, size: int) -> Fraction:
+        return Fraction(line.num * size + line.constant, line.den)
+
+    def rules_out(better: ModelLine, line: ModelLine) -> bool:
+        return (
+            better.first <= line.first
+            and line.last <= better.last
+            and all(at(better, size) <= at(line, size) for size in (line.first, line.last))
+        )
+
+    kept: list[ModelLine] = []
+    for line in lines:
+        if min(at(line, line.first), at(line, line.last)) > horizon:
+            continue
+        if not any(rules_out(better, line) for better in kept):
+            kept = [worse for worse in kept if not rules_out(line, worse)]
+            kept.append(line)
+    return kept
+
+
+def _line(piece: LinearPiece, unit: int, total: int) -> ModelLine | None:
+    """Return the integer form of a piece for transfers of whole units; None if none lies on it.
+
+    Only the time rounded up matters, so the slope may be replaced by the least fraction not below
+    it whose denominator is at most the longest distance from the piece's start. For any distance t
+    up to that, ⌈slope·t⌉ / t is such a fraction, so both slopes round up to the same time.
     """
-    forward = graph.pass_order("forward")
-    ops = graph.pass_order("backward")
-    known = windows(graph, ops, forward)
-    start = best_grouping(known, cost, deadline=deadline.share(4))
-    assert start.value is not None
-    limit = start.value
-    total, count = sum(known.sizes), len(known.sizes)
-    durations = {index: graph.ops[index].duration_ns for index in ops}
-    position = {index: number for number, index in enumerate(ops)}
-    # A gradient is ready no earlier than after all ancestors of its updaters.
-    ancestors: dict[int, set[int]] = {}
-    for index in ops:
-        needed = [before for before in graph.predecessors[index] if before in durations]
-        ancestors[index] = {index}.union(*(ancestors[before] for before in needed))
-    closures = [set().union(*map(ancestors.__getitem__, own)) for own in graph.updaters]
-    earliest = tuple(sum(durations[index] for index in closure) for closure in closures)
-    lower = preemptive_bound(replace(known, heads=earliest), cost)
-    if lower >= limit:
-        return BestOpOrder(ops, limit, limit, timed_out=False)
-    classes = sorted({tuple(sorted(updaters)) for updaters in graph.updaters})
-    places = count
-    if is_subadditive(cost, total):
-        places = min(count, len(classes) + len(set(known.tails)) - 1)
-    search = TransferModel(limit - 1, lower, min(known.tails))
-    shares = [shares_of(size, size) for size in known.sizes]
-    unit = gcd(*known.sizes)
-    transfers = search.transfers(
-        shares, places, unit, model_lines(cost, unit, total, search.horizon)
+    stop = total if piece.stop is None else min(piece.stop, total)
+    first, last = max(1, -(-piece.start // unit)), stop // unit
+    if first > last:
+        return None
+    # In steps of `step` bytes from the piece's start, every whole number of units is met.
+    step = gcd(unit, piece.start)
+    slope = piece.slope * step
+    if piece.value_ns.denominator == 1:
+        slope = rounded_up(slope, (last * unit - piece.start) // step)
+    den = lcm(slope.denominator, piece.value_ns.denominator)
+    constant = (piece.value_ns - slope * (piece.start // step)) * den
+    return ModelLine(first, last, int(slope * (unit // step) * den), int(constant), den)
+
+
+def rounded_up(value: Fraction, most: int) -> Fraction:
+    """Return the least fraction >= `value` with a denominator of at most `most`."""
+    near = value.limit_denominator(max(most, 1))
+    if near >= value:
+        return near
+    # The next one after a/b is c/d with bc - ad = 1 and d as large as can be.
+    a, b = near.numerator, near.denominator
+    d = pow(-a, -1, b)
+    d += (max(most, 1) - d) // b * b
+    return Fraction(a * d + 1, b * d)
+
+
+def is_subadditive(cost: TransferCost, total: int) -> bool:
+    """Return whether f(a) + f(b) >= f(a + b), unrounded, for all real sizes a, b >= 1.
+
+    For a + b up to `total` bytes. Sufficient: the time per byte never rises, as on every piece with
+    a non-negative value at size 0. Otherwise: f is linear between its corners, so the difference is
+    linear on polygons whose vertices have two of a, b and a + b at corners.
+    """
+    pieces = [
+        (first, last, piece)
+        for piece in cost.pieces()
+        if (first := max(piece.start, 1))
+        <= (last := total if piece.stop is None else min(piece.stop, total))
+    ]
+    if all(piece.value_ns >= piece.slope * piece.start for _, _, piece in pieces):
+        return True
+    # f is the minimum of the pieces: its corners are their ends and intersections.
+    corners = {Fraction(size) for first, last, _ in pieces for size in (first, last)}
+    for number, (first, last, piece) in enumerate(pieces):
+        for other_first, other_last, earlier in pieces[:number]:
+            if piece.slope != earlier.slope:
+                meeting = (earlier.time(0) - piece.time(0)) / (piece.slope - earlier.slope)
+                if max(first, other_first) < meeting < min(last, other_last):
+                    corners.add(meeting)
+    sizes = sorted(corners)
+    times = [
+        min(
+            piece.value_ns + piece.slope * (size - piece.start)
+            for first, last, piece in pieces
+            if first <= size <= last
+        )
+        for size in sizes
+    ]
+
+    def time(size: Fraction) -> Fraction:
+        right = bisect_left(sizes, size)
+        if sizes[right] == size:
+            return times[right]
+        low, high = sizes[right - 1], sizes[right]
+        return times[right - 1] + (times[right] - times[right - 1]) * (size - low) / (high - low)
+
+    return all(
+        time(a) + time(b) >= time(a + b)
+        for a in sizes
+        for b in {*sizes, *(size - a for size in sizes)}
+        if b >= 1 and a + b <= total
     )
-    ends = search.ops(graph, ops, known.backward_ns)
-    search.after_ops(transfers, graph.updaters, ends)
-    search.before_tails(transfers, known.tails)
-    answer = search.run(deadline, (0, 1))
-    if answer.solution is None:
-        return BestOpOrder(ops, limit, answer.proven(limit), not answer.finished)
-    solution = answer.solution
-    end = {index: solution.value(variable) for index, variable in ends.items()}
-    backward = tuple(
-        sorted(ops, key=lambda index: (end[index] - durations[index], end[index], position[index]))
-    )
-    pricer = LoadPricer(windows(graph, backward, forward), cost)
-    value = pricer.iteration_ns(transfers.groups(solution))
-    return BestOpOrder(backward, value, answer.proven(value), not answer.finished)
+
+
+_LIMIT = 2**60
+"""CP-SAT adds in 63 bits; every linear expression of a model stays below this."""
+
+
+class _Program:
+    """The model: plans that last at most `upper`, its objective the time beyond `lower` (ns).
+
+    It may be infeasible. `parts` are the pieces by parameter, share and transfer. Times are `shift`
+    below the real ones, sizes in units of their greatest common divisor: that keeps products small
+    and exact.
+    """
+
+    def __init__(
+        self, windows: Windows, cost: TransferCost, quantum: int, lower: int, upper: int
+    ) -> None:
+        shift = min(windows.heads) + min(windows.tails)
+        self.lower, self.base, self.horizon = lower, lower - shift, upper - shift
+        _check_fits(4 * self.horizon, "times")
+        self.model = cp_model.CpModel()
+        self.excess = self.model.new_int_var(0, upper - lower, "")
+        self.model.minimize(self.excess)
+        self.shares = [shares_of(size, quantum) for size in windows.sizes]
+        places = range(len(set(windows.heads)) + len(set(windows.tails)) - 1)
+        self.starts = [self.model.new_int_var(0, self.horizon, "") for _ in places]
+        self.ends = [self.model.new_int_var(0, self.horizon, "") for _ in places]
+        used = [self.model.new_bool_var("") for _ in places]
+        self.parts = [
+            [[self.model.new_int_var(0, share.pieces, "") for _ in places] for share in portions]
+            for portions in self.shares
+        ]
+        self._send_everything(used)
+        unit = gcd(*(share.bytes for portions in self.shares for share in portions))
+        total = sum(windows.sizes) // unit
+        lines = model_lines(cost, unit, sum(windows.sizes), self.horizon)
+        for line in lines:
+            _check_fits(
+                line.den * self.horizon + abs(line.num) * total + abs(line.constant),
+                "times and sizes, multiplied by what makes the rates whole,",
+            )
+        for k in places:
+            size = sum(
+                share.bytes // unit * part[k]
+                for portions, variables in zip(self.shares, self.parts, strict=True)
+                for share, part in zip(portions, variables, strict=True)
+            )
+            self._add_duration(self.ends[k] - self.starts[k], size, used[k], total, lines)
+        self._start_after(windows.heads)
+        self._end_before(windows.tails)
+
+    def _send_everything(self, used: Sequence[Any]) -> None:
+        """Add transfers in time order, the empty ones last, that send everything."""
+        model, places = self.model, range(len(used))
+        for portions, variables in zip(self.shares, self.parts, strict=True):
+            for share, part in zip(portions, variables, strict=True):
+                model.add(sum(part) == share.pieces)
+                for k in places:
+                    model.add(part[k] <= share.pieces * used[k])
+            if len(portions) == 2:  # no quanta after the remainder
+                for k in places[1:]:
+                    model.add(sum(variables[0][k:]) <= portions[0].pieces * sum(variables[1][k:]))
+        model.add(used[0] == 1)
+        for k, following in pairwise(places):
+            model.add(self.starts[following] >= self.ends[k])
+            model.add(used[following] <= used[k])
+
+    def _add_duration(
+        self, duration: Any, size: Any, used: Any, total: int, lines: list[ModelLine]
+    ) -> None:
+        model = self.model
+        if len(lines) == 1 and lines[0].first == 1 and lines[0].last == total:
+            line = lines[0]
+            model.add(line.den * duration >= line.num * size + line.constant * used)
+            return
+        amount = model.new_int_var(0, total, "")
+        model.add(amount == size)
+        model.add(duration >= 0)
+        chosen = [model.new_bool_var("") for _ in lines]
+        model.add(sum(chosen) == used)
+        for line, literal in zip(lines, chosen, strict=True):
+            model.add(amount >= line.first).only_enforce_if(literal)
+            model.add(amount <= line.last).only_enforce_if(literal)
+            model.add(line.den * duration >= line.num * amount + line.constant).only_enforce_if(
+                literal
+            )
+
+    def _start_after(self, of: Sequence[int]) -> None:
+        """Add that a transfer starts after the heads of everything sent up to then."""
+        model, heads = self.model, sorted(set(of))
+        previous: dict[int, Any] = {}
+        for k, start in enumerate(self.starts):
+            reached = {head: model.new_bool_var("") for head in heads[1:]}
+            model.add(start >= sum((high - low) * reached[high] for low, high in pairwise(heads)))
+            for low, high in pairwise(heads[1:]):
+                model.add(reached[high] <= reached[low])
+            for head, before in previous.items():
+                model.add(before <= reached[head])
+            self._allow(slice(k + 1), of, reached)
+            previous = reached
+
+    def _end_before(self, of: Sequence[int]) -> None:
+        """Add that the objective is at least each end plus the longest tail sent from then on."""
+        model, tails = self.model, sorted(set(of))
+        previous: dict[int, Any] = {}
+        for k, end in enumerate(self.ends):
+            waiting = {tail: model.new_bool_var("") for tail in tails[1:]}
+            longest = sum((high - low) * waiting[high] for low, high in pairwise(tails))
+            model.add(end + longest <= self.base + self.excess)
+            for low, high in pairwise(tails[1:]):
+                model.add(waiting[high] <= waiting[low])
+            for tail, before in previous.items():
+                model.add(before >= waiting[tail])
+            self._allow(slice(k, None), of, waiting)
+            previous = waiting
+
+    def _allow(self, places: slice, of: Sequence[int], literals: dict[int, Any]) -> None:
+        """Add that a parameter is sent at some places only if the literal of its value is true."""
+        for value, portions, variables in zip(of, self.shares, self.parts, strict=True):
+            if value in literals:
+                for share, part in zip(portions, variables, strict=True):
+                    self.model.add(sum(part[places]) <= share.pieces * literals[value])
+
+    def run(self, deadline: Deadline, max_work: float | None) -> tuple[tuple[Load, ...], int, bool]:
+        """Return the best groups found, a bound (ns), and whether they, or no others, are proven.
+
+        The same every time unless the deadline passes.
+        """
+        if deadline.passed:
+            return (), self.lower, False
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 1
+        # Probing propagates times of 10⁹ ns for seconds, and does not look at the clock.
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.linearization_level = 2
+        if max_work is not None:
+            solver.parameters.max_deterministic_time = max_work
+        if deadline.remaining_s is not None:
+            solver.parameters.max_time_in_seconds = deadline.remaining_s
+        solver.parameters.catch_sigint_signal = deadline.cancel is None
+        with deadline.stopping(solver.stop_search):
+            status = solver.solve(self.model)
+        assert status != cp_model.MODEL_INVALID, self.model.validate()
+        bound = solver.best_objective_bound  # a float, exact below 2^53
+        least = self.lower + (int(bound) if 0 < bound < 2**53 else 0)
+        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        proven = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        return self._groups(solver) if found else (), least, proven
+
+    def _groups(self, solution: cp_model.CpSolver) -> tuple[Load, ...]:
+        """Return the transfers of a solution."""
+        groups = []
+        for k in range(len(self.starts)):
+            sizes = [
+                sum(
+                    share.bytes * solution.value(part[k])
+                    for share, part in zip(shares, parts, strict=True)
+                )
+                for shares, parts in zip(self.shares, self.parts, strict=True)
+            ]
+            groups.append(tuple((j, size) for j, size in enumerate(sizes) if size))
+        return tuple(group for group in groups if group)
+
+
+def _check_fits(amount: int, what: str) -> None:
+    if amount >= _LIMIT:
+        raise NotApplicableError(
+            "method",
+            f"exact adds {what} in {_LIMIT.bit_length() - 1} bits; "
+            f"here a sum may need {amount.bit_length()}",
+        )

@@ -4,23 +4,19 @@ Problem: as in `planner.families.caramel.exact_split`, with whole parameters onl
 target M, the earliest end of transfers that have sent a set S within M is end(S) = min over last
 groups G of max(end(S - G), head(G)) + f(bytes of G), where that + tail(G) <= M. An unreachable M is
 raised to the least value that allows one more transfer, a reachable one lowered to its plan's
-value. Tie-breaking by delay sensitivity (`planner.solving.tie_break`) keeps a Pareto front of
-ends. Guarantee: optimal, for any cost. Complexity: O(3^n) per target in NumPy, times the fronts for
-tie-breaking; few targets. Source: own; the partition recursion of dynamic programming over subsets.
+value. Guarantee: optimal, for any cost. Complexity: O(3^n) per target in NumPy; few targets.
+Source: own; the partition recursion of dynamic programming over subsets.
 """
 
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline, TimeUpError
-from planner.solving.pareto import pareto
-from planner.solving.tie_break import Limit, Strain, most_robust
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -50,31 +46,6 @@ def best_whole(
         else:
             low = max(target, value - 1)
     return best, False
-
-
-def robust_whole(
-    windows: Windows, cost: TransferCost, loads: list[Load], deadline: Deadline
-) -> tuple[list[Load], bool]:
-    """Return the least delay-sensitive plan of whole parameters of equal value, and `timed_out`.
-
-    `loads` is a known plan. Each subset keeps the Pareto front of its ends under all delay
-    scenarios.
-    """
-    pricer = LoadPricer(windows, cost)
-    value = pricer.iteration_ns(loads)
-    table = _Table(windows, cost)
-
-    def lasts(plan: list[Load], strain: Strain) -> int:
-        return pricer.under(strain, plan)
-
-    def attempt(limits: Sequence[Limit], last: Limit) -> tuple[list[Load] | None, int]:
-        least = last.strain.compute * windows.compute_ns
-        if last.most_ns < least:
-            return None, least
-        found, needed = table.within([*limits, last], deadline)
-        return found, needed if found is None else lasts(found, last.strain)
-
-    return most_robust(loads, value, lasts, attempt, deadline)
 
 
 def fewest_whole(
@@ -188,49 +159,6 @@ class _Table:
         sooner = after <= end[together]
         end[together[sooner]] = after[sooner]
         last[together[sooner]] = group[sooner]
-
-    def within(self, limits: Sequence[Limit], deadline: Deadline) -> tuple[list[Load] | None, int]:
-        """Return a plan that keeps all limits, or the least last limit that allows more.
-
-        Raises `TimeUpError` at the deadline.
-        """
-        wide = max(most for _, most in limits) > int(_NEVER) // 16
-        exact = np.dtype(object if wide else np.int64)  # Python integers if need be
-        slower = np.array([[strain.transfer] for strain, _ in limits], dtype=exact)
-        longer = np.array([[strain.compute] for strain, _ in limits], dtype=exact)
-        most = np.array([[limit] for _, limit in limits], dtype=exact)
-        head, latest = longer * self.head.astype(exact), most - longer * self.tail.astype(exact)
-        time = slower * self.time.astype(exact)
-        ends = [np.zeros((len(limits), 1), dtype=exact)]  # one column per label
-        came = [np.zeros((2, 1), dtype=np.int64)]  # the last group, and the label before it
-        least: int | None = None
-        for sent in range(1, len(self.head)):
-            deadline.check()
-            groups = self.parts[sent]
-            before = [ends[known] for known in (sent ^ groups).tolist()]
-            counts = np.array([labels.shape[1] for labels in before])
-            group = np.repeat(groups, counts)
-            label = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
-            after = np.maximum(np.concatenate(before, axis=1), head[:, group]) + time[:, group]
-            over = after > latest[:, group]
-            kept = np.flatnonzero(~over.any(axis=0))
-            missed = np.flatnonzero(over[-1] & ~over[:-1].any(axis=0))
-            if len(missed):
-                needed = int((after[-1] - latest[-1, group])[missed].min()) + limits[-1].most_ns
-                least = needed if least is None else min(least, needed)
-            kept = kept[pareto(after[:, kept])]
-            ends.append(after[:, kept])
-            came.append(np.stack([group[kept], label[kept]]))
-        if not ends[-1].shape[1]:
-            assert least is not None  # the other limits can be kept
-            return None, least
-        sent, label_now = len(self.head) - 1, 0
-        loads: list[Load] = []
-        while sent:
-            last, label_now = came[sent][:, label_now].tolist()
-            loads.append(self._load(last))
-            sent ^= last
-        return loads[::-1], 0
 
     def _load(self, group: int) -> Load:
         sizes = self.windows.sizes

@@ -24,7 +24,6 @@ from planner.families.caramel.evaluation import (
     plan_heads,
 )
 from planner.families.caramel.for_target import (
-    BEHIND_BARRIERS,
     BUCKETS,
     broken_rule,
     least_ns,
@@ -150,7 +149,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
 
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         if problem.target is not None:
-            return within(self.methods, problem.target)
+            return within(problem.target)
         if problem.interference.is_none:
             return self.methods
         return with_contention(self.methods, "search", self._beside)
@@ -211,18 +210,12 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return made if lasting_ns(problem, made) <= most_ns else plan
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
-        """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
+        """Return a plan that is at most as sensitive to delays, by local search."""
         if not is_free(problem, plan):
             return plan
-        known = windows(problem.graph, *plan.order)
-        pricer = LoadPricer(known, problem.cost)
+        pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         old = loads_of(plan)
         loads = steadied(pricer, old, BUDGET, deadline)
-        whole = all(size == known.sizes[j] for load in loads for j, size in load)
-        if whole and len(known.sizes) <= EXACT_PARAMETERS:
-            from planner.families.caramel.exact_whole import robust_whole
-
-            loads, _ = robust_whole(known, problem.cost, loads, deadline)
         return plan if loads == old else plan_of(problem, plan.order, loads)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
@@ -290,11 +283,9 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         )
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the methods: of a target those that wait for all transfers."""
+        """Return the methods: of a target the best plan under its rules, and its default."""
         target = case.problem.target
-        if target is None:
-            return self.names()
-        return tuple(dict.fromkeys((BUCKETS, target.name, *BEHIND_BARRIERS)))
+        return self.names() if target is None else (BUCKETS, target.name)
 
     def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
         return [group.size_bytes for group in plan.groups]

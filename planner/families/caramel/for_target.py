@@ -12,7 +12,7 @@ of any buckets. Complexity: that of the buckets, after O(n log n) and the op ord
 see each rule.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -207,9 +207,6 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
 BUCKETS = "buckets"
 """Name of the method."""
 
-BEHIND_BARRIERS = ("ddp", "horovod", "mg_wfbp", "layer_by_layer")
-"""Methods of the family whose transfers all end before the forward pass."""
-
 
 def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None) -> Outcome[Plan]:
     """Return the best plan under the rules of the problem's target, or its default at the deadline.
@@ -243,34 +240,13 @@ def least_ns(problem: Problem, deadline: Deadline) -> int | None:
         return None
 
 
-def within(
-    methods: Mapping[str, AnyMethod[Problem, Plan]], target: Target
-) -> dict[str, AnyMethod[Problem, Plan]]:
-    """Return the methods of a problem with a target.
-
-    They are the best plan, the target's default, and the family's methods, which raise if their
-    plan breaks a rule.
-    """
-
-    def kept(name: str, method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
-        def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-            if name not in BEHIND_BARRIERS:
-                why = "waits for all transfers before the next forward pass"
-                raise NotApplicableError("method", f"{target.title} {why}, {name} does not")
-            outcome = method(replace(problem, target=None), deadline)
-            assert outcome.plan is not None
-            broken = broken_rule(problem, target, outcome.plan)
-            if broken is not None:
-                raise NotApplicableError("method", f"{broken}, unlike {name}")
-            return Outcome(outcome.plan, timed_out=outcome.timed_out)
-
-        return run
+def within(target: Target) -> dict[str, AnyMethod[Problem, Plan]]:
+    """Return the methods of a problem with a target: the best plan, and the target's default."""
 
     def default(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(default_plan(problem, target, deadline))
 
-    own = {"auto": named(BUCKETS, planned), BUCKETS: planned, target.name: default}
-    return own | {name: kept(name, run) for name, run in methods.items() if name not in own}
+    return {"auto": named(BUCKETS, planned), BUCKETS: planned, target.name: default}
 
 
 def _target(problem: Problem) -> Target:

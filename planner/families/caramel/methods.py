@@ -139,10 +139,9 @@ def _best(
             grouping = best_grouping(
                 known,
                 problem.cost,
+                value,
                 deadline=deadline,
-                split=True,
                 quantum=problem.element_bytes,
-                upper=value,
                 lower=bound,
                 max_work=SPLIT_WORK,
             )

@@ -14,7 +14,7 @@ Source: own.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import repeat
+from itertools import product, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -159,13 +159,10 @@ def _starts(
     for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
         for lines in concave_bounds(cost, total):
             targets = Targets(nested, lines)
-            least, openings = targets.least(target)
-            yield targets.whole_loads(openings)
-            yield targets.cut_loads(least, openings, element_bytes)
+            least, made = targets.plans(target, element_bytes)
+            yield from made
             for slack in SLACKS if len(lines) > 1 else ():
-                raised, openings = targets.least(least + least * slack // 1000)
-                yield targets.whole_loads(openings)
-                yield targets.cut_loads(raised, openings, element_bytes)
+                yield from targets.plans(least + least * slack // 1000, element_bytes)[1]
     yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
@@ -211,36 +208,20 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(plan)
     pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
     old = loads_of(plan)
-    loads, bound = improved(pricer, old, problem.cost, problem.element_bytes, deadline)
-    if pricer.iteration_ns(loads) < pricer.iteration_ns(old):
-        plan = plan_of(problem, plan.order, loads)
-    return Outcome(plan, bound)
-
-
-def improved(
-    pricer: LoadPricer,
-    loads: list[Load],
-    cost: TransferCost,
-    element_bytes: int,
-    deadline: Deadline,
-) -> tuple[list[Load], int]:
-    """Return the best loads made from old loads or anew, and a lower bound (ns)."""
-    known, bound = pricer.windows, 0
-    lines_of_all = concave_bounds(cost, sum(known.sizes))
-    for nested in widened(known):
-        for lines in lines_of_all:
-            bound, _ = Targets(nested, lines).least(bound)
-    best = loads
-    for nested in tightened(known):
-        for lines in lines_of_all:
-            if pricer.iteration_ns(best) <= bound:
-                return best, bound
-            targets = Targets(nested, lines)
-            least, openings = targets.least(bound)
-            made = targets.whole_loads(openings), targets.cut_loads(least, openings, element_bytes)
+    known, bound, best = pricer.windows, 0, old
+    lines_of_all = concave_bounds(problem.cost, sum(known.sizes))
+    for nested, lines in product(widened(known), lines_of_all):
+        bound, _ = Targets(nested, lines).least(bound)
+    for nested, lines in product(tightened(known), lines_of_all):
+        if pricer.iteration_ns(best) > bound:
+            _, made = Targets(nested, lines).plans(bound, problem.element_bytes)
             best = min(best, *made, key=pricer.rank)
-    budget = REFITTED // (len(best) + len(known.sizes))
-    return descend(pricer, best, bound, budget, deadline), bound
+    if pricer.iteration_ns(best) > bound:
+        budget = REFITTED // (len(best) + len(known.sizes))
+        best = descend(pricer, best, bound, budget, deadline)
+    if pricer.iteration_ns(best) < pricer.iteration_ns(old):
+        plan = plan_of(problem, plan.order, best)
+    return Outcome(plan, bound)
 
 
 def resized(

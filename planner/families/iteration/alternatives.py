@@ -53,12 +53,11 @@ from planner.families.iteration.plan import (
 )
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
-from planner.families.iteration.transfer_limit import (
+from planner.families.iteration.transfers import (
     capped,
     fewer_transfers,
     filled,
     settled,
-    too_long,
     too_many,
     too_small,
     with_both,
@@ -208,7 +207,7 @@ class Planner:
         bounds: dict[Mode, int] = {}
         for mode in problem.modes:
             small = too_small(problem, mode) or way.refusal(mode)
-            many = too_many(problem, mode) or too_long(problem, way, mode)
+            many = too_many(problem, mode)
             if not small:
                 bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
             if small or many:  # if too many: plans exist, though none is made: their bound counts
@@ -286,12 +285,9 @@ class Planner:
         gradients = self.problem.gradients[name]
         pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
         lines = lines_of(self.way, "all_reduce")
-        loads = []
-        for nested in tightened(gradients.windows):
-            targets = Targets(nested, lines)
-            reached, openings = targets.least(least)
-            loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
-        best = min(loads, key=pricer.rank)
+        nests = tightened(gradients.windows)
+        loads = [Targets(nested, lines).plans(least, element)[1] for nested in nests]
+        best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
     def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:

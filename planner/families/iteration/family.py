@@ -42,11 +42,12 @@ from planner.families.iteration.evaluation import (
 from planner.families.iteration.for_target import within
 from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.refit import adapt, refit
 from planner.families.iteration.synchronisation import notes_of
-from planner.families.iteration.transfer_limit import (
+from planner.families.iteration.transfers import (
+    adapt,
     capped,
     fewer_transfers,
+    refit,
     settled,
     too_many,
     too_small,

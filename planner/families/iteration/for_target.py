@@ -19,7 +19,7 @@ from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import evaluate
 from planner.families.iteration.plan import MEASURED, Plan, from_gradients
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.transfer_limit import too_many, too_small
+from planner.families.iteration.transfers import too_many, too_small
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod

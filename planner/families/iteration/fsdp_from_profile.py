@@ -6,15 +6,13 @@ cost what measured tables say, else they are rings, as in libraries. All replica
 and share the shared medium. Blocks are numbered modules such as ``blocks.3``, and the layers
 between them.
 
-Complexity: O(layers + meshes), and O(N) if copies straddle hosts.
-Source: own; PXN is described in NVIDIA's documentation of NCCL.
+Complexity: O(layers + meshes).
+Source: own.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 from planner.families import fsdp
@@ -23,7 +21,6 @@ from planner.families.iteration.synchronisation import measured_on, synchronisat
 from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.network import scattered
 from planner.model.profiles import Profile
 from planner.model.topologies import Rails, Switch
 from planner.model.validation import shown
@@ -35,9 +32,8 @@ from planner.solving.compare import Place
 # Problem: the ranks of a cluster, numbered host by host, are cut into copies of consecutive ranks.
 # Ranks at the same place of each copy form a row. All copies, or all rows, communicate at once.
 # Method: each part is a cluster of its own, with the links and NICs that no other part uses and its
-# share of the shared medium. Parts that straddle hosts are rings. Cases: docs/iteration.md, "Costs
-# within copies and rows". Guarantee: all parts together load no link, NIC or shared medium above
-# its rate. Costs of rings are exact for pieces that divide evenly.
+# share of the shared medium. Cases: docs/iteration.md, "Costs within copies and rows". Guarantee:
+# all parts together load no link, NIC or shared medium above its rate.
 
 Costs = tuple[AffineCost | TableCost, AffineCost | TableCost, AffineCost | TableCost]
 """Costs of an all-gather, a reduce-scatter and an all-reduce, by the bytes of the whole part."""
@@ -48,23 +44,17 @@ _SECOND = Fraction(10**9)
 def costs_within_copies(cluster: Cluster, shards: int) -> Costs:
     """Return the costs of collectives within copies of `shards` ranks, all copies at once.
 
+    Copies are whole hosts, or equal shares of one.
     Raises `NotApplicableError` if the cost of such copies is not known.
     """
-    workers = cluster.workers
-    if _straddles(cluster, shards):
-        starts = range(0, workers, shards)
-        return _rings(cluster, (range(start, start + shards) for start in starts))
-    return _costs(_part(cluster, shards, min(shards, cluster.workers_per_host)), workers // shards)
+    part = _part(cluster, shards, min(shards, cluster.workers_per_host))
+    return _costs(part, cluster.workers // shards)
 
 
 def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
     """Return the costs of collectives within rows, all rows at once; see `costs_within_copies`."""
-    workers = cluster.workers
-    if _straddles(cluster, shards):
-        return _rings(cluster, (range(place, workers, shards) for place in range(shards)))
-    return _costs(
-        _part(cluster, workers // shards, max(cluster.workers_per_host // shards, 1)), shards
-    )
+    per_host = max(cluster.workers_per_host // shards, 1)
+    return _costs(_part(cluster, cluster.workers // shards, per_host), shards)
 
 
 def use_other_links(cluster: Cluster, shards: int) -> bool:
@@ -74,14 +64,6 @@ def use_other_links(cluster: Cluster, shards: int) -> bool:
     """
     topology = cluster.topology
     return isinstance(topology, Rails) and shards in (1, topology.accelerators)
-
-
-def _straddles(cluster: Cluster, shards: int) -> bool:
-    """Return whether some copy has a part of one host, and ranks of another host."""
-    topology = cluster.topology
-    if not isinstance(topology, Rails):
-        return False
-    return bool(shards % topology.accelerators and topology.accelerators % shards)
 
 
 def _part(cluster: Cluster, ranks: int, per_host: int) -> Cluster:
@@ -121,40 +103,6 @@ def _costs(part: Cluster, parts: int) -> Costs:
             raise NotApplicableError("cluster", left_out[0][1])
         way = usable[0]
     return way.pull, way.half, way.all_reduce
-
-
-def _rings(cluster: Cluster, parts: Iterable[Sequence[int]]) -> Costs:
-    """Return the costs of collectives in rings of ranks on rails, all at once."""
-    rails, nic = cluster.topology, cluster.nic
-    assert isinstance(rails, Rails)
-    size, count, forwarded = rails.accelerators, 0, False
-    # Hops over each link and NIC: outwards; inwards (for a NIC, hops to its rank); and out of the
-    # host.
-    sent, received, left = Counter[int](), Counter[int](), Counter[int]()
-    for ranks in parts:
-        count = len(ranks)
-        for rank, following in pairwise((*ranks, ranks[0])):
-            door = following if rank // size == following // size else None
-            if door is None:
-                door = rank // size * size + following % size
-                left[door] += 1
-            if door != rank:
-                sent[rank] += 1
-                received[door] += 1
-                forwarded |= door != following
-    if cluster.network is not None:
-        raise NotApplicableError(
-            "shards",
-            f"groups of {count} ranks straddle hosts of {size} accelerators, which nobody measured",
-        )
-    links = max((*sent.values(), *received.values()), default=0)
-    rate = max(
-        links * _SECOND / rails.link_bytes_per_s,
-        max(left.values()) * _SECOND / nic.bytes_per_s,
-    )
-    startup = (count - 1) * (nic.startup_ns + forwarded * rails.link_startup_ns)
-    half = AffineCost(startup, scattered(count) * rate)
-    return half, half, AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
 
 
 def sharded_problem(
@@ -239,6 +187,13 @@ def _groups(cluster: Cluster) -> Iterator[int]:
 
 
 def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
+    size = cluster.workers_per_host
+    if shards % size and size % shards:
+        raise NotApplicableError(
+            "shards",
+            f"groups of {shards} ranks straddle hosts of {size} accelerators: expected whole "
+            "hosts, or an equal share of one",
+        )
     replicas = cluster.workers // shards
     gather, scatter, _ = costs_within_copies(cluster, shards)
     between = costs_between_copies(cluster, shards)[2] if replicas > 1 else None

@@ -122,10 +122,14 @@ class Problem:
     def _check_times(self, sizes: Sequence[int], path: str) -> None:
         """Check that no method's sum of times is too large, whatever it sends at once."""
         computation = sum(op.duration_ns for op in self.graph.ops)
+        what = "the computation and the time of four times as many transfers as parameters"
         for option in self.single:
-            dearest = self.interference.beside_ns(option.all_reduce.cost_ns(sum(sizes)))
-            what = "the computation and the time of four times as many transfers as parameters"
-            total(4 * (len(sizes) + 1) * dearest + computation, path, what)
+            for cost in (option.all_reduce, option.half, option.pull):
+                dearest = cost.cost_ns(sum(sizes))
+                if isinstance(cost, TableCost):
+                    dearest = max(dearest, *(time for _, time in cost.points))
+                dearest = self.interference.beside_ns(dearest)
+                total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 
     def _check_algorithms(self) -> None:
         for field, known in (("algorithms", KNOWN), ("modes", MODES)):

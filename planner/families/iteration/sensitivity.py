@@ -21,7 +21,7 @@ from planner.families.iteration.bounds import bound
 from planner.families.iteration.family import ITERATION, best_of
 from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.transfer_limit import too_small
+from planner.families.iteration.transfers import too_small
 from planner.solving.deadline import Deadline
 from planner.solving.sensitivity import (
     FACTORS,

@@ -11,11 +11,10 @@ leaves, a plan per number that the second leaves. Source: own. Yan's model is sh
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from math import ceil
 from typing import Any
 
-from planner.families import yan
 from planner.families.collectives.prediction import with_measured_nics
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation
@@ -23,8 +22,8 @@ from planner.families.iteration.family import JOINT, bound_under, solve_all
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
-from planner.families.iteration.transfer_limit import too_small
-from planner.families.yan.from_profile import NO_STARTUP_NS, nic_rate
+from planner.families.iteration.transfers import too_small
+from planner.families.yan.from_profile import nic_rate
 from planner.families.yan.problem import MAX_MACHINES
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -39,9 +38,9 @@ from planner.solving.result import Infeasibility, Result
 #
 # Method: epoch = iterations * (T + units * startup + (1 + workers) / 2 * bytes / rate), with T the
 # computation of a batch. Derivation: docs/iteration.md, "Yan's epochs". Guarantee: exact in the
-# model, which leaves out collectives, overlap and memory. Complexity: O(1) per number of machines,
-# on one layer. Source: Yan et al., "Performance Modeling and Scalability Optimization of
-# Distributed Deep Learning Systems", KDD'15; the restriction is our own.
+# model, which leaves out collectives, overlap and memory. Complexity: O(1) per number of machines.
+# Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep
+# Learning Systems", KDD'15; the restriction is our own.
 
 MAX_WORKERS = MAX_MACHINES - 1
 """Most workers in Yan's model: one machine is the server."""
@@ -61,71 +60,27 @@ def yan_estimates(
 ) -> tuple[EpochEstimate, ...]:
     """Return the epoch by Yan's model for each number of machines: best first, fewest if equal.
 
-    Raises `NotApplicableError` if there are too many workers, no computation, or numbers out of the
-    model's range; `InvalidInputError` if the profile has no batch size, or an epoch too many
-    samples.
+    Raises `NotApplicableError` if there are too many workers; `InvalidInputError` if the profile
+    has no batch size, or an epoch too many samples.
     """
-    cluster, batch = problem.cluster, batch_size_of(profile)
-    if cluster.workers > MAX_WORKERS:
+    batch, most = batch_size_of(profile), problem.cluster.workers
+    if most > MAX_WORKERS:
         raise NotApplicableError(
-            "cluster.machines",
-            f"Yan's model takes at most {MAX_WORKERS} workers, got {cluster.workers}",
+            "cluster.machines", f"Yan's model takes at most {MAX_WORKERS} workers, got {most}"
         )
-    if not computation_ns(problem):
-        raise NotApplicableError("profile", "Yan's model expects layers that compute")
-    each = cluster.workers // cluster.machines
-    iterations = [
-        _iterations(epoch_samples, batch * machines * each)
-        for machines in range(1, cluster.machines + 1)
-    ]
-
-    def estimate(machines: int, iterations: int) -> EpochEstimate:  # a server besides the workers
-        workers = machines * each
-        job = yan.Problem(
-            machines=workers + 1,
-            cores=1,
-            layers=(layer,),
-            constants=constants,
-            samples=iterations * batch * workers,
-            read_every=batch * workers,
-        )
-        whole = yan.LayerChoice(partitions=1, threads=1, copies=1, mapping=((0,),))
-        configuration = yan.Configuration(
-            parameter_servers=1, replicas=workers, workers_per_replica=1, layers=(whole,)
-        )
-        return EpochEstimate(machines, iterations, yan.estimate(job, configuration).epoch_ns)
-
-    try:
-        layer, constants = _layer_and_constants(profile, problem, batch)
-        estimates = [estimate(number, count) for number, count in enumerate(iterations, 1)]
-    except InvalidInputError as error:
-        raise NotApplicableError("profile", f"Yan's model cannot price it: {error}") from None
-    return tuple(sorted(estimates, key=lambda estimate: (estimate.epoch_ns, estimate.machines)))
-
-
-def _layer_and_constants(
-    profile: Profile, problem: Problem, batch: int
-) -> tuple[yan.NeuronLayer, yan.Constants]:
-    """Return a layer that costs a replica of one worker what the whole profile does.
-
-    It is one neuron with a connection per byte of parameters, fed forward and updated. With its
-    activation and error function, each as long as a connection, that is the computation of a
-    sample. It has one start-up per unit of the chain, as the model reads units sequentially.
-    """
-    size = sum(problem.pulled)
-    layer = yan.NeuronLayer(profile.name, "full", neurons=1, connections=size, weights=size)
-    operation = Fraction(computation_ns(problem), batch * (2 * size + 2))
     cluster, _ = with_measured_nics(problem.cluster)
+    computing = computation_ns(problem)
+    # The model reads the units of the chain sequentially: one start-up each.
     units = len(profile.chain().layers) if profile.layers else len(problem.pulled)
-    return layer, yan.Constants(
-        muladd_ns=operation,
-        activation_ns=operation,
-        error_ns=operation,
-        latency_ns=(max(Fraction(units * cluster.nic.startup_ns), NO_STARTUP_NS),),
-        nic_bits_per_s=8 * nic_rate(cluster),
-        interference=(Fraction(1),),  # a profile's times are those of all cores together
-        bits_per_weight=Fraction(8),
-    )
+    reading = sum(problem.pulled) * 10**9 / nic_rate(cluster)
+    estimates = []
+    for machines in range(1, cluster.machines + 1):
+        workers = machines * (most // cluster.machines)
+        count = _iterations(epoch_samples, batch * workers)
+        lasts = computing + units * cluster.nic.startup_ns + reading * (1 + workers) / 2
+        epoch = total(ceil(count * lasts), "epoch_samples", "the time of an epoch")
+        estimates.append(EpochEstimate(machines, count, epoch))
+    return tuple(sorted(estimates, key=lambda estimate: (estimate.epoch_ns, estimate.machines)))
 
 
 def _iterations(epoch_samples: int, together: int) -> int:

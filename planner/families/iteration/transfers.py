@@ -1,4 +1,4 @@
-"""Transfers of a plan: within the cap and the memory limit, each by its algorithm, and few.
+"""Transfers of a plan: within cap and memory limit, each by its algorithm, few, and adapted.
 
 Problem: decide whether a mode has any transfer, and not too many or too long ones; cut a plan to
 fitting transfers.
@@ -14,14 +14,14 @@ from itertools import repeat
 from planner.families import caramel
 from planner.families.caramel.one_machine import most_urgent
 from planner.families.caramel.pricing import LoadPricer, groups_of, joined
+from planner.families.caramel.search import resized
 from planner.families.caramel.windows import Windows
-from planner.families.iteration.baselines import enforced
+from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.evaluation import lasting
 from planner.families.iteration.plan import Mode, Plan, Way, fastest, from_gradients
 from planner.families.iteration.problem import Problem
-from planner.model.costs import TableCost
-from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 from planner.solving.transfers import Kind, Part, Transfer, undivided
 
@@ -61,28 +61,6 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
         f"{MAX_TRANSFERS} transfers are planned",
         (binding,),
     )
-
-
-def too_long(problem: Problem, way: Way, mode: Mode) -> Infeasibility | None:
-    """Return why the times of a mode overflow under measured tables, or None.
-
-    A `Problem` itself checks all-reduces, and costs that are not measured.
-    """
-    if mode == "replicated" or problem.cluster.network is None:
-        return None
-    for kind, sizes in (("push", problem.pushed), ("pull", problem.pulled)):
-        for cost in (option.cost(kind) for option in way.options):
-            dearest = cost.cost_ns(sum(sizes))
-            if isinstance(cost, TableCost):
-                dearest = max(dearest, *(time for _, time in cost.points))
-            lasts = 4 * (len(sizes) + 1) * problem.interference.beside_ns(dearest)
-            if lasts + problem.base.windows.compute_ns > MAX_TOTAL:
-                return Infeasibility(
-                    f"{mode}: the computation and the time of four times as many transfers of kind "
-                    f"{kind} as parameters do not fit in 63 bits, by the tables that were measured",
-                    ("cluster.network",),
-                )
-    return None
 
 
 def capped(problem: Problem, plan: Plan) -> Plan:
@@ -219,3 +197,63 @@ def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadli
     made = settled(capped(problem, from_gradients(plan.algorithm, fewer)), way)
     longer = lasting(problem, made)(problem.costs) > most_ns
     return plan if longer or len(made.transfers) >= len(plan.transfers) else made
+
+
+# ---
+# Warm start: adapt an old plan to changed numbers, within milliseconds.
+#
+# Method: parameters of another size are cut at the same shares. All-reduces are improved as in
+# `planner.families.caramel.search`; pushes and pulls compete with iBatch's batches both ways
+# (`planner.families.iteration.baselines`). Each transfer takes the algorithm that suits its size
+# now, of those the old plan chose from. Transfers over the limit are cut, unless there would be
+# none or too many. Guarantee: never worse than the old transfers in the old order; mode and
+# algorithms stay. Complexity: that of `planner.families.caramel.search`. Source: own.
+
+
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Adapt an old plan to the sizes of the problem's parameters.
+
+    If an algorithm is no longer available, transfers take those that suit their sizes, of the
+    plan's algorithms. Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
+    """
+    kinds = {}
+    for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
+        parts = [transfer.parts for transfer in plan.transfers if (transfer.kind == "pull") is pull]
+        kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
+    made = (
+        replace(transfer, parts=next(kinds[transfer.kind == "pull"])) for transfer in plan.transfers
+    )
+    way = _way_of(problem, plan)
+    plan = replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
+    known = all(plan.how(transfer) in problem.costs for transfer in plan.transfers)
+    return plan if known or way is None else settled(plan, way)
+
+
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an adapted plan, cut to the transfer limit and improved."""
+    way = _way_of(problem, plan)
+    if way is None:
+        return Outcome(plan)
+    small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+    if small is not None:  # cutting would make no transfer, or too many
+        return Outcome(None, infeasibility=small)
+    if plan.mode == "replicated":
+        old = replace(plan.as_gradients, groups=undivided(plan.transfers))
+        gradients = problem.gradients[way.algorithm]
+        better = caramel.CARAMEL.improve(gradients, old, deadline).plan
+        if better is not None and better is not old:
+            plan = from_gradients(way.algorithm, better)
+        return Outcome(settled(capped(problem, plan), way))
+    batches = both_ways(problem, way, problem.room("sharded"))
+    plans = plan, enforced(problem, way.algorithm, batches)
+    fitting = [settled(capped(problem, made), way) for made in plans]
+    return Outcome(min(fitting, key=lambda made: lasting(problem, made)(problem.costs)))
+
+
+def _way_of(problem: Problem, plan: Plan) -> Way | None:
+    """Return the algorithms that an old plan chose from, or None if the plan must not change."""
+    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
+    fixed = problem.target is not None or not problem.interference.is_none
+    if fixed or not free:
+        return None
+    return next((way for way in problem.options if way.algorithm == plan.way), None)
