@@ -19,7 +19,7 @@ def main() -> None:
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     make: Any = Client  # whose types say nothing
     with make(*sys.argv[1:], **({} if sys.argv[1:] else options)) as client:
-        answers = client.get_executor().map(planner.solve, map(request, rates))
+        answers = planner.solve_many(map(request, rates), client.get_executor())
         for rate, answer in zip(rates, answers, strict=True):
             print(f"{8 * rate / 1e9:g} Gb/s: {format_ns(answer['makespan_ns'])}")
 

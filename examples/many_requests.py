@@ -27,7 +27,7 @@ def main() -> None:
     """Print the time of the backward pass at each bandwidth."""
     rates = [1.25e8 * 2**power for power in range(8)]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        answers = pool.map(planner.solve, map(request, rates))
+        answers = planner.solve_many(map(request, rates), pool)
         for rate, answer in zip(rates, answers, strict=True):
             makespan = format_ns(answer["makespan_ns"])
             print(f"{8 * rate / 1e9:g} Gb/s: {makespan}, {len(answer['batches'])} batches")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-    from planner.jsonio import read_cluster, read_profile, solve, solve_or_raise
+    from planner.jsonio import read_cluster, read_profile, solve, solve_many, solve_or_raise
     from planner.jsonio.generic import register
     from planner.model.clusters import Cluster
     from planner.model.contention import Interference
@@ -61,6 +61,7 @@ __all__ = [
     "read_profile",
     "register",
     "solve",
+    "solve_many",
     "solve_or_raise",
     "tune",
     "yan",
@@ -74,7 +75,7 @@ _HOMES = {
     "model.graphs": ("Graph", "Op", "Parameter"),
     "model.contention": ("Interference",),
     "model.machine": ("VERSION",),
-    "jsonio": ("read_cluster", "read_profile", "solve", "solve_or_raise"),
+    "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
     "jsonio.generic": ("register",),
     "model.profiles": ("Layer", "Profile", "Provenance"),
     "solving.result": ("Result", "Status"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         solve,
         solve_or_raise,
     )
+    from planner.jsonio.streams import solve_many
 
 __all__ = [
     "PROBLEMS",
@@ -37,6 +38,7 @@ __all__ = [
     "schema",
     "shipped_clusters",
     "solve",
+    "solve_many",
     "solve_or_raise",
 ]
 
@@ -52,5 +54,6 @@ __getattr__ = loader(
             *("Reply", "decode_answer", "decode_request"),
             *("reply", "solve", "solve_or_raise"),
         ),
+        "streams": ("solve_many",),
     },
 )

@@ -10,7 +10,6 @@ from os import PathLike
 from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
-from msgspec import UNSET
 
 from planner.families import bigdl, caramel, fsdp, ibatch, iteration
 from planner.families.collectives.recipes import Recipe
