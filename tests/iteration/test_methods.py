@@ -18,6 +18,7 @@ from planner.families.iteration import (
     solve,
 )
 from planner.families.iteration.baselines import layers_apart
+from planner.families.iteration.bounds import raised
 from planner.families.iteration.evaluation import Evaluation, check_room, check_times, lasting
 from planner.families.iteration.plan import Mode
 from planner.model.errors import NotApplicableError
@@ -87,7 +88,10 @@ def test_every_method(problem: Problem) -> None:
                 large = room is None or room >= problem.element_bytes
                 if large and option.refusal(mode) is None:
                     assert least.lower_bound_ns is not None
-                    assert least.lower_bound_ns <= bound(problem, option, mode, least.plan)
+                    assert least.objective_ns is not None
+                    known = bound(problem, option, mode, least.plan)
+                    most = raised(problem, option, mode, known, least.objective_ns, least.plan)
+                    assert least.lower_bound_ns <= most
 
 
 def shape(plan: Plan | None) -> object:
