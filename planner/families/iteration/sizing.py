@@ -1,4 +1,4 @@
-"""Choose the number of machines with the shortest epoch.
+"""Choose the number of machines with the shortest epoch, and of iterations scheduled at once.
 
 Problem: every worker computes whole batches: ceil(samples / (batch size * workers)) iterations.
 Method: best-first search over the numbers of machines, by a bound on the epoch: first from
@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from planner.families import bigdl, drizzle
+from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation
 from planner.families.iteration.family import JOINT, bound_under, solve_all
@@ -26,6 +28,7 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube, Rails, Switch
 from planner.model.validation import MAX_VALUE, integer, shown, total
+from planner.solving.compare import Place
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.result import Infeasibility, Result
 
@@ -291,3 +294,82 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
     replicated = cheapest.all_reduce.cost_ns(pushed)
     sharded = cheapest.half.cost_ns(pushed + pulled)
     return max(problem.base.windows.compute_ns, min(replicated, sharded))
+
+
+# ---
+# Group size: the number of iterations that an engine such as Spark schedules at once.
+#
+# Problem: the engine's driver schedules every task of every iteration, which adds to the planned
+# iterations. Method: Drizzle's group size (`planner.drizzle`), with a whole planned iteration,
+# communication included, as the computation time, and the tasks of all machines. Guarantee: the
+# smallest group that keeps both limits, or the limits that bind. Complexity: O(1). Source:
+# Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on Apache
+# Spark".
+
+
+def scheduling_problem(cluster: Cluster, iteration_ns: int, **limits: Any) -> drizzle.Problem:
+    """Return the problem of the group size of iterations, which last so long unscheduled."""
+    scheduling = cluster.scheduling
+    if scheduling is None:
+        raise NotApplicableError(
+            "cluster.scheduling", "missing: what the engine's driver spends on tasks and groups"
+        )
+    return drizzle.Problem(
+        compute_ns=iteration_ns,
+        tasks=cluster.working * scheduling.tasks_per_machine,
+        group_ns=scheduling.group_ns,
+        task_ns=scheduling.task_ns,
+        constant_task_ns=scheduling.constant_task_ns,
+        **{"max_overhead": MAX_OVERHEAD, "max_group_ns": MAX_GROUP_NS, **limits},
+    )
+
+
+def scheduling_from_profile(
+    profile: Profile, place: Place, options: Mapping[str, Any]
+) -> drizzle.Problem:
+    """Return the problem of iterations that compute, and then synchronise by slices."""
+    cluster = place.cluster
+    assert cluster is not None
+    if cluster.scheduling is None:
+        raise InvalidInputError(
+            "--cluster",
+            f"{cluster.name} does not say what its engine's driver spends on tasks; drizzle-64 "
+            "does",
+        )
+    sliced = bigdl.BIGDL.from_profile(profile, place, {"machines": cluster.workers, "tasks": None})
+    iteration_ns = profile.forward_ns + profile.backward_ns
+    iteration_ns += bigdl.solve(sliced).objective_ns or 0
+    limits = {"max_overhead": options["max_overhead"], "max_group_ns": options["max_group"]}
+    return scheduling_problem(cluster, iteration_ns, **limits)
+
+
+def group_size(
+    cluster: Cluster, iteration_ns: int, **limits: Any
+) -> Result[drizzle.Plan, drizzle.Evaluation]:
+    """Choose how many planned iterations the driver schedules at once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        A cluster whose engine schedules iterations.
+    iteration_ns : int
+        Time of one iteration without scheduling.
+    **limits
+        `max_overhead`: largest share of scheduling in the time of an iteration, above 0 and below
+        1. `max_group_ns`: longest time of a group; None for no limit.
+
+    Raises
+    ------
+    NotApplicableError
+        If the cluster has no scheduling costs.
+    InvalidInputError
+        If an input is invalid, or the time of the group does not fit in 63 bits; its path leads to
+        a limit, or into the cluster's document.
+    """
+    try:
+        return drizzle.solve(scheduling_problem(cluster, iteration_ns, **limits))
+    except NotApplicableError:
+        raise
+    except InvalidInputError as error:
+        place = "" if error.path in limits else "cluster.scheduling."
+        raise InvalidInputError(f"{place}{error.path}", error.message) from None
