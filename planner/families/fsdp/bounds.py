@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 from planner.families.fsdp.channel_bound import Fitting, least_work
 from planner.families.fsdp.min_memory import fitting
 from planner.families.fsdp.problem import Mesh, Problem
-from planner.model.costs import AffineCost, TransferCost, least_rate
+from planner.model.costs import AffineCost, TransferCost, least_rate, piece_ends
 from planner.solving.bucketing import earliest_end
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
@@ -96,12 +96,7 @@ def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
     """Return an affine lower bound on a cost for 1 to `total_bytes` bytes, with equal start-up."""
-    times = []
-    for piece in cost.pieces():
-        first = max(piece.start, 1)
-        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
-        if first <= last:
-            times += [(piece.time(first), first), (piece.time(last), last)]
+    times = [(piece.time(size), size) for piece, size in piece_ends(cost, total_bytes)]
     startup = int(min((time for time, _ in times), default=Fraction(0)))
     startup = min(startup, cost.startup_ns)
     return AffineCost(startup, min((time - startup) / size for time, size in times))
