@@ -166,101 +166,94 @@ class _Search:
         deadline: Deadline,
         progress: Callable[[str], None] | None,
     ) -> None:
-        self._problem = problem
-        self._iterations = iterations  # by the number of machines
-        self._deadline = deadline
-        self._progress = progress
-        self._bounds: dict[int, int] = {}
-        self._results: dict[int, Result[Plan, Evaluation]] = {}
-        self._alternatives: dict[int, tuple[Alternative, ...]] = {}
+        self._problem, self._deadline, self._progress = problem, deadline, progress
+        self._known = {
+            machines: Candidate(resized(problem.cluster, machines), count, None, None)
+            for machines, count in iterations.items()
+        }
         self._too_few = 0  # up to this many machines have too little memory
 
     def run(self) -> Sizing:
         """Return the best number of machines, and the numbers compared."""
-        most = len(self._iterations)
+        most = len(self._known)
         if all(too_small(self._problem, mode) for mode in self._problem.modes):
             self._too_few = most
             self._planned(most, self._problem)  # for the reason
         waiting = []  # (bound on the epoch, machines, whether it is the stronger bound)
-        for machines in self._iterations:
-            self._note(machines, _simple_bound(self._problem, self._cluster(machines)))
-            waiting.append((self._bounds[machines], machines, False))
+        for machines, candidate in self._known.items():
+            bound_ns = self._bounded(machines, _simple_bound(self._problem, candidate.cluster))
+            waiting.append((bound_ns, machines, False))
         heapify(waiting)
         best: tuple[int, int] | None = None
         while waiting and (best is None or waiting[0] < best):
-            if self._deadline.passed and self._results:
+            if self._deadline.passed and any(known.result for known in self._known.values()):
                 break
             _, machines, strong = heappop(waiting)
             problem = None if machines <= self._too_few else self._resized(machines)
             if problem is None:
-                self._bounds.pop(machines, None)
-                continue
-            if not strong and not self._deadline.passed:
-                self._note(machines, bound_under(problem))
-                heappush(waiting, (self._bounds[machines], machines, True))
-                continue
-            epoch = self._planned(machines, problem)
-            if epoch is not None:
-                best = min((epoch, machines), best or (epoch, machines))
-            elif all(too_small(problem, mode) for mode in problem.modes):
-                self._too_few = max(self._too_few, machines)  # fewer have less memory in all
+                self._note(machines, bound_ns=None)
+            elif not strong and not self._deadline.passed:
+                heappush(waiting, (self._bounded(machines, bound_under(problem)), machines, True))
+            else:
+                epoch = self._planned(machines, problem)
+                if epoch is not None:
+                    best = min((epoch, machines), best or (epoch, machines))
+                elif all(too_small(problem, mode) for mode in problem.modes):
+                    self._too_few = max(self._too_few, machines)  # fewer have less memory in all
         timed_out = bool(waiting) and (best is None or waiting[0] < best)
         return self._sizing(None if best is None else best[1], timed_out)
 
-    def _note(self, machines: int, iteration_ns: int) -> None:
-        epoch = self._iterations[machines] * iteration_ns
-        self._bounds[machines] = max(
-            self._bounds.get(machines, 0), total(epoch, "epoch_samples", "the time of an epoch")
-        )
+    def _note(self, machines: int, **known: Any) -> None:
+        self._known[machines] = replace(self._known[machines], **known)
 
-    def _cluster(self, machines: int) -> Cluster:
-        return resized(self._problem.cluster, machines)
+    def _epoch(self, machines: int, iteration_ns: int) -> int:
+        epoch = self._known[machines].iterations * iteration_ns
+        return total(epoch, "epoch_samples", "the time of an epoch")
+
+    def _bounded(self, machines: int, iteration_ns: int) -> int:
+        """Keep a bound on the iteration, and return that on the epoch."""
+        known = self._known[machines].bound_ns or 0
+        bound_ns = max(known, self._epoch(machines, iteration_ns))
+        self._note(machines, bound_ns=bound_ns)
+        return bound_ns
 
     def _resized(self, machines: int) -> Problem | None:
         """Return the problem with another number of machines, or None and keep the reason."""
         try:
-            return replace(self._problem, cluster=self._cluster(machines))
+            return replace(self._problem, cluster=self._known[machines].cluster)
         except InvalidInputError as error:  # such as an algorithm for powers of two only
             reason = Infeasibility(f"{machines} machines: {error}", (error.path,))
-            self._results[machines] = Result(JOINT, None, None, None, 0.0, infeasibility=reason)
-            self._bounds.pop(machines, None)
+            none: Result[Plan, Evaluation] = Result(
+                JOINT, None, None, None, 0.0, infeasibility=reason
+            )
+            self._note(machines, bound_ns=None, result=none)
             return None
 
     def _planned(self, machines: int, problem: Problem) -> int | None:
         """Plan for a number of machines, and return the time of an epoch."""
         if self._progress:
-            self._progress(f"{machines} of {len(self._iterations)} machines")
+            self._progress(f"{machines} of {len(self._known)} machines")
         result, listed = solve_all(problem, time_limit=self._deadline.share(1))
-        self._results[machines], self._alternatives[machines] = result, listed
-        if result.objective_ns is None:
-            return None
-        epoch = self._iterations[machines] * result.objective_ns
-        return total(epoch, "epoch_samples", "the time of an epoch")
+        self._note(machines, result=result, alternatives=listed)
+        return None if result.objective_ns is None else self._epoch(machines, result.objective_ns)
 
     def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
         """Return the result, with the numbers of machines to show."""
-        most = len(self._iterations)
-        shown = {1, most, *(machines for machines, result in self._results.items() if result.plan)}
-        shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some infeasible numbers
-        for machines in {1, most} - self._results.keys():
+        most, known = len(self._known), self._known
+        results = {machines: one.result for machines, one in known.items() if one.result}
+        shown = {1, most, *(machines for machines, result in results.items() if result.plan)}
+        shown.update(sorted(results.keys() - shown)[-SHOWN:])  # some infeasible numbers
+        for machines in {1, most} - results.keys():
             self._resized(machines)  # keeps the reason if it cannot be
-        others = (machines for machines in self._bounds if machines not in shown)
-        shown.update(
-            sorted(others, key=lambda machines: (self._bounds[machines], machines))[:SHOWN]
+        next_best = sorted(
+            (one.bound_ns, machines)
+            for machines, one in known.items()
+            if one.bound_ns is not None and machines not in shown
         )
-        candidates = {
-            machines: Candidate(
-                self._cluster(machines),
-                self._iterations[machines],
-                self._bounds.get(machines),
-                self._results.get(machines),
-                self._alternatives.get(machines, ()),
-            )
-            for machines in sorted(shown)
-        }
+        shown.update(machines for _, machines in next_best[:SHOWN])
         return Sizing(
-            tuple(candidates.values()),
-            None if chosen is None else candidates[chosen],
+            tuple(known[machines] for machines in sorted(shown)),
+            None if chosen is None else known[chosen],
             timed_out,
         )
 
