@@ -70,6 +70,8 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
+LATE = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
+
 ROUNDING = 10**6
 """Sharded plans within 1/ROUNDING of each other are equally good. Plans that cut no parameter are
 preferred then: they are simpler, and can be exported."""
@@ -129,11 +131,8 @@ def alternatives(
         planner = Planner(problem, distinct[price], deadline)
         if progress:
             progress(f"{planner.way.algorithm} ({number} of {len(prices)})")
-        if best is not None and deadline.passed:
-            known[price] = planner.unplanned(price in cheapest)
-            continue
         made = [each for by_mode in known.values() for each in by_mode.values()]
-        known[price] = planner.both_modes(made, best)
+        known[price] = planner.both_modes(made, best, cheapest=price in cheapest)
         for planned in sorted(known[price].values(), key=lambda planned: planned.objective_ns or 0):
             if planned.objective_ns is not None and (best is None or planned.objective_ns < best):
                 best = planned.objective_ns
@@ -173,27 +172,14 @@ class Planner:
     way: Way
     deadline: Deadline
 
-    def unplanned(self, cheapest: bool) -> dict[Mode, Alternative]:
-        """Return the bounds after the deadline, if no other algorithm has lower ones."""
-        problem, way = self.problem, self.way
-        late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
-        unplanned = {}
-        for mode in problem.modes:
-            small = too_small(problem, mode) or way.refusal(mode)
-            least = None
-            refused = any(option.refusal(mode) for option in problem.cheapest)
-            if (cheapest or refused) and not small:  # if these have no bound, others' count
-                least = bound(problem, way, mode, brief=True)
-            unplanned[mode] = Alternative(
-                way, mode, None, None, least, small or late, timed_out=not small
-            )
-        return unplanned
-
-    def both_modes(self, made: Sequence[Alternative], best: int | None) -> dict[Mode, Alternative]:
+    def both_modes(
+        self, made: Sequence[Alternative], best: int | None, *, cheapest: bool
+    ) -> dict[Mode, Alternative]:
         """Plan replicated and sharded, the mode with the lower bound first.
 
         `made` are alternatives planned before with the mixture: if a plan among them uses this
-        algorithm only, no search is needed. `best` is the value of the best plan so far.
+        algorithm only, no search is needed. `best` is the value of the best plan so far: if there
+        is one after the deadline, only the bounds of the cheapest algorithms are computed.
         """
         problem, way, deadline = self.problem, self.way, self.deadline
         same = {
@@ -205,14 +191,18 @@ class Planner:
         }
         by_mode: dict[Mode, Alternative] = {}
         bounds: dict[Mode, int] = {}
+        late = best is not None and deadline.passed
         for mode in problem.modes:
             small = too_small(problem, mode) or way.refusal(mode)
-            many = too_many(problem, mode)
-            if not small:
+            refused = any(option.refusal(mode) for option in problem.cheapest)
+            if not small and (
+                not late or cheapest or refused
+            ):  # these hold for all, if there are any
                 bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
-            if small or many:  # if too many: plans exist, though none is made: their bound counts
-                least = bounds.pop(mode, None)
-                by_mode[mode] = Alternative(way, mode, None, None, least, small or many)
+            reason = small or (LATE if late else too_many(problem, mode))
+            if reason:  # plans may exist, though none is made: their bound counts
+                least, cut = bounds.pop(mode, None), late and not small
+                by_mode[mode] = Alternative(way, mode, None, None, least, reason, timed_out=cut)
         for mode, quick in sorted(bounds.items(), key=itemgetter(1)):
             by_mode[mode] = self._planned(mode, quick, same.get(mode), best)
             objective = by_mode[mode].objective_ns or 0
