@@ -1,9 +1,11 @@
 """Merging rules shared by the families."""
 
+from itertools import accumulate, product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.solving.bucketing import ddp_buckets, mg_wfbp_groups
+from planner.solving.bucketing import ddp_buckets, earliest_end, mg_wfbp_groups
 
 
 def test_ddp_buckets_close_once_they_reach_their_limit() -> None:
@@ -40,3 +42,26 @@ def test_mg_wfbp_merges_what_becomes_ready_within_a_startup() -> None:
     assert mg_wfbp_groups([5, 15], duration, 10) == [1, 1]
     # The second group can begin only when the first has left, at 16: 25 is 9 later.
     assert mg_wfbp_groups([5, 15, 25], duration, 10) == [1, 2]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=1, max_size=6),
+    st.integers(0, 9),
+)
+def test_the_earliest_end_is_that_of_the_best_batches(
+    parts: list[tuple[int, int]], startup: int
+) -> None:
+    parts.sort(reverse=True)
+    moments, sizes = zip(*parts, strict=True)
+    sent = list(accumulate(sizes))
+    ends = []
+    for cuts in product((False, True), repeat=len(parts) - 1):
+        first = [0, *(place for place, cut in enumerate(cuts, start=1) if cut)]
+        last = [*first[1:], len(parts)]
+        ends.append(
+            max(
+                startup * number + sent[stop - 1] + moments[start]
+                for number, (start, stop) in enumerate(zip(first, last, strict=True), start=1)
+            )
+        )
+    assert earliest_end(moments, sent, startup) == min(ends)

@@ -44,7 +44,7 @@ from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
 from planner.families.iteration import fsdp_from_profile as fully_sharded
-from planner.families.iteration import scheduling
+from planner.families.iteration.sizing import scheduling_from_profile
 from planner.jsonio import PROBLEMS, decode_profile, yan
 from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
@@ -66,7 +66,7 @@ from planner.solving.what_if import regrets
 from planner.view.drawing import drawing_of, plan_chart
 
 _COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
-    "drizzle": scheduling.from_profile,
+    "drizzle": scheduling_from_profile,
     "fsdp": fully_sharded.from_profile,
 }
 """Problems of a profile that take other families to make; the others' families make them."""

@@ -159,12 +159,11 @@ def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
         f"{answer.machines} of {sizing.at_most} machines make the shortest epoch of "
         f"{counted(sizing.epoch_samples, 'sample')}{among}"
     )
-    header = ("machines", "iterations", "epoch by Yan's model", "bound", "epoch as planned")
+    header = ("machines", "iterations", "bound", "epoch as planned")
     rows = [
         (
             str(candidate.machines),
             f"{candidate.iterations:,}",
-            epoch_text(candidate.yan_epoch_ns),
             "–" if candidate.bound_epoch_ns is None else epoch_text(candidate.bound_epoch_ns),
             _epoch(candidate),
         )

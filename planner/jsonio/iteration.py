@@ -10,8 +10,7 @@ from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import Alternative, Evaluation, Plan, Problem
 from planner.families.iteration.for_target import exported
-from planner.families.iteration.scheduling import group_size
-from planner.families.iteration.sizing import Sizing, choose_size
+from planner.families.iteration.sizing import Sizing, choose_size, group_size
 from planner.families.iteration.synchronisation import assumed_startups, notes_of
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import TargetRequest, method_names, tell
@@ -168,7 +167,7 @@ def planned(
 
     `options` are keyword arguments of `Problem.from_profile`; `time_limit` is in seconds. With
     `epoch_samples` the number of machines is chosen as well, for epochs of this many samples.
-    `limits` holds `max_overhead` and `max_group_ns` of `planner.families.iteration.scheduling`;
+    `limits` holds `max_overhead` and `max_group_ns` of `planner.families.iteration.sizing`;
     `likely` holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the
     time limit is kept for other scenarios; `unhurried` gives them a limit of their own, and
     explanations none. `progress` is called with a text before each stage.

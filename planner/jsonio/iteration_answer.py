@@ -161,7 +161,6 @@ class CandidateAnswer(Struct, frozen=True, kw_only=True):
     machines: Count
     workers: Count
     iterations: Count
-    yan_epoch_ns: Annotated[int, Meta(ge=0, description="ns of an epoch by Yan's model")]
     bound_epoch_ns: Moment | None
     epoch_ns: Annotated[int, Meta(ge=0, description="ns by the plan")] | None
 

@@ -161,7 +161,6 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
                 CandidateAnswer,
                 candidate,
                 workers=candidate.cluster.workers,
-                yan_epoch_ns=candidate.estimate_ns,
                 bound_epoch_ns=candidate.bound_ns,
             )
             for candidate in sizing.candidates

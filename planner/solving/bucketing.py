@@ -4,6 +4,7 @@ Each takes the gradients in the order in which they become ready, and returns th
 gradients in each bucket. Families use them as baselines.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
@@ -103,3 +104,30 @@ def mg_wfbp_groups(
         free = begin + duration(first, following)
         first = following
     return [*groups, len(ready) - first]
+
+
+def earliest_end(moments: Sequence[int], sent: Sequence[int], startup: int) -> int:
+    """Return the least end of batches of which each is followed by computation.
+
+    `moments`: what must be computed once each part has been sent, not rising. `sent`: time for all
+    bytes up to each part. By reversal in time: parts that are ready at moments. A batch that
+    reaches as far as an end allows is never worse. O(parts · log time).
+    """
+
+    def within(end: int) -> bool:
+        startups, place = 0, 0
+        while place < len(sent):
+            startups += startup
+            place, before = bisect_right(sent, end - startups - moments[place]), place
+            if place <= before:
+                return False
+        return True
+
+    low, high = 0, startup + sent[-1] + moments[0]
+    while low < high:
+        middle = (low + high) // 2
+        if within(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high

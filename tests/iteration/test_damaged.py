@@ -15,9 +15,14 @@ from planner.families.collectives import check, time_of
 from planner.families.collectives.program import Kind, Message, Program
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration import METHODS, Problem
-from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.plan import IN_ROUNDS, MEASURED, MIXED
-from planner.families.iteration.synchronisation import KNOWN, least, recipe_on, synchronisations
+from planner.families.iteration.synchronisation import (
+    KNOWN,
+    cut_off,
+    least,
+    recipe_on,
+    synchronisations,
+)
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter

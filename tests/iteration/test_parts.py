@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from planner import Layer, Profile, Provenance
 from planner.families import fsdp
 from planner.families.iteration.fsdp_from_profile import (
-    costs_between_copies,
-    costs_within_copies,
+    costs_of_part,
     meshes_of,
     sharded_problem,
 )
@@ -99,9 +98,10 @@ def loads(cluster: Cluster, groups: Groups) -> dict[str, Fraction]:
 @example((on_rails(4, 4, link=1, nic=9), 2), 10**6)
 def test_all_parts_together_keep_to_every_rate(drawn: tuple[Cluster, int], size: int) -> None:
     cluster, shards = drawn
+    host, replicas = cluster.workers_per_host, cluster.workers // shards
     for costs, groups in (
-        (costs_within_copies(cluster, shards), copies_of(cluster, shards)),
-        (costs_between_copies(cluster, shards), rows_of(cluster, shards)),
+        (costs_of_part(cluster, shards, min(shards, host)), copies_of(cluster, shards)),
+        (costs_of_part(cluster, replicas, max(host // shards, 1)), rows_of(cluster, shards)),
     ):
         gather, scatter, both = (cost.cost_ns(size) for cost in costs)
         for link, busy in loads(cluster, groups).items():

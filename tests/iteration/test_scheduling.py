@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from planner.families import drizzle
-from planner.families.iteration.scheduling import group_size, scheduling_problem
+from planner.families.iteration.sizing import group_size, scheduling_problem
 from planner.model.clusters import Cluster, Nic, Scheduling
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.topologies import Switch

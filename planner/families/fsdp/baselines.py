@@ -179,9 +179,7 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
         between += 2 * elements[u]
     rows = zip(ranges, keep, strict=True)
     plan = at_use(mesh, ((*layers, kept, False) for layers, kept in rows))
-    room = needs_of(problem, plan).within(None)
-    assert room is not None
-    needed, issues = room.needed, []
+    needed, issues = needs_of(problem, plan).needed, []
     live = following = 0
     for step in range(2 * count):
         u = plan.unit_of(step)
@@ -200,7 +198,7 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
         if step >= count or not keep[u]:
             live -= elements[u]
         issues.append(following)
-    return issued_by(plan, room, issues)
+    return issued_by(plan, needed, issues)
 
 
 RULES: Mapping[str, Rule] = {

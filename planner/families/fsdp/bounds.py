@@ -19,7 +19,8 @@ from typing import NamedTuple, TypeAlias
 from planner.families.fsdp.channel_bound import Fitting, least_work
 from planner.families.fsdp.min_memory import fitting
 from planner.families.fsdp.problem import Mesh, Problem
-from planner.model.costs import AffineCost, TransferCost, least_rate
+from planner.model.costs import AffineCost, TransferCost, least_rate, piece_ends
+from planner.solving.bucketing import earliest_end
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
 _Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
@@ -95,12 +96,7 @@ def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
     """Return an affine lower bound on a cost for 1 to `total_bytes` bytes, with equal start-up."""
-    times = []
-    for piece in cost.pieces():
-        first = max(piece.start, 1)
-        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
-        if first <= last:
-            times += [(piece.time(first), first), (piece.time(last), last)]
+    times = [(piece.time(size), size) for piece, size in piece_ends(cost, total_bytes)]
     startup = int(min((time for time, _ in times), default=Fraction(0)))
     startup = min(startup, cost.startup_ns)
     return AffineCost(startup, min((time - startup) / size for time, size in times))
@@ -169,39 +165,14 @@ def _last(problem: Problem, mesh: Mesh) -> int:
 def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> Fraction:
     """Return the least time of one pass: layers computed after (or before) affine transfers.
 
-    Both passes are time reversals of each other. A time is feasible if and only if transfers can
-    keep it that each reach as far as the time allows.
+    Both passes are time reversals of each other. A layer without bytes needs no transfer.
     """
-    sums = list(accumulate(sizes, initial=0))
-    computed = list(accumulate(compute_ns, initial=0))
-    if not sums[-1]:
-        return Fraction(computed[-1])
-    scale = cost.ns_per_byte.denominator
-    rate, startup = cost.ns_per_byte.numerator, cost.startup_ns * scale
-
-    def kept(time: int) -> bool:
-        at = batches = 0
-        while at < len(sizes):
-            if not sizes[at]:  # a layer without bytes needs no transfer
-                at += 1
-                continue
-            batches += 1
-            left = time * scale - (computed[-1] - computed[at]) * scale - batches * startup
-            stop = len(sizes) if not rate and left >= 0 else -1
-            if rate:
-                stop = bisect_right(sums, left // rate, at) - 1
-            if stop <= at:
-                return False
-            at = stop
-        return True
-
-    # No layer waits longer than for all transfers.
-    low, high = computed[-1] - 1, computed[-1] + int(cost.startup_ns + cost.ns_per_byte * sums[-1])
-    high += 1
-    while low + 1 < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if kept(middle) else (middle, high)
-    return Fraction(high - 1) if high - 1 > computed[-1] else Fraction(computed[-1])
+    whole, scale = sum(compute_ns), cost.ns_per_byte.denominator
+    before = accumulate(compute_ns, initial=0)
+    tails = [(whole - done) * scale for done, size in zip(before, sizes, strict=False) if size]
+    sent = [size * cost.ns_per_byte.numerator for size in accumulate(filter(None, sizes))]
+    end = earliest_end(tails, sent, cost.startup_ns * scale) if sent else 0
+    return Fraction(max(-(-end // scale), whole))
 
 
 class _Limits(NamedTuple):

@@ -25,7 +25,7 @@ from planner.families.fsdp.evaluation import (
 )
 from planner.families.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.families.fsdp.min_memory import finest
-from planner.families.fsdp.prefetch import Room, issued_by, needs_of
+from planner.families.fsdp.prefetch import Needs, issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit, at_use, layer_ranges
 from planner.families.fsdp.search import search
 from planner.model.errors import NotApplicableError
@@ -93,18 +93,18 @@ def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) ->
 def _better(problem: Problem, shape: Plan, best: Merit) -> Plan | None:
     """Return the best plan of a shape if it is better than `best`, else None."""
     needs, memory = needs_of(problem, shape), problem.memory_bytes
-    plan = _fastest(problem, shape, needs.within(memory), best.iteration_ns - 1)
+    plan = _fastest(problem, shape, needs, memory, best.iteration_ns - 1)
     sent = sent_by(problem, shape)
     known = best.transfers, best.gathered_bytes
     if plan is None and sent <= known:
         most = memory if sent < known else best.peak_bytes - 1
-        plan = _fastest(problem, shape, needs.within(most), best.iteration_ns)
+        plan = _fastest(problem, shape, needs, most, best.iteration_ns)
     if plan is None:
         return None
     time, low = iteration_ns(problem, plan), needs.least - 1
     while low + 1 < (high := peak_of(problem, plan)):
         middle = (low + high) // 2
-        smaller = _fastest(problem, shape, needs.within(middle), time)
+        smaller = _fastest(problem, shape, needs, middle, time)
         if smaller is None:
             low = middle
         else:
@@ -112,16 +112,19 @@ def _better(problem: Problem, shape: Plan, best: Merit) -> Plan | None:
     return plan
 
 
-def _fastest(problem: Problem, shape: Plan, room: Room | None, most_ns: int) -> Plan | None:
+def _fastest(
+    problem: Problem, shape: Plan, needs: Needs, memory_bytes: int | None, most_ns: int
+) -> Plan | None:
     """Return the fastest plan of a shape in the given memory, or None if slower than `most_ns`."""
-    if room is None:
+    most = needs.within(memory_bytes)
+    if most is None:
         return None
-    plan = issued_by(shape, room, room.most)
+    plan = issued_by(shape, needs.needed, most)
     if follow(plan, loads_of(problem, plan), "two").iteration_ns > most_ns:
         return None
     if problem.channels == "two":
         return plan
-    return _Issues(problem, shape, room, most_ns + 1).best()
+    return _Issues(problem, shape, needs, most, most_ns + 1).best()
 
 
 class _State(NamedTuple):
@@ -137,9 +140,11 @@ class _State(NamedTuple):
 class _Issues:
     """Depth-first search for the steps that issue the gathers of a shape."""
 
-    def __init__(self, problem: Problem, shape: Plan, room: Room, best_ns: int) -> None:
+    def __init__(
+        self, problem: Problem, shape: Plan, needs: Needs, most: Sequence[int], best_ns: int
+    ) -> None:
         loads = loads_of(problem, shape)
-        self._shape, self._room, self._best_ns = shape, room, best_ns
+        self._shape, self._needs, self._most, self._best_ns = shape, needs, most, best_ns
         self._loads = [*loads, *reversed(loads)]  # by step
         self._compute = [load.forward_ns for load in loads]
         self._compute += [load.backward_ns for load in reversed(loads)]
@@ -156,7 +161,7 @@ class _Issues:
         self._follow(0, self._begin)
         if self._chosen is None:
             return None
-        return issued_by(self._shape, self._room, self._chosen)
+        return issued_by(self._shape, self._needs.needed, self._chosen)
 
     def _follow(self, step: int, state: _State) -> None:
         if state.ready + self._after[step] >= self._best_ns:
@@ -168,8 +173,8 @@ class _Issues:
             return
         if self._monotone and self._dominated(step, state):
             return
-        needed = self._room.used[step]
-        for issued in range(self._room.most[step], max(needed, state.issued) - 1, -1):
+        needed = self._needs.used[step]
+        for issued in range(self._most[step], max(needed, state.issued) - 1, -1):
             self._path.append(issued)
             self._follow(step + 1, self._after_step(step, state, issued))
             self._path.pop()
@@ -179,8 +184,8 @@ class _Issues:
         lanes = state.lanes.copy()
         waited, held = deque(state.waited), deque(state.held)
         number, start = state.issued, state.ready
-        uses = self._room.used[step] > (self._room.used[step - 1] if step else 0)
-        if uses and number < self._room.used[step]:
+        uses = self._needs.used[step] > (self._needs.used[step - 1] if step else 0)
+        if uses and number < self._needs.used[step]:
             waited.append(lanes.issue(GATHERS, self._gather_ns(number), start))
             number += 1
         if uses:
@@ -197,7 +202,7 @@ class _Issues:
         return _State(ready, lanes, issued, tuple(waited), tuple(held))
 
     def _gather_ns(self, number: int) -> int:
-        return self._loads[self._room.needed[number]].gather_ns
+        return self._loads[self._needs.needed[number]].gather_ns
 
     def _dominated(self, step: int, state: _State) -> bool:
         """Return whether a recorded state is nowhere later than this one; otherwise record it."""

@@ -30,19 +30,11 @@ FARTHEST = Ahead()
 """No limit but memory."""
 
 
-class Room(NamedTuple):
-    """Most gathers that memory allows to be issued ahead of their use."""
-
-    needed: tuple[int, ...]  # step of each gather, in order of use
-    used: tuple[int, ...]  # gathers used up to each step
-    most: tuple[int, ...]  # most gathers issued when each step has begun to compute
-
-
 class Needs(NamedTuple):
     """Memory that units need if every gather is issued in its own step (bytes)."""
 
-    needed: tuple[int, ...]
-    used: tuple[int, ...]
+    needed: tuple[int, ...]  # step of each gather, in order of use
+    used: tuple[int, ...]  # gathers used up to each step
     issued: tuple[int, ...]  # bytes of the first gathers, by their number
     computing: tuple[int, ...]  # peak from the computation of each step on
     before: tuple[int, ...]  # peak of each step before its computation
@@ -53,8 +45,8 @@ class Needs(NamedTuple):
         """Least memory that suffices."""
         return max(*self.computing, *self.before)
 
-    def within(self, memory_bytes: int | None) -> Room | None:
-        """Return how many gathers fit ahead of their use; None if the memory is too little."""
+    def within(self, memory_bytes: int | None) -> list[int] | None:
+        """Return the most gathers issued when each step computes; None if too little memory."""
         steps = len(self.used)
         most = [len(self.needed)] * steps
         if memory_bytes is not None:
@@ -68,7 +60,7 @@ class Needs(NamedTuple):
                 most[step] = bisect_right(self.issued, room) - 1
         for step in range(min(self.again, steps)):
             most[step] = min(most[step], steps // 2)  # nothing has been freed yet
-        return Room(self.needed, self.used, tuple(_falling(most)))
+        return _falling(most)
 
 
 def needs_of(problem: Problem, plan: Plan) -> Needs:
@@ -99,27 +91,30 @@ def needs_of(problem: Problem, plan: Plan) -> Needs:
 
 def filled(problem: Problem, plan: Plan, ahead: Ahead = FARTHEST) -> Plan | None:
     """Return the plan with the earliest issues possible, or None if it does not fit into memory."""
-    room = needs_of(problem, plan).within(problem.memory_bytes)
-    return None if room is None else filled_room(plan, room, ahead)
+    return filled_within(plan, needs_of(problem, plan), problem.memory_bytes, ahead)
 
 
-def filled_room(plan: Plan, room: Room, ahead: Ahead = FARTHEST) -> Plan:
-    """Return the plan with the earliest issues that the room allows."""
-    count = len(plan.units)
-    most = list(room.most)
-    for step, used in enumerate(room.used):
+def filled_within(plan: Plan, needs: Needs, memory_bytes: int | None, ahead: Ahead) -> Plan | None:
+    """Return the plan with the earliest issues that a memory allows, or None."""
+    count, most = len(plan.units), needs.within(memory_bytes)
+    if most is None:
+        return None
+    for step, used in enumerate(needs.used):
         limit = ahead.forward if step < count else ahead.backward
         if limit is not None:
             most[step] = min(most[step], used + limit)
-    return issued_by(plan, room, _falling(most))
+    return issued_by(plan, needs.needed, _falling(most))
 
 
-def issued_by(plan: Plan, room: Room, issued: Sequence[int]) -> Plan:
-    """Return the plan in which this many gathers are issued when each step computes."""
+def issued_by(plan: Plan, steps: Sequence[int], issued: Sequence[int]) -> Plan:
+    """Return the plan in which this many gathers are issued when each step computes.
+
+    `steps`: the step of each gather, in order of use.
+    """
     last = 2 * len(plan.units) - 1
     at: list[int] = [0] * (last + 1)
     step = 0
-    for number, needed in enumerate(room.needed):
+    for number, needed in enumerate(steps):
         while step < needed and issued[step] <= number:
             step += 1
         at[needed] = min(step, needed)

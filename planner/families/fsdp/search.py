@@ -33,7 +33,7 @@ from planner.families.fsdp.prefetch import (
     Needs,
     changes,
     filled,
-    filled_room,
+    filled_within,
     needs_of,
 )
 from planner.families.fsdp.problem import Plan, Problem, at_use
@@ -405,9 +405,8 @@ class _Slim:
     ) -> Plan | None:
         """Return the plan with these units in the given memory, or None if it is slower."""
         self._left -= 2 * len(shape.units)
-        room = needs.within(memory_bytes)
-        if room is None:
+        plan = filled_within(shape, needs, memory_bytes, ahead)
+        if plan is None:
             return None
-        plan = filled_room(shape, room, ahead)
         slower = iteration_ns(self._problem, plan) > self._merit.iteration_ns
         return None if slower else plan

@@ -3,8 +3,8 @@
 Problem: which plan is best for each algorithm × mode (replicated or sharded)?
 Method: algorithms of equal cost are planned once, the cheapest first, beginning with their mixture.
 If the bound of an algorithm and a mode is below the best plan so far, the best plan is searched
-(`planner.caramel`, or iBatch's batches both ways, `interleaved` and the baselines); if not, a plan
-is made without a search. Transfers over the cap are cut; `filling` competes.
+(`planner.caramel`, or the best batches both ways and the baselines); if not, a plan is made without
+a search. Transfers over the cap are cut; `filled` competes.
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
 minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
 Under contention a plan is no longer than any baseline's or any plan made without it, unless the
@@ -28,6 +28,7 @@ from planner.families.iteration.baselines import (
     BY_ANY_ALGORITHM,
     GRADIENTS,
     both_ways,
+    cut_both_ways,
     enforced,
     layers_apart,
     plans_by,
@@ -52,7 +53,6 @@ from planner.families.iteration.plan import (
     lines_of,
 )
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfers import (
     capped,
     fewer_transfers,
@@ -69,6 +69,8 @@ from planner.solving.contention import Beside, best_beside, mean_slowdown, slowe
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
+
+LATE = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
 
 ROUNDING = 10**6
 """Sharded plans within 1/ROUNDING of each other are equally good. Plans that cut no parameter are
@@ -129,11 +131,8 @@ def alternatives(
         planner = Planner(problem, distinct[price], deadline)
         if progress:
             progress(f"{planner.way.algorithm} ({number} of {len(prices)})")
-        if best is not None and deadline.passed:
-            known[price] = planner.unplanned(price in cheapest)
-            continue
         made = [each for by_mode in known.values() for each in by_mode.values()]
-        known[price] = planner.both_modes(made, best)
+        known[price] = planner.both_modes(made, best, cheapest=price in cheapest)
         for planned in sorted(known[price].values(), key=lambda planned: planned.objective_ns or 0):
             if planned.objective_ns is not None and (best is None or planned.objective_ns < best):
                 best = planned.objective_ns
@@ -173,27 +172,14 @@ class Planner:
     way: Way
     deadline: Deadline
 
-    def unplanned(self, cheapest: bool) -> dict[Mode, Alternative]:
-        """Return the bounds after the deadline, if no other algorithm has lower ones."""
-        problem, way = self.problem, self.way
-        late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
-        unplanned = {}
-        for mode in problem.modes:
-            small = too_small(problem, mode) or way.refusal(mode)
-            least = None
-            refused = any(option.refusal(mode) for option in problem.cheapest)
-            if (cheapest or refused) and not small:  # if these have no bound, others' count
-                least = bound(problem, way, mode, brief=True)
-            unplanned[mode] = Alternative(
-                way, mode, None, None, least, small or late, timed_out=not small
-            )
-        return unplanned
-
-    def both_modes(self, made: Sequence[Alternative], best: int | None) -> dict[Mode, Alternative]:
+    def both_modes(
+        self, made: Sequence[Alternative], best: int | None, *, cheapest: bool
+    ) -> dict[Mode, Alternative]:
         """Plan replicated and sharded, the mode with the lower bound first.
 
         `made` are alternatives planned before with the mixture: if a plan among them uses this
-        algorithm only, no search is needed. `best` is the value of the best plan so far.
+        algorithm only, no search is needed. `best` is the value of the best plan so far: if there
+        is one after the deadline, only the bounds of the cheapest algorithms are computed.
         """
         problem, way, deadline = self.problem, self.way, self.deadline
         same = {
@@ -205,14 +191,18 @@ class Planner:
         }
         by_mode: dict[Mode, Alternative] = {}
         bounds: dict[Mode, int] = {}
+        late = best is not None and deadline.passed
         for mode in problem.modes:
             small = too_small(problem, mode) or way.refusal(mode)
-            many = too_many(problem, mode)
-            if not small:
+            refused = any(option.refusal(mode) for option in problem.cheapest)
+            if not small and (
+                not late or cheapest or refused
+            ):  # these hold for all, if there are any
                 bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
-            if small or many:  # if too many: plans exist, though none is made: their bound counts
-                least = bounds.pop(mode, None)
-                by_mode[mode] = Alternative(way, mode, None, None, least, small or many)
+            reason = small or (LATE if late else too_many(problem, mode))
+            if reason:  # plans may exist, though none is made: their bound counts
+                least, cut = bounds.pop(mode, None), late and not small
+                by_mode[mode] = Alternative(way, mode, None, None, least, reason, timed_out=cut)
         for mode, quick in sorted(bounds.items(), key=itemgetter(1)):
             by_mode[mode] = self._planned(mode, quick, same.get(mode), best)
             objective = by_mode[mode].objective_ns or 0
@@ -229,8 +219,10 @@ class Planner:
         if not open_ and mode == "replicated":
             open_ = self._sooner_unenforced(best or 0)
         searched = open_ and same is None and not deadline.passed
-        planned = self._replicated if mode == "replicated" else self.sharded
-        plans, timed_out = planned(least, searched=searched)
+        if mode == "replicated":
+            plans, timed_out = self._replicated(least, searched=searched)
+        else:
+            plans, timed_out = self.sharded(searched=searched)
         if searched and not problem.interference.is_none:
             plans, late = self.beside(mode, plans)
             timed_out |= late
@@ -290,22 +282,17 @@ class Planner:
         best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
-    def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
+    def sharded(self, *, searched: bool) -> tuple[list[Plan], bool]:
         """Return plans of pushes and pulls, and whether the time limit cut in."""
         problem, way, deadline = self.problem, self.way, self.deadline
         name, lines = way.algorithm, lines_of(way, "push")
         if deadline.passed:
-            first = next(interleaved(problem, lines, least, deadline))
-            return [enforced(problem, name, first)], False
+            return [enforced(problem, name, cut_both_ways(problem, lines))], False
         plans = [enforced(problem, name, both_ways(problem, way, problem.room("sharded")))]
-        if not searched:
-            return plans, False
-        plans += [servers(problem, way), layers_apart(problem, way)]
-        plans += [
-            enforced(problem, name, transfers)
-            for transfers in interleaved(problem, lines, least, deadline)
-        ]
-        return plans, deadline.passed
+        if searched:
+            plans += [servers(problem, way), layers_apart(problem, way)]
+            plans.append(enforced(problem, name, cut_both_ways(problem, lines)))
+        return plans, searched and deadline.passed
 
     def _fitting(self, plan: Plan) -> Plan:
         return settled(capped(self.problem, plan), self.way)
@@ -342,8 +329,7 @@ class Planner:
             )
 
         def searched(asked: Planner) -> Iterator[Outcome[Plan]]:
-            least = bound(asked.problem, asked.way, "sharded", brief=True)
-            made, late = asked.sharded(least, searched=True)
+            made, late = asked.sharded(searched=True)
             for plan in made:
                 yield Outcome(self._fitting(plan), timed_out=late)
 

@@ -27,6 +27,7 @@ from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
 from planner.model.contention import bound_beside
 from planner.model.costs import AffineCost, DepthCost, Line, TransferCost
+from planner.solving.bucketing import earliest_end
 
 
 def bound(
@@ -208,36 +209,10 @@ def sharded_bound(
 
 
 def _least_end(moments: Sequence[int], sizes: Sequence[int], cost: UnitCost) -> int:
-    """Return `least_end` of moments in ns, in any order."""
+    """Return when the transfers of one side end at the earliest: the least max F_e, or G_m."""
     order = sorted(range(len(moments)), key=lambda j: -moments[j])
     sent = cost.beyond(sizes[j] for j in order)
-    return least_end([moments[j] * cost.unit for j in order], sent, cost.startup)
-
-
-def least_end(moments: Sequence[int], sent: Sequence[int], startup: int) -> int:
-    """Return when the transfers of one side end at the earliest: the least max F_e, or G_m.
-
-    `moments`: heads or tails, not rising. `sent`: time for all bytes up to each of them.
-    """
-    low, high = 0, startup + sent[-1] + moments[0]
-    while low < high:
-        middle = (low + high) // 2
-        if ends_by(middle, moments, sent, startup):
-            high = middle
-        else:
-            low = middle + 1
-    return high
-
-
-def ends_by(end: int, moments: Sequence[int], sent: Sequence[int], startup: int) -> bool:
-    """Return whether the transfers of one side can end by `end`."""
-    startups, place = 0, 0
-    while place < len(sent):
-        startups += startup
-        place, before = bisect_right(sent, end - startups - moments[place]), place
-        if place <= before:
-            return False
-    return True
+    return earliest_end([moments[j] * cost.unit for j in order], sent, cost.startup)
 
 
 class _State(NamedTuple):

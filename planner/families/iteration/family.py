@@ -28,7 +28,6 @@ from planner.families.iteration.baselines import (
     servers,
 )
 from planner.families.iteration.bounds import bound, raised
-from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import (
     Evaluation,
     check,
@@ -42,7 +41,7 @@ from planner.families.iteration.evaluation import (
 from planner.families.iteration.for_target import within
 from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.synchronisation import notes_of
+from planner.families.iteration.synchronisation import cut_off, notes_of
 from planner.families.iteration.transfers import (
     adapt,
     capped,

@@ -15,10 +15,10 @@ from dataclasses import replace
 from planner.families import caramel
 from planner.families.caramel.for_target import BUCKETS, default_plan, exported_to, planned
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import evaluate
 from planner.families.iteration.plan import MEASURED, Plan, from_gradients
 from planner.families.iteration.problem import Problem
+from planner.families.iteration.synchronisation import cut_off
 from planner.families.iteration.transfers import too_many, too_small
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError

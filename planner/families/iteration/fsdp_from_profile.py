@@ -10,7 +10,8 @@ Complexity: O(layers + meshes).
 Source: own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -41,54 +42,27 @@ Costs = tuple[AffineCost | TableCost, AffineCost | TableCost, AffineCost | Table
 _SECOND = Fraction(10**9)
 
 
-def costs_within_copies(cluster: Cluster, shards: int) -> Costs:
-    """Return the costs of collectives within copies of `shards` ranks, all copies at once.
+def costs_of_part(cluster: Cluster, ranks: int, per_host: int) -> Costs:
+    """Return the costs of collectives within parts of `ranks` ranks, all parts at once.
 
-    Copies are whole hosts, or equal shares of one.
-    Raises `NotApplicableError` if the cost of such copies is not known.
+    A part has `per_host` accelerators of each of its hosts. Raises `NotApplicableError` if the cost
+    of such parts is not known.
     """
-    part = _part(cluster, shards, min(shards, cluster.workers_per_host))
-    return _costs(part, cluster.workers // shards)
-
-
-def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
-    """Return the costs of collectives within rows, all rows at once; see `costs_within_copies`."""
-    per_host = max(cluster.workers_per_host // shards, 1)
-    return _costs(_part(cluster, cluster.workers // shards, per_host), shards)
-
-
-def use_other_links(cluster: Cluster, shards: int) -> bool:
-    """Return whether rows use no link, NIC or medium that copies use.
-
-    True if each copy is one whole host: copies use links, rows use NICs.
-    """
-    topology = cluster.topology
-    return isinstance(topology, Rails) and shards in (1, topology.accelerators)
-
-
-def _part(cluster: Cluster, ranks: int, per_host: int) -> Cluster:
-    """Return the cluster of one copy or row, with the links that it does not share."""
     topology, nic, hosts = cluster.topology, cluster.nic, ranks // per_host
-    if ranks == cluster.workers:
-        return cluster
-    if isinstance(topology, Rails):
-        topology = replace(topology, hosts=hosts, accelerators=per_host)
-        nic = replace(nic, per_machine=per_host)
-    elif isinstance(topology, Switch):
-        topology = Switch(ranks)
-    else:
-        raise NotApplicableError("shards", f"{ranks} ranks are no part of this topology")
-    return replace(cluster, machines=hosts, topology=topology, nic=nic)
-
-
-def _costs(part: Cluster, parts: int) -> Costs:
-    """Return the costs of collectives in one of several equal parts that communicate at once."""
-    if part.workers == 1:
+    part, parts, shared = cluster, cluster.workers // ranks, cluster.shared_bytes_per_s
+    if parts > 1:
+        if isinstance(topology, Rails):
+            topology = replace(topology, hosts=hosts, accelerators=per_host)
+            nic = replace(nic, per_machine=per_host)
+        elif isinstance(topology, Switch):
+            topology = Switch(ranks)
+        else:
+            raise NotApplicableError("shards", f"{ranks} ranks are no part of this topology")
+        left = None if shared is None else shared / parts
+        part = replace(cluster, machines=hosts, topology=topology, nic=nic, shared_bytes_per_s=left)
+    if ranks == 1:
         nothing = AffineCost(0, Fraction(0))
         return nothing, nothing, nothing
-    shared = part.shared_bytes_per_s
-    if shared is not None:
-        part = replace(part, shared_bytes_per_s=shared / parts)
     if part.network is not None:
         if shared is not None and parts > 1:
             raise NotApplicableError(
@@ -161,49 +135,43 @@ def meshes_of(cluster: Cluster, shards: Sequence[int] | None = None) -> tuple[fs
     By default all workers, and hosts in powers of two. Raises `InvalidInputError` if a mesh does
     not divide the workers, or the cost of its collectives is unknown.
     """
-    workers = cluster.workers
-    if shards is None:
-        meshes = [_mesh(cluster, workers)]
-        for count in _groups(cluster):
-            try:
-                meshes.append(_mesh(cluster, count))
-            except NotApplicableError:
-                continue
-        return tuple(meshes)
-    for place, count in enumerate(shards):
-        if not 1 <= count <= workers or workers % count:
-            raise InvalidInputError(
-                f"shards[{place}]", f"expected a divisor of {workers} ranks, got {shown(count)}"
-            )
-    return tuple(_mesh(cluster, count) for count in sorted(set(shards), reverse=True))
-
-
-def _groups(cluster: Cluster) -> Iterator[int]:
-    if isinstance(cluster.topology, Rails):
-        hosts = cluster.topology.hosts
-        for power in reversed(range(hosts.bit_length())):
-            if 1 << power < hosts and not hosts % (1 << power):
-                yield (1 << power) * cluster.topology.accelerators
+    workers, topology = cluster.workers, cluster.topology
+    if shards is not None:
+        for place, count in enumerate(shards):
+            if not 1 <= count <= workers or workers % count:
+                raise InvalidInputError(
+                    f"shards[{place}]", f"expected a divisor of {workers} ranks, got {shown(count)}"
+                )
+        return tuple(_mesh(cluster, count) for count in sorted(set(shards), reverse=True))
+    meshes = [_mesh(cluster, workers)]
+    if isinstance(topology, Rails):
+        for hosts in (1 << power for power in reversed(range(topology.hosts.bit_length()))):
+            if hosts < topology.hosts and not topology.hosts % hosts:
+                with suppress(NotApplicableError):
+                    meshes.append(_mesh(cluster, hosts * topology.accelerators))
+    return tuple(meshes)
 
 
 def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
-    size = cluster.workers_per_host
+    size, replicas = cluster.workers_per_host, cluster.workers // shards
     if shards % size and size % shards:
         raise NotApplicableError(
             "shards",
             f"groups of {shards} ranks straddle hosts of {size} accelerators: expected whole "
             "hosts, or an equal share of one",
         )
-    replicas = cluster.workers // shards
-    gather, scatter, _ = costs_within_copies(cluster, shards)
-    between = costs_between_copies(cluster, shards)[2] if replicas > 1 else None
+    gather, scatter, _ = costs_of_part(cluster, shards, min(shards, size))
+    between = None
+    if replicas > 1:
+        between = costs_of_part(cluster, replicas, max(size // shards, 1))[2]
     return fsdp.Mesh(
         shards=shards,
         replicas=replicas,
         all_gather=gather,
         reduce_scatter=scatter,
         all_reduce=between,
-        own_links=use_other_links(cluster, shards),
+        # Copies of one whole host use its links, and rows its NICs.
+        own_links=isinstance(cluster.topology, Rails) and shards in (1, size),
     )
 
 

@@ -143,15 +143,7 @@ class Mixture:
         """Cost of a push, or a pull, by its size: the minimum over all options."""
         return _least_of(option.half for option in self.options)
 
-    @property
-    def pull(self) -> DepthCost:
-        """Cost of a pull by its size."""
-        return self.half
-
-    @property
-    def halves(self) -> DepthCost:
-        """Lower bound on the cost of pushes and pulls."""
-        return self.half
+    pull = halves = half
 
     @property
     def all_reduce(self) -> DepthCost:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 from planner.families import caramel
-from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.memory import Footprint
 from planner.families.iteration.plan import (
     MEASURED,
@@ -20,7 +19,13 @@ from planner.families.iteration.plan import (
     Way,
     mixture,
 )
-from planner.families.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
+from planner.families.iteration.synchronisation import (
+    ALGORITHMS,
+    KNOWN,
+    cut_off,
+    least,
+    synchronisations,
+)
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost

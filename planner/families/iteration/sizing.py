@@ -1,4 +1,4 @@
-"""Choose the number of machines with the shortest epoch.
+"""Choose the number of machines with the shortest epoch, and of iterations scheduled at once.
 
 Problem: every worker computes whole batches: ceil(samples / (batch size * workers)) iterations.
 Method: best-first search over the numbers of machines, by a bound on the epoch: first from
@@ -6,16 +6,16 @@ computation and network volume, then from `planner.families.iteration.bounds`, t
 ends when no bound is below the best epoch. Guarantee: compared with the plans found, no other
 number has a shorter epoch in the problem's op order, and no smaller number an equal one, unless the
 time limit cuts in. Complexity: O(machines + ops), a strong bound per number that the first bound
-leaves, a plan per number that the second leaves. Source: own. Yan's model is shown for comparison.
+leaves, a plan per number that the second leaves. Source: own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
-from math import ceil
 from typing import Any
 
-from planner.families.collectives.prediction import with_measured_nics
+from planner.families import bigdl, drizzle
+from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation
 from planner.families.iteration.family import JOINT, bound_under, solve_all
@@ -23,91 +23,17 @@ from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
 from planner.families.iteration.transfers import too_small
-from planner.families.yan.from_profile import nic_rate
-from planner.families.yan.problem import MAX_MACHINES
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube, Rails, Switch
 from planner.model.validation import MAX_VALUE, integer, shown, total
+from planner.solving.compare import Place
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.result import Infeasibility, Result
 
-# ---
-# Epoch times by Yan's performance model, for every number of machines, without planning.
-#
-# Method: epoch = iterations * (T + units * startup + (1 + workers) / 2 * bytes / rate), with T the
-# computation of a batch. Derivation: docs/iteration.md, "Yan's epochs". Guarantee: exact in the
-# model, which leaves out collectives, overlap and memory. Complexity: O(1) per number of machines.
-# Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep
-# Learning Systems", KDD'15; the restriction is our own.
-
-MAX_WORKERS = MAX_MACHINES - 1
-"""Most workers in Yan's model: one machine is the server."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochEstimate:
-    """The iterations and the time of an epoch by Yan's model with a number of machines (hosts)."""
-
-    machines: int
-    iterations: int
-    epoch_ns: int
-
-
-def yan_estimates(
-    profile: Profile, problem: Problem, epoch_samples: int
-) -> tuple[EpochEstimate, ...]:
-    """Return the epoch by Yan's model for each number of machines: best first, fewest if equal.
-
-    Raises `NotApplicableError` if there are too many workers; `InvalidInputError` if the profile
-    has no batch size, or an epoch too many samples.
-    """
-    batch, most = batch_size_of(profile), problem.cluster.workers
-    if most > MAX_WORKERS:
-        raise NotApplicableError(
-            "cluster.machines", f"Yan's model takes at most {MAX_WORKERS} workers, got {most}"
-        )
-    cluster, _ = with_measured_nics(problem.cluster)
-    computing = computation_ns(problem)
-    # The model reads the units of the chain sequentially: one start-up each.
-    units = len(profile.chain().layers) if profile.layers else len(problem.pulled)
-    reading = sum(problem.pulled) * 10**9 / nic_rate(cluster)
-    estimates = []
-    for machines in range(1, cluster.machines + 1):
-        workers = machines * (most // cluster.machines)
-        count = _iterations(epoch_samples, batch * workers)
-        lasts = computing + units * cluster.nic.startup_ns + reading * (1 + workers) / 2
-        epoch = total(ceil(count * lasts), "epoch_samples", "the time of an epoch")
-        estimates.append(EpochEstimate(machines, count, epoch))
-    return tuple(sorted(estimates, key=lambda estimate: (estimate.epoch_ns, estimate.machines)))
-
-
-def _iterations(epoch_samples: int, together: int) -> int:
-    """Return the iterations of an epoch, the last one filled up."""
-    most = MAX_VALUE // together
-    if epoch_samples > most * together:
-        raise InvalidInputError(
-            "epoch_samples",
-            f"expected an integer <= {most * together}, in iterations of {together} samples, "
-            f"got {shown(epoch_samples)}",
-        )
-    return -(-epoch_samples // together)
-
-
-def batch_size_of(profile: Profile) -> int:
-    """Return the samples of an iteration on one worker; raise `InvalidInputError` if unknown."""
-    if profile.batch_size is None:
-        raise InvalidInputError(
-            "profile.batch_size", "missing: the iterations of an epoch follow from it"
-        )
-    return profile.batch_size
-
-
-def computation_ns(problem: Problem) -> int:
-    """Return the computation of an iteration on one worker."""
-    return sum(op.duration_ns for op in problem.graph.ops)
-
+MAX_MACHINES = 4096
+"""Most machines of which numbers are compared."""
 
 SHOWN = 3
 """Unplanned numbers of machines that are shown, besides one and all."""
@@ -117,14 +43,13 @@ SHOWN = 3
 class Candidate:
     """The cluster with a number of machines, and its epochs.
 
-    `estimate_ns` is by Yan's model; `bound_ns` holds for all plans, and is None if no plan is
-    possible or the bound is unknown. `result` is the planned iteration or why there is none; None
-    if it was not planned, because of its bound or the deadline.
+    `bound_ns` holds for all plans, and is None if no plan is possible or the bound is unknown.
+    `result` is the planned iteration or why there is none; None if it was not planned, because of
+    its bound or the deadline.
     """
 
     cluster: Cluster
     iterations: int
-    estimate_ns: int
     bound_ns: int | None
     result: Result[Plan, Evaluation] | None
     alternatives: tuple[Alternative, ...] = ()
@@ -146,14 +71,12 @@ class Candidate:
 class Sizing:
     """The chosen number of machines (None if none has a plan), and the numbers compared.
 
-    `candidates` are one, all, the planned ones, and those with the next lowest bounds; `ranking`
-    has every number by Yan's model, the best first. `timed_out`: the deadline left a number
-    unplanned that might be better.
+    `candidates` are one, all, the planned ones, and those with the next lowest bounds. `timed_out`:
+    the deadline left a number unplanned that might be better.
     """
 
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None
-    ranking: tuple[EpochEstimate, ...]
     timed_out: bool = False
 
     @property
@@ -195,18 +118,42 @@ def choose_size(
     Raises
     ------
     NotApplicableError
-        If the cluster is a BCube, whose ports and levels determine the machines, or Yan's model
-        cannot price the job.
+        If the cluster is a BCube, whose ports and levels determine the machines, or has too many
+        machines.
     InvalidInputError
         If the profile has no batch size, or an input is invalid.
     """
     integer(epoch_samples, "epoch_samples", minimum=1)
-    batch_size_of(profile)  # raises if iterations cannot be counted
+    if profile.batch_size is None:
+        raise InvalidInputError(
+            "profile.batch_size", "missing: the iterations of an epoch follow from it"
+        )
+    if cluster.machines > MAX_MACHINES:
+        raise NotApplicableError(
+            "cluster.machines",
+            f"at most {MAX_MACHINES} machines are compared, got {cluster.machines}",
+        )
     deadline = Deadline.of(time_limit, cancel)
     resized(cluster, cluster.machines)  # raises for a topology without other sizes
     problem = Problem.from_profile(profile, cluster, **options)
-    ranking = yan_estimates(profile, problem, epoch_samples)
-    return _Search(problem, ranking, deadline, progress).run()
+    batch = profile.batch_size * cluster.workers_per_host
+    iterations = {
+        machines: _iterations(epoch_samples, batch * machines)
+        for machines in range(1, cluster.machines + 1)
+    }
+    return _Search(problem, iterations, deadline, progress).run()
+
+
+def _iterations(epoch_samples: int, together: int) -> int:
+    """Return the iterations of an epoch, the last one filled up."""
+    most = MAX_VALUE // together
+    if epoch_samples > most * together:
+        raise InvalidInputError(
+            "epoch_samples",
+            f"expected an integer <= {most * together}, in iterations of {together} samples, "
+            f"got {shown(epoch_samples)}",
+        )
+    return -(-epoch_samples // together)
 
 
 class _Search:
@@ -215,108 +162,98 @@ class _Search:
     def __init__(
         self,
         problem: Problem,
-        ranking: tuple[EpochEstimate, ...],
+        iterations: Mapping[int, int],
         deadline: Deadline,
         progress: Callable[[str], None] | None,
     ) -> None:
-        self._problem = problem
-        self._ranking = ranking
-        self._ranked = {estimate.machines: estimate for estimate in ranking}
-        self._deadline = deadline
-        self._progress = progress
-        self._bounds: dict[int, int] = {}
-        self._results: dict[int, Result[Plan, Evaluation]] = {}
-        self._alternatives: dict[int, tuple[Alternative, ...]] = {}
+        self._problem, self._deadline, self._progress = problem, deadline, progress
+        self._known = {
+            machines: Candidate(resized(problem.cluster, machines), count, None, None)
+            for machines, count in iterations.items()
+        }
         self._too_few = 0  # up to this many machines have too little memory
 
     def run(self) -> Sizing:
         """Return the best number of machines, and the numbers compared."""
-        most = len(self._ranked)
+        most = len(self._known)
         if all(too_small(self._problem, mode) for mode in self._problem.modes):
             self._too_few = most
             self._planned(most, self._problem)  # for the reason
         waiting = []  # (bound on the epoch, machines, whether it is the stronger bound)
-        for machines in self._ranked:
-            self._note(machines, _simple_bound(self._problem, self._cluster(machines)))
-            waiting.append((self._bounds[machines], machines, False))
+        for machines, candidate in self._known.items():
+            bound_ns = self._bounded(machines, _simple_bound(self._problem, candidate.cluster))
+            waiting.append((bound_ns, machines, False))
         heapify(waiting)
         best: tuple[int, int] | None = None
         while waiting and (best is None or waiting[0] < best):
-            if self._deadline.passed and self._results:
+            if self._deadline.passed and any(known.result for known in self._known.values()):
                 break
             _, machines, strong = heappop(waiting)
             problem = None if machines <= self._too_few else self._resized(machines)
             if problem is None:
-                self._bounds.pop(machines, None)
-                continue
-            if not strong and not self._deadline.passed:
-                self._note(machines, bound_under(problem))
-                heappush(waiting, (self._bounds[machines], machines, True))
-                continue
-            epoch = self._planned(machines, problem)
-            if epoch is not None:
-                best = min((epoch, machines), best or (epoch, machines))
-            elif all(too_small(problem, mode) for mode in problem.modes):
-                self._too_few = max(self._too_few, machines)  # fewer have less memory in all
+                self._note(machines, bound_ns=None)
+            elif not strong and not self._deadline.passed:
+                heappush(waiting, (self._bounded(machines, bound_under(problem)), machines, True))
+            else:
+                epoch = self._planned(machines, problem)
+                if epoch is not None:
+                    best = min((epoch, machines), best or (epoch, machines))
+                elif all(too_small(problem, mode) for mode in problem.modes):
+                    self._too_few = max(self._too_few, machines)  # fewer have less memory in all
         timed_out = bool(waiting) and (best is None or waiting[0] < best)
         return self._sizing(None if best is None else best[1], timed_out)
 
-    def _note(self, machines: int, iteration_ns: int) -> None:
-        epoch = self._ranked[machines].iterations * iteration_ns
-        self._bounds[machines] = max(
-            self._bounds.get(machines, 0), total(epoch, "epoch_samples", "the time of an epoch")
-        )
+    def _note(self, machines: int, **known: Any) -> None:
+        self._known[machines] = replace(self._known[machines], **known)
 
-    def _cluster(self, machines: int) -> Cluster:
-        return resized(self._problem.cluster, machines)
+    def _epoch(self, machines: int, iteration_ns: int) -> int:
+        epoch = self._known[machines].iterations * iteration_ns
+        return total(epoch, "epoch_samples", "the time of an epoch")
+
+    def _bounded(self, machines: int, iteration_ns: int) -> int:
+        """Keep a bound on the iteration, and return that on the epoch."""
+        known = self._known[machines].bound_ns or 0
+        bound_ns = max(known, self._epoch(machines, iteration_ns))
+        self._note(machines, bound_ns=bound_ns)
+        return bound_ns
 
     def _resized(self, machines: int) -> Problem | None:
         """Return the problem with another number of machines, or None and keep the reason."""
         try:
-            return replace(self._problem, cluster=self._cluster(machines))
+            return replace(self._problem, cluster=self._known[machines].cluster)
         except InvalidInputError as error:  # such as an algorithm for powers of two only
             reason = Infeasibility(f"{machines} machines: {error}", (error.path,))
-            self._results[machines] = Result(JOINT, None, None, None, 0.0, infeasibility=reason)
-            self._bounds.pop(machines, None)
+            none: Result[Plan, Evaluation] = Result(
+                JOINT, None, None, None, 0.0, infeasibility=reason
+            )
+            self._note(machines, bound_ns=None, result=none)
             return None
 
     def _planned(self, machines: int, problem: Problem) -> int | None:
         """Plan for a number of machines, and return the time of an epoch."""
         if self._progress:
-            self._progress(f"{machines} of {len(self._ranked)} machines")
+            self._progress(f"{machines} of {len(self._known)} machines")
         result, listed = solve_all(problem, time_limit=self._deadline.share(1))
-        self._results[machines], self._alternatives[machines] = result, listed
-        if result.objective_ns is None:
-            return None
-        epoch = self._ranked[machines].iterations * result.objective_ns
-        return total(epoch, "epoch_samples", "the time of an epoch")
+        self._note(machines, result=result, alternatives=listed)
+        return None if result.objective_ns is None else self._epoch(machines, result.objective_ns)
 
     def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
         """Return the result, with the numbers of machines to show."""
-        most = len(self._ranked)
-        shown = {1, most, *(machines for machines, result in self._results.items() if result.plan)}
-        shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some infeasible numbers
-        for machines in {1, most} - self._results.keys():
+        most, known = len(self._known), self._known
+        results = {machines: one.result for machines, one in known.items() if one.result}
+        shown = {1, most, *(machines for machines, result in results.items() if result.plan)}
+        shown.update(sorted(results.keys() - shown)[-SHOWN:])  # some infeasible numbers
+        for machines in {1, most} - results.keys():
             self._resized(machines)  # keeps the reason if it cannot be
-        others = (machines for machines in self._bounds if machines not in shown)
-        shown.update(
-            sorted(others, key=lambda machines: (self._bounds[machines], machines))[:SHOWN]
+        next_best = sorted(
+            (one.bound_ns, machines)
+            for machines, one in known.items()
+            if one.bound_ns is not None and machines not in shown
         )
-        candidates = {
-            machines: Candidate(
-                self._cluster(machines),
-                self._ranked[machines].iterations,
-                self._ranked[machines].epoch_ns,
-                self._bounds.get(machines),
-                self._results.get(machines),
-                self._alternatives.get(machines, ()),
-            )
-            for machines in sorted(shown)
-        }
+        shown.update(machines for _, machines in next_best[:SHOWN])
         return Sizing(
-            tuple(candidates.values()),
-            None if chosen is None else candidates[chosen],
-            self._ranking,
+            tuple(known[machines] for machines in sorted(shown)),
+            None if chosen is None else known[chosen],
             timed_out,
         )
 
@@ -349,4 +286,83 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
     pushed, pulled = sum(problem.pushed), sum(problem.pulled)
     replicated = cheapest.all_reduce.cost_ns(pushed)
     sharded = cheapest.half.cost_ns(pushed + pulled)
-    return max(computation_ns(problem), min(replicated, sharded))
+    return max(problem.base.windows.compute_ns, min(replicated, sharded))
+
+
+# ---
+# Group size: the number of iterations that an engine such as Spark schedules at once.
+#
+# Problem: the engine's driver schedules every task of every iteration, which adds to the planned
+# iterations. Method: Drizzle's group size (`planner.drizzle`), with a whole planned iteration,
+# communication included, as the computation time, and the tasks of all machines. Guarantee: the
+# smallest group that keeps both limits, or the limits that bind. Complexity: O(1). Source:
+# Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on Apache
+# Spark".
+
+
+def scheduling_problem(cluster: Cluster, iteration_ns: int, **limits: Any) -> drizzle.Problem:
+    """Return the problem of the group size of iterations, which last so long unscheduled."""
+    scheduling = cluster.scheduling
+    if scheduling is None:
+        raise NotApplicableError(
+            "cluster.scheduling", "missing: what the engine's driver spends on tasks and groups"
+        )
+    return drizzle.Problem(
+        compute_ns=iteration_ns,
+        tasks=cluster.working * scheduling.tasks_per_machine,
+        group_ns=scheduling.group_ns,
+        task_ns=scheduling.task_ns,
+        constant_task_ns=scheduling.constant_task_ns,
+        **{"max_overhead": MAX_OVERHEAD, "max_group_ns": MAX_GROUP_NS, **limits},
+    )
+
+
+def scheduling_from_profile(
+    profile: Profile, place: Place, options: Mapping[str, Any]
+) -> drizzle.Problem:
+    """Return the problem of iterations that compute, and then synchronise by slices."""
+    cluster = place.cluster
+    assert cluster is not None
+    if cluster.scheduling is None:
+        raise InvalidInputError(
+            "--cluster",
+            f"{cluster.name} does not say what its engine's driver spends on tasks; drizzle-64 "
+            "does",
+        )
+    sliced = bigdl.BIGDL.from_profile(profile, place, {"machines": cluster.workers, "tasks": None})
+    iteration_ns = profile.forward_ns + profile.backward_ns
+    iteration_ns += bigdl.solve(sliced).objective_ns or 0
+    limits = {"max_overhead": options["max_overhead"], "max_group_ns": options["max_group"]}
+    return scheduling_problem(cluster, iteration_ns, **limits)
+
+
+def group_size(
+    cluster: Cluster, iteration_ns: int, **limits: Any
+) -> Result[drizzle.Plan, drizzle.Evaluation]:
+    """Choose how many planned iterations the driver schedules at once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        A cluster whose engine schedules iterations.
+    iteration_ns : int
+        Time of one iteration without scheduling.
+    **limits
+        `max_overhead`: largest share of scheduling in the time of an iteration, above 0 and below
+        1. `max_group_ns`: longest time of a group; None for no limit.
+
+    Raises
+    ------
+    NotApplicableError
+        If the cluster has no scheduling costs.
+    InvalidInputError
+        If an input is invalid, or the time of the group does not fit in 63 bits; its path leads to
+        a limit, or into the cluster's document.
+    """
+    try:
+        return drizzle.solve(scheduling_problem(cluster, iteration_ns, **limits))
+    except NotApplicableError:
+        raise
+    except InvalidInputError as error:
+        place = "" if error.path in limits else "cluster.scheduling."
+        raise InvalidInputError(f"{place}{error.path}", error.message) from None

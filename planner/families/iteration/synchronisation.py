@@ -12,27 +12,32 @@ Source: Wang et al., "BML", NeurIPS 2018, §2-3 (costs); Patarasuk and Yuan, JPD
 halves: Zhang et al., "DeAR", ICDCS 2023, and Rajbhandari et al., "ZeRO", SC 2020.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
-from planner.families.bml.program import REPLAN
+from planner.families.bml.methods import infeasibility_of
+from planner.families.bml.program import REPLAN, replanned
+from planner.families.bml.reroute import Damage
 from planner.families.collectives import RAILS, collective, lower_bound
-from planner.families.collectives.cost import Cost, Fabric
+from planner.families.collectives.cost import Cost, Fabric, loads
 from planner.families.collectives.exchange import direct_on, hierarchical_cost, tree_groups
 from planner.families.collectives.prediction import Predicted, predicted, range_note
+from planner.families.collectives.program import Kind
 from planner.families.collectives.rails import RailSteps
 from planner.families.collectives.recipes import Recipe
-from planner.families.collectives.ring import bruck_cost, ring_on
-from planner.families.iteration.damaged import ROUNDS, half_of_replan, least_volume, refuse_broken
+from planner.families.collectives.ring import bruck_cost, gray_cycle, ring_on
 from planner.families.iteration.plan import BML, IN_ROUNDS, MEASURED, MIXED, Plan, Synchronisation
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, least_rate
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.measured import Collective
-from planner.model.topologies import BCube, FatTree, Rails
+from planner.model.topologies import BCube, Failures, FatTree, Rails
 from planner.model.validation import MAX_VALUE
+from planner.solving.result import Infeasibility
 
 KINDS: dict[str, Collective] = {
     "all_reduce": "all_reduce",
@@ -134,7 +139,7 @@ def _known(
             continue
         try:
             if cluster.failed and name not in BML:
-                refuse_broken(cluster, name)
+                _refuse_broken(cluster, name)
             usable += _on(cluster, name)
         except NotApplicableError as error:
             left_out.append((name, error.message))
@@ -181,7 +186,7 @@ def least(cluster: Cluster) -> Synchronisation:
         rate = _per_byte(between, cluster.nic.bytes_per_s)
         rate = max(rate, _per_byte(within, topology.link_bytes_per_s))
     elif cluster.failed:
-        rate = _per_byte(least_volume(cluster), cluster.nic.bytes_per_s)
+        rate = _per_byte(_least_volume(cluster), cluster.nic.bytes_per_s)
     else:
         volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
         rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
@@ -202,8 +207,9 @@ def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
     if isinstance(topology, Rails):
         return _on_rails(topology, cluster, name)
     if cluster.failed and name in BML:
+        assert isinstance(topology, BCube)
         whole = name == IN_ROUNDS
-        around = half_of_replan(cluster, ROUNDS if whole else 1)
+        around = _half_of_replan(topology, cluster.failed, ROUNDS if whole else 1)
         startup = around.steps * nic.startup_ns + around.further * nic.message_ns
         rate = _per_byte(around.volume, nic.bytes_per_s)
         if whole:  # both halves overlap
@@ -242,10 +248,8 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
             return ring_on(fabric)
         case "halving_doubling":
             return bruck_cost(machines)  # also the cost of halving-doubling at powers of two
-        case "ps":
-            return direct_on("ps", fabric)
-        case "shuffle":
-            return direct_on("shuffle", fabric)
+        case "ps" | "shuffle":
+            return direct_on(name, fabric)
         case "hierarchical" if isinstance(topology, FatTree):
             return hierarchical_cost(tree_groups(machines, topology))
         case "hierarchical":
@@ -323,3 +327,94 @@ def _shared(cluster: Cluster) -> Fraction:
     if cluster.shared_bytes_per_s is None:
         return Fraction(0)
     return _per_byte(Fraction(cluster.machines - 1), cluster.shared_bytes_per_s)
+
+
+# ---
+# Algorithms on a BCube with failures.
+#
+# Problem: servers, NICs, links or switches have failed. Find the algorithms that still work, the
+# cost of BML's re-plan, and a lower bound over all algorithms. Method: an algorithm works if all
+# its messages use working links between working servers. All but the ring send over every NIC; the
+# ring uses those along its cycle. The re-plan (`planner.families.bml.program`) is priced from its
+# program: per step the busiest NIC's bytes and messages. Guarantee: exact for pieces that divide
+# evenly. The bound is half that of `planner.families.bml.reroute`: docs/iteration.md, "Why the
+# bounds hold". Complexity: that of the re-plan's program, once per cluster. Source: own.
+
+ROUNDS = 16
+"""Rounds of the re-plan in rounds (`bml_rounds`)."""
+
+
+class _Half(NamedTuple):
+    """The cost of one half of a program.
+
+    `volume`: bytes over the busiest NIC, summed over the steps, as a share of the gradient.
+    `further`: messages of the busiest NIC after the first of each step. `shared`: whether all ranks
+    own equal shares of the sums.
+    """
+
+    steps: int
+    volume: Fraction
+    further: int
+    shared: bool
+
+
+def cut_off(cluster: Cluster) -> Infeasibility | None:
+    """Return why the failures of a cluster make synchronisation impossible, or None."""
+    if not cluster.failed:
+        return None
+    cut = infeasibility_of(_damage(cluster))
+    if cut is None:
+        return None
+    return Infeasibility(cut.reason, tuple(f"cluster.{name}" for name in cut.binding))
+
+
+def _refuse_broken(cluster: Cluster, name: str) -> None:
+    """Raise `NotApplicableError` if an algorithm needs a server or a NIC that has failed."""
+    damage, bcube = _damage(cluster), cluster.topology
+    assert isinstance(bcube, BCube)
+
+    def named(server: int) -> str:
+        return f"server [{', '.join(map(str, bcube.digits(server)))}]"
+
+    if damage.dead:
+        raise NotApplicableError("failed", f"{named(min(damage.dead))} has failed")
+    used: set[tuple[int, int]] | None = None
+    if name == "ring":
+        cycle = [*gray_cycle(bcube)]
+        hops = [*pairwise(cycle), (cycle[-1], cycle[0])]
+        used = {(end, bcube.wire(*hop)) for hop in hops for end in hop}
+    for server, level in sorted(damage.down):
+        if used is None or (server, level) in used:
+            raise NotApplicableError(
+                "failed",
+                f"{named(server)} sends over its link of level {level}, which does not work",
+            )
+
+
+@lru_cache(maxsize=16)  # the same failures recur with other start-ups and sizes
+def _half_of_replan(bcube: BCube, failed: Failures, rounds: int) -> _Half:
+    """Return the cost of a half of BML's re-plan; in rounds, which have no halves, of the whole.
+
+    Raises `NotApplicableError` if there is no re-plan.
+    """
+    program, halves = replanned(bcube, failed, rounds), []
+    kinds: tuple[Kind, ...] = ("reduce_scatter", "all_gather") if rounds == 1 else ("all_reduce",)
+    for kind in kinds:
+        busy = [step for step in loads(program.half(kind), program.chunks) if step.messages]
+        carried = sum(max((*step.sent.values(), *step.received.values())) for step in busy)
+        messages = sum(step.messages - 1 for step in busy)
+        halves.append((len(busy), Fraction(carried, program.chunks), messages))
+    owned = Counter(map(program.owner, range(program.chunks)))
+    shared = len(set(map(owned.__getitem__, range(program.ranks)))) == 1
+    steps, volumes, further = zip(*halves, strict=True)
+    return _Half(max(steps), max(volumes), max(further), shared and rounds == 1)
+
+
+def _least_volume(cluster: Cluster) -> Fraction:
+    """Return the least volume of the busiest NIC in a half, as a share of the gradient."""
+    return Fraction(0) if cut_off(cluster) else _damage(cluster).load_bound() / 2
+
+
+def _damage(cluster: Cluster) -> Damage:
+    assert isinstance(cluster.topology, BCube)
+    return Damage(cluster.topology, cluster.failed)
