@@ -3,8 +3,8 @@
 Problem: which plan is best for each algorithm × mode (replicated or sharded)?
 Method: algorithms of equal cost are planned once, the cheapest first, beginning with their mixture.
 If the bound of an algorithm and a mode is below the best plan so far, the best plan is searched
-(`planner.caramel`, or the best batches both ways and the baselines); if not, a plan is made without
-a search. Transfers over the cap are cut; `filled` competes.
+(`planner.caramel`, or iBatch's batches both ways, `interleaved` and the baselines); if not, a plan
+is made without a search. Transfers over the cap are cut; `filling` competes.
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
 minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
 Under contention a plan is no longer than any baseline's or any plan made without it, unless the
@@ -28,7 +28,6 @@ from planner.families.iteration.baselines import (
     BY_ANY_ALGORITHM,
     GRADIENTS,
     both_ways,
-    cut_both_ways,
     enforced,
     layers_apart,
     plans_by,
@@ -53,6 +52,7 @@ from planner.families.iteration.plan import (
     lines_of,
 )
 from planner.families.iteration.problem import Problem
+from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfers import (
     capped,
     fewer_transfers,
@@ -219,10 +219,8 @@ class Planner:
         if not open_ and mode == "replicated":
             open_ = self._sooner_unenforced(best or 0)
         searched = open_ and same is None and not deadline.passed
-        if mode == "replicated":
-            plans, timed_out = self._replicated(least, searched=searched)
-        else:
-            plans, timed_out = self.sharded(searched=searched)
+        planned = self._replicated if mode == "replicated" else self.sharded
+        plans, timed_out = planned(least, searched=searched)
         if searched and not problem.interference.is_none:
             plans, late = self.beside(mode, plans)
             timed_out |= late
@@ -282,17 +280,22 @@ class Planner:
         best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
-    def sharded(self, *, searched: bool) -> tuple[list[Plan], bool]:
+    def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
         """Return plans of pushes and pulls, and whether the time limit cut in."""
         problem, way, deadline = self.problem, self.way, self.deadline
         name, lines = way.algorithm, lines_of(way, "push")
         if deadline.passed:
-            return [enforced(problem, name, cut_both_ways(problem, lines))], False
+            first = next(interleaved(problem, lines, least, deadline))
+            return [enforced(problem, name, first)], False
         plans = [enforced(problem, name, both_ways(problem, way, problem.room("sharded")))]
-        if searched:
-            plans += [servers(problem, way), layers_apart(problem, way)]
-            plans.append(enforced(problem, name, cut_both_ways(problem, lines)))
-        return plans, searched and deadline.passed
+        if not searched:
+            return plans, False
+        plans += [servers(problem, way), layers_apart(problem, way)]
+        plans += [
+            enforced(problem, name, transfers)
+            for transfers in interleaved(problem, lines, least, deadline)
+        ]
+        return plans, deadline.passed
 
     def _fitting(self, plan: Plan) -> Plan:
         return settled(capped(self.problem, plan), self.way)
@@ -329,7 +332,8 @@ class Planner:
             )
 
         def searched(asked: Planner) -> Iterator[Outcome[Plan]]:
-            made, late = asked.sharded(searched=True)
+            least = bound(asked.problem, asked.way, "sharded", brief=True)
+            made, late = asked.sharded(least, searched=True)
             for plan in made:
                 yield Outcome(self._fitting(plan), timed_out=late)
 

@@ -12,23 +12,16 @@ Server", OSDI 2014.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from types import MappingProxyType
 
 from planner.families import caramel, ibatch
-from planner.families.caramel.bounds import Nested, Targets, UnitCost
 from planner.families.caramel.methods import Method
-from planner.families.caramel.pricing import Load, groups_of
 from planner.families.iteration.plan import MEASURED, Plan, Way, from_gradients
 from planner.families.iteration.problem import Problem
-from planner.model.costs import Line
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
-from planner.solving.tie_break import NOMINAL, Step, end_under
 from planner.solving.transfers import Kind, Part, Transfer
-
-SIDE_GRID = 256
-"""Grid points of one side, for concave costs."""
 
 # ---
 # Sharded plans: iBatch both ways, on one channel.
@@ -72,51 +65,6 @@ def _batches(
     plan = ibatch.solve(side).plan
     assert plan is not None  # every parameter fits by itself
     return [_whole(kind, order[start:stop], sizes) for start, stop in plan.batches]
-
-
-def cut_both_ways(problem: Problem, lines: Sequence[Line]) -> tuple[Transfer, ...]:
-    """Return pushes and pulls, each side in the best batches of parameters that may be cut.
-
-    A push, or a pull, costs the minimum of `lines`. Each side ends as early as possible, up to the
-    rounding of each transfer (concave costs: of the grid).
-    """
-    known, element = problem.base.windows, problem.element_bytes
-    pushes = _cut_batches(known.heads, problem.pushed, lines, element)[::-1]
-    pulls = _cut_batches(known.tails, problem.pulled, lines, element)
-    return (
-        *groups_of(pushes, problem.pushed, element, kind="push"),
-        *groups_of(pulls, problem.pulled, element, kind="pull"),
-    )
-
-
-def _cut_batches(
-    tails: Sequence[int], sizes: Sequence[int], lines: Sequence[Line], element: int
-) -> Sequence[Load]:
-    """Return pulls that end as early as possible; given heads, pushes, the last first."""
-    order = sorted(range(len(sizes)), key=lambda j: (-tails[j], j))
-    units = [tuple(unit) for _, unit in groupby(order, key=lambda j: tails[j])]
-    nested = Nested(
-        members=tuple(units),
-        heads=(0,) * len(units),
-        tails=tuple(tails[unit[0]] for unit in units),
-        loads=tuple(tuple(sizes[j] for j in unit) for unit in units),
-    )
-    targets, cost = Targets(nested, lines), UnitCost(lines)
-    least, openings = targets.least(0)
-    batches: list[Sequence[Load]] = [targets.cut_loads(least, openings, element)]
-    if len(lines) > 1:
-        from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
-
-        batches.append(concave_loads(nested, lines, element, SIDE_GRID))
-
-    def end(loads: Sequence[Load]) -> int:
-        steps = (
-            Step(0, cost.ns(cost.of(sum(size for _, size in load))), max(tails[j] for j, _ in load))
-            for load in loads
-        )
-        return end_under(NOMINAL, steps, 0)
-
-    return min(batches, key=end)
 
 
 Rule = Callable[[Problem, Way, Deadline], Plan]
