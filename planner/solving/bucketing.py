@@ -113,21 +113,22 @@ def earliest_end(moments: Sequence[int], sent: Sequence[int], startup: int) -> i
     bytes up to each part. By reversal in time: parts that are ready at moments. A batch that
     reaches as far as an end allows is never worse. O(parts · log time).
     """
-
-    def within(end: int) -> bool:
-        startups, place = 0, 0
-        while place < len(sent):
-            startups += startup
-            place, before = bisect_right(sent, end - startups - moments[place]), place
-            if place <= before:
-                return False
-        return True
-
     low, high = 0, startup + sent[-1] + moments[0]
     while low < high:
         middle = (low + high) // 2
-        if within(middle):
+        if ends_by(middle, moments, sent, startup):
             high = middle
         else:
             low = middle + 1
     return high
+
+
+def ends_by(end: int, moments: Sequence[int], sent: Sequence[int], startup: int) -> bool:
+    """Return whether the batches of `earliest_end` can end by `end`."""
+    startups, place = 0, 0
+    while place < len(sent):
+        startups += startup
+        place, before = bisect_right(sent, end - startups - moments[place]), place
+        if place <= before:
+            return False
+    return True

@@ -18,9 +18,9 @@ from itertools import accumulate, groupby, pairwise
 from planner.families.caramel.bounds import Nested, Targets, UnitCost
 from planner.families.caramel.pricing import Load, groups_of
 from planner.families.caramel.windows import Windows
-from planner.families.iteration.bounds import ends_by, least_end
 from planner.families.iteration.problem import Problem
 from planner.model.costs import Line
+from planner.solving.bucketing import earliest_end, ends_by
 from planner.solving.deadline import Deadline
 from planner.solving.transfers import Kind, Transfer
 
@@ -170,7 +170,7 @@ class _Ends:
     def fewest(self) -> set[int]:
         """Return the ends of iBatch's pulls: the fewest groups with the earliest last end."""
         tails, sent = self.tails[::-1], self.cost.beyond(self.pulled[::-1])
-        end = least_end(tails, sent, self.cost.startup)
+        end = earliest_end(tails, sent, self.cost.startup)
         ends, startups, place = set(), 0, 0
         while place < len(sent):
             ends.add(len(sent) - place)
@@ -209,7 +209,7 @@ class _Ends:
             time = below - 1 - now
             if time < self.backward or not ends_by(time, heads, sent, cost.startup):
                 return None
-        return now + max(self.backward, least_end(heads, sent, cost.startup))
+        return now + max(self.backward, earliest_end(heads, sent, cost.startup))
 
 
 def _spread(sides: _Sides, places: Sequence[int]) -> list[int]:
