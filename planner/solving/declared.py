@@ -98,10 +98,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def adapt(self, problem: ProblemT, plan: PlanT) -> PlanT:
         """Return a start plan with the numbers of the problem, such as other sizes; unchecked.
 
-        Raises
-        ------
-        InvalidPlanError
-            If it cannot be one of the problem.
+        InvalidPlanError if it cannot be one of the problem.
         """
         return plan
 
@@ -116,22 +113,14 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def perturb(self, problem: ProblemT, scenario: Scenario) -> ProblemT:
         """Return the problem with the numbers of a scenario.
 
-        Raises
-        ------
-        InvalidInputError
-            If its numbers are too large.
-        NotApplicableError
-            If the family has no scenarios.
+        InvalidInputError if they are too large.
         """
         raise NotApplicableError("scenarios", f"not for problem {self.name}")
 
     def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
         """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
 
-        Raises
-        ------
-        InvalidInputError
-            If it is no plan of the problem.
+        InvalidInputError if it is no plan of the problem.
         """
         return plan
 
@@ -182,22 +171,11 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
 
         First the fields of the problem with the computation as it is slowed down, then the time of
         all transfers with and without contention (ns).
-
-        Raises
-        ------
-        NotApplicableError
-            If the family knows no contention.
         """
         raise NotApplicableError("network", f"no contention for problem {self.name}")
 
     def most_robust(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> PlanT:
-        """Return the plan of equal cost that is least sensitive to delays.
-
-        Raises
-        ------
-        NotApplicableError
-            If the family does not look for it.
-        """
+        """Return the plan of equal cost that is least sensitive to delays."""
         raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
 
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
@@ -207,13 +185,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def ddp_price(
         self, problem: ProblemT, limits: tuple[int, int], deadline: Deadline
     ) -> int | None:
-        """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes).
-
-        Raises
-        ------
-        NotApplicableError
-            If the family does not plan what DDP does.
-        """
+        """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes)."""
         raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
 
     # What it may say to whoever shows its problems (`planner.solving.compare`).

@@ -45,13 +45,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         return merged_neighbours(self, problem, plan, most_ns, deadline)
 
     def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
-        """Return the cost of a plan (ns), once it is checked.
-
-        Raises
-        ------
-        InvalidPlanError
-            If it is no plan of the problem.
-        """
+        """Return the cost of a plan (ns); InvalidPlanError if it is no plan of the problem."""
         return self.priced(problem, plan, deadline)[1]
 
     def solve(
@@ -82,7 +76,8 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             Ends the search as the time limit does once it is set.
         start : Plan, optional
             An old plan: if it fits this problem, or fits it with other numbers, the result is no
-            worse; else it is ignored, and the result's `warnings` say why.
+            worse; else it is ignored, and the result's `warnings` say why. A plan that does not fit
+            makes the result of ``replan`` infeasible.
         tie_break : TieBreak, optional
             Which of the plans of equal cost a search returns; None: the one that it found.
 
@@ -171,10 +166,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
     ) -> Result[PlanT, EvaluationT]:
         """Check, price and bound what a method returned after `runtime_s` seconds.
 
-        Raises
-        ------
-        RuntimeError
-            If its plan is no plan of the problem: a fault of the method.
+        RuntimeError if its plan is no plan of the problem: a fault of the method.
         """
         method, plan, timed_out = outcome.method, outcome.plan, outcome.timed_out
         if plan is None:

@@ -159,24 +159,12 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """Cost of a plan for several scenarios.
+    """Cost of a plan for several scenarios (ns), beside the plan for unperturbed numbers."""
 
-    Attributes
-    ----------
-    value : Fraction
-        Mean or percentile of the iteration time (ns).
-    bound : Fraction
-        Lower bound over all plans with its op order; at most `value`.
-    usual_ns : int
-        Iteration time of the plan for unperturbed numbers, with these numbers.
-    usual_value : Fraction
-        Mean or percentile of that plan in the scenarios.
-    """
-
-    value: Fraction
-    bound: Fraction
-    usual_ns: int
-    usual_value: Fraction
+    value: Fraction  # mean or percentile
+    bound: Fraction  # lower bound over all plans with its op order; at most `value`
+    usual_ns: int  # cost of the other plan with unperturbed numbers
+    usual_value: Fraction  # mean or percentile of the other plan
 
 
 def measured(percentile: Fraction | None = None) -> Outlook:

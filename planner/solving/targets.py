@@ -49,55 +49,27 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A system that plans can be exported to, and its rules.
+    """A system that plans can be exported to, and its rules."""
 
-    Attributes
-    ----------
-    name : str
-        Name in requests.
-    title, version : str
-        Full name, and the version from which the rules were read.
-    order : Order
-        Order in which parameters fill buckets.
-    buckets : Buckets
-        Buckets that the target can be given.
-    default_bytes : tuple of (int, int), optional
-        Largest first bucket and largest other bucket by default (bytes).
-    default_elements : int, optional
-        Largest bucket by default, where the target counts elements.
-    elements_per_worker : int
-        Least elements of a default bucket per worker.
-    leaves_late : bool
-        Whether a bucket leaves only when the gradient after it is ready, while computation waits
-        for the bucket before. Otherwise it leaves when its own gradients are ready.
-    cycle_ns : int
-        Period at which the target polls for complete buckets; 0 if it is notified.
-    commands, code : tuple of str
-        What applies the exported file, here ``EXPORT.json``: lines for a shell, before the job,
-        and lines of the training script.
-    rules : tuple of Rule
-        The rules as found in its code.
-    algorithms : tuple of str
-        Collective algorithms that its library can be set to.
-    sharded : bool
-        Whether each worker keeps a share of all parameters.
-    """
-
-    name: str
-    title: str
-    version: str
+    name: str  # in requests
+    title: str  # full name
+    version: str  # from which the rules were read
     order: Order
     buckets: Buckets
-    default_bytes: tuple[int, int] | None
-    default_elements: int | None = None
-    elements_per_worker: int = 0
+    default_bytes: tuple[int, int] | None  # largest first and largest other bucket by default
+    default_elements: int | None = None  # largest bucket by default, where it counts elements
+    elements_per_worker: int = 0  # least elements of a default bucket per worker
+    # Whether a bucket leaves only when the gradient after it is ready, while computation waits for
+    # the bucket before. Otherwise it leaves when its own gradients are ready.
     leaves_late: bool = False
-    cycle_ns: int = 0
+    cycle_ns: int = 0  # period at which it polls for complete buckets; 0 if it is notified
+    # What applies the exported file, here ``EXPORT.json``: lines for a shell, before the job, and
+    # lines of the training script.
     commands: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    algorithms: tuple[str, ...] = ("ring",)
-    sharded: bool = False
+    rules: tuple[Rule, ...] = ()  # as found in its code
+    algorithms: tuple[str, ...] = ("ring",)  # collective algorithms that its library can be set to
+    sharded: bool = False  # whether each worker keeps a share of all parameters
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -271,10 +243,7 @@ TARGET_NAMES = (*EVERY, PLANNER)
 def target_of(name: str, path: str = "target") -> Target | None:
     """Return a target by its name; None for planner's own runtime, which has no rules.
 
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown; `path` is the field.
+    InvalidInputError, at `path`, if the name is unknown.
     """
     if name == PLANNER:
         return None

@@ -150,6 +150,9 @@ def robust_plan(
 ) -> tuple[Result[PlanT, EvaluationT], Prospect | None]:
     """Return the plan with the least mean, or percentile, over weighted scenarios.
 
+    The result is that of the nominal numbers; the prospect, None without a plan, says what it costs
+    in the scenarios.
+
     Parameters
     ----------
     family : Family
@@ -164,13 +167,6 @@ def robust_plan(
         The plan for the nominal numbers; made if it is not given.
     others : iterable of Plan
         More plans to choose from.
-
-    Returns
-    -------
-    result : Result
-        The plan, judged by the nominal numbers; or why there is none.
-    prospect : Prospect or None
-        What it costs in the scenarios.
 
     Raises
     ------
@@ -291,24 +287,12 @@ def _bounded(
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A plan beside DDP.
-
-    Attributes
-    ----------
-    plan_ns : int
-        What the plan costs.
-    bound_ns : int or None
-        Lower bound over all plans; None if unknown.
-    ddp_ns : int
-        What DDP takes with its best bucket size.
-    bucket_mb : int or None
-        That size, ``bucket_cap_mb`` (MiB); None: the default.
-    """
+    """A plan beside DDP with its best bucket size."""
 
     plan_ns: int
-    bound_ns: int | None
+    bound_ns: int | None  # lower bound over all plans, if known
     ddp_ns: int
-    bucket_mb: int | None
+    bucket_mb: int | None  # ``bucket_cap_mb`` (MiB); None: the default
 
     @property
     def gain(self) -> Fraction:
