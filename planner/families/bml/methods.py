@@ -88,15 +88,14 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     # To root, cut, check and price a large tree takes more than half as long as to find it.
     finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
     searched = deadline.later(-finishing)
-    network = damage.bcube, damage.dead, damage.down
     start: list[Tree] = []
     if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        packing = few_trees(*network, count, searched, last=damage.deadline)
+        packing = few_trees(damage, count, searched)
     else:
         with suppress(NotApplicableError):  # detours may not apply
             start = trees_of(detour(damage), damage.deadline)
-        packing = pack(*network, searched, start=start, last=damage.deadline)
+        packing = pack(damage, searched, start=start)
     packings = [(packing.trees, packing.weights)]
     # an unfinished packing may be worse than the trees it started from
     if start and packing.timed_out:

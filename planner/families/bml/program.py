@@ -140,7 +140,7 @@ def _plan(damage: Damage) -> Plan:
     try:
         return detour(damage)
     except NotApplicableError:
-        packing = few_trees(damage.bcube, damage.dead, damage.down, TREES, NEVER)
+        packing = few_trees(damage, TREES, NEVER)
         shares = zip(packing.trees, packing.weights, strict=True)
         trees = [root_at_centre(tree) for tree, share in shares for _ in range(int(share * TREES))]
         return TreePlan(damage.bcube, tuple(trees), (Fraction(1, TREES),) * TREES)
