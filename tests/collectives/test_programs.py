@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.bml import Schedule
-from planner.families.bml.pricing import time_ns
+from planner.families.bml.evaluation import time_ns
 from planner.families.bml.program import listed, program_of
 from planner.families.collectives import (
     COLLECTIVES,

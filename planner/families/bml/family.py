@@ -6,9 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.evaluation import Evaluation, evaluate
+from planner.families.bml.evaluation import Evaluation, evaluate, is_intact
 from planner.families.bml.methods import OWN_METHODS, lower_bound_ns
-from planner.families.bml.pricing import is_intact
 from planner.families.bml.problem import Problem
 from planner.families.bml.reroute import damage_of
 from planner.families.bml.trees import Plan, TreePlan

@@ -16,9 +16,8 @@ from itertools import accumulate
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
-from planner.families.bml.evaluation import both_ways, busiest_load
+from planner.families.bml.evaluation import both_ways, busiest_load, hops_of, time_ns
 from planner.families.bml.packing import few_trees, pack
-from planner.families.bml.pricing import hops_of, time_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.families.bml.reroute import Damage, damage_of, detour
 from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of

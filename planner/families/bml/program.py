@@ -109,12 +109,8 @@ MAX_ROUNDED = 2**6
 def replanned(bcube: BCube, failed: Failures, rounds: int = 1) -> Program:
     """Return the all-reduce program of the living servers; rank r is the r-th living server.
 
-    Raises
-    ------
-    InvalidInputError
-        If a failed part does not exist in the network, or fewer than two servers are left.
-    NotApplicableError
-        If the failures cut the network, or it is too large.
+    InvalidInputError if a failed part does not exist in the network, or fewer than two servers are
+    left; NotApplicableError if the failures cut the network, or it is too large.
     """
     most = MAX_REPLANNED if rounds == 1 else MAX_ROUNDED
     if bcube.servers > most:
@@ -167,12 +163,8 @@ GENERATORS: Mapping[str, Callable[[Recipe], Program]] = MappingProxyType(
 def made(recipe: Recipe) -> Program:
     """Return the program of a recipe.
 
-    Raises
-    ------
-    InvalidInputError
-        If the generator is unknown, or its shape or failures are invalid.
-    NotApplicableError
-        If the generator does not apply to them.
+    InvalidInputError if the generator is unknown, or its shape or failures are invalid;
+    NotApplicableError if it does not apply to them.
     """
     return GENERATORS[known_method(recipe.generator, GENERATORS, "generator")](recipe)
 

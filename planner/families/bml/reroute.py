@@ -199,10 +199,7 @@ def damage_of(problem: Problem, deadline: Deadline) -> Damage:
 def detour(damage: Damage) -> Schedule:
     """Return the schedule with detours around failures.
 
-    Raises
-    ------
-    NotApplicableError
-        If no piece can be summed up with detours of one hop.
+    NotApplicableError if no piece can be summed up with detours of one hop.
     """
     bcube = damage.bcube
     gone: set[int] = set()

@@ -281,21 +281,10 @@ def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
 
 
 def lower_bound(servers: int, nics: int = 1, diameter: int = 1) -> Cost:
-    """Return the lower bound over all all-reduce algorithms.
+    """Return the lower bound over all all-reduce algorithms on servers with so many NICs each.
 
-    Parameters
-    ----------
-    servers : int
-        Number of servers N.
-    nics : int
-        NICs k of a server.
-    diameter : int
-        Most hops between two servers: 1 on a switch and on a Fat-Tree, k on BCube(n, k).
-
-    Raises
-    ------
-    InvalidInputError
-        If one of them is below 1.
+    `diameter` is the most hops between two servers: 1 on a switch and on a Fat-Tree, k on BCube(n,
+    k). InvalidInputError if one of them is below 1.
     """
     integer(servers, "servers", minimum=1)
     integer(nics, "nics", minimum=1)

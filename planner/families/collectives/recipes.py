@@ -18,7 +18,6 @@ from planner.families.collectives.exchange import (
     bml_program,
     direct_on,
     direct_program,
-    groups_of,
     halving_doubling_bcube_program,
     halving_doubling_on,
     halving_doubling_program,
@@ -28,6 +27,7 @@ from planner.families.collectives.exchange import (
     routed_program,
     tensors_on,
     tensors_program,
+    tree_groups,
 )
 from planner.families.collectives.program import Program
 from planner.families.collectives.rails import RAIL_PROGRAMS
@@ -189,7 +189,9 @@ COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
         "ps_fattree": _on_fattree(_ps, direct_program),
         "hierarchical_fattree": Algorithm(
             lambda bcube, _: hierarchical_on(Fabric.beside(bcube)),
-            lambda bcube, _: hierarchical_program(groups_of(Fabric.beside(bcube))),
+            lambda bcube, _: hierarchical_program(
+                tree_groups(bcube.servers, Fabric.beside(bcube).tree)
+            ),
         ),
         "halving_doubling_fattree": _on_fattree(halving_doubling_on, halving_doubling_program),
         "shuffle_fattree": _on_fattree(_shuffle, direct_program),
