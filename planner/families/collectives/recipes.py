@@ -5,7 +5,7 @@ determine it. `made` builds it again; `planner.families.bml.program` does so for
 failures.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
@@ -38,7 +38,6 @@ from planner.families.collectives.ring import (
     ring_program,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Rails
 from planner.model.validation import integer
 from planner.solving.methods import known_method
@@ -237,29 +236,3 @@ def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:
         except NotApplicableError:
             continue
     return tuple(applicable)
-
-
-def choose(collectives: Iterable[Collective], network: Network, gradient_bytes: int) -> Collective:
-    """Return the fastest algorithm; ties go to the one with the least hardware.
-
-    Further ties go to fewer switches, then fewer NICs, fewer steps, and the name.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are no algorithms, or a time does not fit in 63 bits.
-    """
-    best = min(
-        collectives,
-        key=lambda candidate: (
-            candidate.time_ns(network, gradient_bytes),
-            candidate.switches,
-            candidate.nics,
-            candidate.steps,
-            candidate.name,
-        ),
-        default=None,
-    )
-    if best is None:
-        raise InvalidInputError("collectives", "expected at least one, got none")
-    return best
