@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.collectives import Collective, Fabric
-from planner.families.collectives.cost import cost_of
 from planner.families.collectives.exchange import (
     bml_on,
     direct_on,
@@ -20,6 +19,7 @@ from planner.families.collectives.exchange import (
 from planner.families.collectives.ring import bruck_cost, bruck_program, gray_cycle, ring_on
 from planner.model.topologies import BCube
 from tests.collectives import algorithms
+from tests.collectives.pricing import cost_of
 from tests.collectives.replay import Replay, Transfer
 
 BCUBES = [BCube(*pair) for pair in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 4))]

@@ -1,8 +1,8 @@
 """All-reduce algorithms on BCubes, Fat-Trees and rails: their costs and their programs.
 
 Each algorithm has a closed-form cost, an exact `Collective`, and a `Program`, which lists its
-messages. `compare` lists all algorithms, `lower_bound` holds for all of them, `check`
-proves that a program is correct, and `time_of` prices it.
+messages. `compare` lists all algorithms, `lower_bound` holds for all of them, and
+`check` proves that a program is correct.
 """
 
 from planner.families.collectives.checker import check
@@ -10,9 +10,7 @@ from planner.families.collectives.cost import (
     Collective,
     Cost,
     Fabric,
-    cost_of,
     lower_bound,
-    time_of,
 )
 from planner.families.collectives.program import ListedProgram, Message, Program
 from planner.families.collectives.rails import RAIL_PROGRAMS, RAILS, RailSteps
@@ -32,8 +30,6 @@ __all__ = [
     "check",
     "collective",
     "compare",
-    "cost_of",
     "lower_bound",
     "program",
-    "time_of",
 ]
