@@ -8,12 +8,47 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
+from typing import NamedTuple
 
 from planner.families.collectives import Cost, Program
-from planner.families.collectives.cost import Load, loads
 from planner.families.collectives.program import sizes_of
+from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.network import Network
 from planner.model.validation import integer
+
+
+class Load(NamedTuple):
+    """The load of a step: bytes, and messages sent, by rank and NIC; bytes added by rank."""
+
+    sent: Counter[tuple[int, int]]
+    received: Counter[tuple[int, int]]
+    added: Counter[int]
+    times: Counter[tuple[int, int]]
+
+    @property
+    def messages(self) -> int:
+        """Most messages that a NIC sends."""
+        return max(self.times.values(), default=0)
+
+
+def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
+    """Return the load of every step, for a tensor of `elements` elements.
+
+    For a symmetric program with chunks of one size it is that of rank 0 only.
+    """
+    layout = program.layout(elements, element_bytes)
+    steps = [Load(Counter(), Counter(), Counter(), Counter()) for _ in range(program.steps)]
+    alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
+    for rank in range(1 if alike else program.ranks):
+        for message in program.sends(rank):
+            if length := layout.span(message.first, message.stop - message.first):
+                steps[message.step].sent[rank, message.link] += length
+                steps[message.step].times[rank, message.link] += 1
+        for message in program.receives(rank):
+            if length := layout.span(message.first, message.stop - message.first):
+                steps[message.step].received[rank, message.link] += length
+                steps[message.step].added[rank] += length * message.adds
+    return steps
 
 
 def cost_of(program: Program) -> Cost:

@@ -4,13 +4,9 @@ The closed forms assume pieces that divide evenly. `Cost.time_ns` applies them t
 any gradient size.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
-from planner.families.collectives.program import Program
-from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network, scattered
 from planner.model.topologies import BCube, FatTree
@@ -149,46 +145,6 @@ def placed(
         volume=volume,
         reduced=scattered(place.servers) if reduced is None else reduced,
     )
-
-
-# ---
-# The load of every NIC in every step of a program.
-#
-# Complexity: linear in the messages; for a symmetric program, in those of one rank. Source: own.
-
-
-class Load(NamedTuple):
-    """The load of a step: bytes, and messages sent, by rank and NIC; bytes added by rank."""
-
-    sent: Counter[tuple[int, int]]
-    received: Counter[tuple[int, int]]
-    added: Counter[int]
-    times: Counter[tuple[int, int]]
-
-    @property
-    def messages(self) -> int:
-        """Most messages that a NIC sends."""
-        return max(self.times.values(), default=0)
-
-
-def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
-    """Return the load of every step, for a tensor of `elements` elements.
-
-    For a symmetric program with chunks of one size it is that of rank 0 only.
-    """
-    layout = program.layout(elements, element_bytes)
-    steps = [Load(Counter(), Counter(), Counter(), Counter()) for _ in range(program.steps)]
-    alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
-    for rank in range(1 if alike else program.ranks):
-        for message in program.sends(rank):
-            if length := layout.span(message.first, message.stop - message.first):
-                steps[message.step].sent[rank, message.link] += length
-                steps[message.step].times[rank, message.link] += 1
-        for message in program.receives(rank):
-            if length := layout.span(message.first, message.stop - message.first):
-                steps[message.step].received[rank, message.link] += length
-                steps[message.step].added[rank] += length * message.adds
-    return steps
 
 
 # ---

@@ -9,7 +9,7 @@ bound is half that of `planner.families.bml.reroute`: docs/iteration.md, "Why th
 Complexity: that of the re-plan's program, once per cluster. Source: own.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -18,7 +18,6 @@ from typing import NamedTuple
 from planner.families.bml.methods import infeasibility_of
 from planner.families.bml.program import replanned
 from planner.families.bml.reroute import Damage
-from planner.families.collectives.cost import loads
 from planner.families.collectives.program import Kind
 from planner.families.collectives.ring import gray_cycle
 from planner.model.clusters import Cluster
@@ -91,15 +90,18 @@ def _half(bcube: BCube, failed: Failures, rounds: int) -> Half:
     program = replanned(bcube, failed, rounds)
     halves = []
     for kind in _HALVES if rounds == 1 else _WHOLE:
-        busy = [step for step in loads(program.half(kind), program.chunks) if step.messages]
-        carried = sum(max((*step.sent.values(), *step.received.values())) for step in busy)
-        messages = sum(step.messages - 1 for step in busy)
-        halves.append((len(busy), Fraction(carried, program.chunks), messages))
+        carried: defaultdict[int, Counter[tuple[int, int, bool]]] = defaultdict(Counter)
+        sent: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        for step, _, sender, receiver, link, first, stop, *_ in program.half(kind).messages():
+            carried[step][sender, link, True] += stop - first
+            carried[step][receiver, link, False] += stop - first
+            sent[step][sender, link] += 1
+        busiest = sum(max(nics.values()) for nics in carried.values())
+        further = sum(max(nics.values()) - 1 for nics in sent.values())
+        halves.append((len(carried), Fraction(busiest, program.chunks), further))
     owned = Counter(map(program.owner, range(program.chunks)))
     shared = len(set(map(owned.__getitem__, range(program.ranks)))) == 1
-    steps = max(half[0] for half in halves)
-    volume = max(half[1] for half in halves)
-    further = max(half[2] for half in halves)
+    steps, volume, further = (max(numbers) for numbers in zip(*halves, strict=True))
     return Half(steps, volume, further, shared and rounds == 1)
 
 
