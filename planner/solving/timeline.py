@@ -5,10 +5,9 @@ Drawings and traces of schedules are made from these; how long a resource is bus
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
-from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError
 
 Kind = Literal[
     "startup", "all_reduce", "collective", "push", "pull", "backward", "forward", "computation"
@@ -88,15 +87,6 @@ class Timeline:
         """Return the intervals on one resource by start time."""
         chosen = [interval for interval in self.intervals if interval.resource == resource]
         return sorted(chosen, key=lambda interval: (interval.start_ns, interval.end_ns))
-
-    def check_serial(self) -> None:
-        """Raise an `InvalidPlanError` if two intervals on one resource overlap."""
-        for resource in self.resources:
-            for first, second in pairwise(self.on(resource)):
-                if second.start_ns < first.end_ns:
-                    raise InvalidPlanError(
-                        "", f"{first.label} and {second.label} overlap on {resource}"
-                    )
 
 
 def busy_ns(spans: Iterable[tuple[int, int]]) -> int:

@@ -7,7 +7,6 @@ any gradient size.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from planner.model.errors import NotApplicableError
 from planner.model.network import Network, scattered
 from planner.model.topologies import BCube, FatTree
 from planner.model.validation import integer, set_integer, total
@@ -121,24 +120,13 @@ def placed(
     steps: int,
     volume: Fraction,
     reduced: Fraction | None = None,
-    *,
-    many: bool = False,
 ) -> Collective:
-    """Return the algorithm on a BCube or a Fat-Tree; by default a server adds (N-1)/N.
-
-    Without `many` it is for one NIC per server of a Fat-Tree: more are a `NotApplicableError`.
-    """
-    bcube = isinstance(place, BCube)
-    nics = place.k if isinstance(place, BCube) else place.nics
-    if not bcube and nics > 1 and not many:
-        raise NotApplicableError(
-            "nics", f"{algorithm} uses one NIC a server: k_nics is the one for {nics}"
-        )
+    """Return the algorithm on a BCube or a Fat-Tree; by default a server adds (N-1)/N."""
     return Collective(
         algorithm=algorithm,
-        topology="bcube" if bcube else "fattree",
+        topology="bcube" if isinstance(place, BCube) else "fattree",
         servers=place.servers,
-        nics=nics,
+        nics=place.k if isinstance(place, BCube) else place.nics,
         switches=place.switches,
         tree=None if isinstance(place, BCube) else place.tree,
         steps=steps,

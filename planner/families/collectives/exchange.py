@@ -162,7 +162,7 @@ def direct_on(algorithm: str, place: BCube | Fabric) -> Collective:
     if isinstance(place, BCube):
         return placed(algorithm, place, 2 * place.k, Fraction(2 * (place.n - 1), place.n))
     volume = 2 * scattered(place.servers) / place.nics
-    return placed(algorithm, place, 2, volume, many=algorithm == "k_nics")
+    return placed(algorithm, place, 2, volume)
 
 
 def direct_program(ranks: int, nics: int = 1) -> SymmetricProgram:
