@@ -212,14 +212,10 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
 # ---
 # Number of pipeline rounds: into how many parts to cut each piece.
 #
-# Problem: with failures, the steps of a plan load links unevenly, and with one round each step
-# waits for its own busiest NIC. With R rounds all steps run at once on different parts and wait for
-# the busiest NIC overall, but R - 1 more steps pay a start-up.
 # Method: closed-form optimum for divisible sizes, then exact prices of it, its neighbours and 1;
-# see docs/bml.md, "Why the number of rounds is a square root".
-# Guarantee: never worse than one round; not optimal, other R are not tried.
-# Complexity: the loads of each step once, and at most five prices. Source: pipelined collectives on
-# trees, where one tree of equal hops gives the same square root.
+# why: docs/bml.md, "Why the number of rounds is a square root".
+# Guarantee: never worse than one round; not optimal, other R are not tried. Complexity: the loads
+# of each step once, and at most five prices.
 
 PlanT = TypeVar("PlanT", Schedule, TreePlan)
 
@@ -283,13 +279,8 @@ def _unrounded(problem: Problem, plan: Plan, deadline: Deadline) -> int:
 # ---
 # Smaller pieces for servers that have lost NICs, to balance the load of NICs.
 #
-# Problem: a server that has lost NICs sends every piece once, and passes on pieces that it
-# aggregates. With three levels or more its remaining NICs become the busiest. How small should
-# these pieces be?
-#
-# Method: golden-section search over one common weight of these pieces; why the load is
-# quasi-convex: docs/bml.md, "Why smaller pieces are found by a line search".
-#
+# Method: golden-section search over one common weight of the pieces that such a server passes on;
+# why: docs/bml.md, "Why smaller pieces are found by a line search".
 # Guarantee: never a larger load than with equal pieces. With two levels nothing can be gained.
 # Complexity: twice the time of summing loads, and O(k·N) for each weight. Source: own.
 
