@@ -20,7 +20,7 @@ from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan, TreePlan, root_at_centre
 from planner.families.collectives import recipes
 from planner.families.collectives.exchange import bml_program
-from planner.families.collectives.layout import KeptLayout, Layout
+from planner.families.collectives.layout import GivenLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message, Program, in_parts
 from planner.families.collectives.recipes import Recipe
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -74,7 +74,8 @@ def listed(plan: Plan) -> ListedProgram:
 
 
 def _placed(plan: Plan, kept: tuple[int, ...], elements: int, element_bytes: int) -> Layout:
-    return KeptLayout(plan.layout(elements, element_bytes), (*kept, plan.threads * plan.pieces))
+    layout = plan.layout(elements, element_bytes)
+    return GivenLayout((*map(layout.start, kept), layout.start(plan.threads * plan.pieces)))
 
 
 # ---
