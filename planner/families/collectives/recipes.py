@@ -48,18 +48,11 @@ MAX_RANKS = 2**16
 class Recipe(NamedTuple):
     """The generator of a program, and its arguments.
 
-    Attributes
-    ----------
-    generator : str
-        A key of `GENERATORS`.
-    shape : tuple of int
-        Arguments: the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts
-        and accelerators per host.
-    failed : Failures
-        Failed parts of a BCube, for a program that avoids them (`planner.families.bml.program`).
+    The shape is the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts and
+    accelerators per host. A program may avoid failed parts (`planner.families.bml.program`).
     """
 
-    generator: str
+    generator: str  # a key of `GENERATORS`
     shape: tuple[int, ...]
     failed: Failures = Failures()
 
