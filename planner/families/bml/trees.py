@@ -252,7 +252,7 @@ class SurvivingNetwork:
                     for server in bcube.on_switch(level, switch)
                     if server not in dead and (server, level) not in down
                 ]
-                if plugged:
+                if plugged:  # two at least: a NIC alone on its switch is down
                     self._switches.append(range(len(self.nics), len(self.nics) + len(plugged)))
                     self.nics += plugged
         self._index = {nic: number for number, nic in enumerate(watched(self.nics, deadline))}
