@@ -225,7 +225,7 @@ def trees(networks: Sequence[BCube], limit: float) -> None:
     for bcube in networks:
         for what, failed in DAMAGES.items():
             damage = Damage(bcube, failed)
-            packing, taken = once(partial(pack, bcube, damage.dead, damage.down, Deadline(limit)))
+            packing, taken = once(partial(pack, damage, Deadline(limit)))
             gap = packing.load / packing.bound - 1
             rows.append(
                 [

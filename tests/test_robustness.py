@@ -1,11 +1,9 @@
 """The second criterion by itself: what a plan lasts under strains, and fronts of labels."""
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.solving.deadline import NEVER
-from planner.solving.pareto import pareto
 from planner.solving.simulator import TimedTransfer, simulate
 from planner.solving.tie_break import (
     NOMINAL,
@@ -55,21 +53,6 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
 def test_slow_transfers_count_before_slow_computation() -> None:
     assert strained([Step(0, 10, 0)], 0) == (30, 20)
     assert strained([], 10) == (20, 30)
-
-
-@given(st.lists(st.tuples(times, times, times), max_size=12))
-def test_a_front_is_what_nothing_is_below(labels: list[tuple[int, int, int]]) -> None:
-    columns = np.array(labels, dtype=np.int64).reshape(len(labels), 3).T
-    kept = [labels[place] for place in pareto(columns).tolist()]
-    assert len(set(kept)) == len(kept)
-    assert set(kept) == {
-        label
-        for label in labels
-        if not any(
-            other != label and all(a <= b for a, b in zip(other, label, strict=True))
-            for other in labels
-        )
-    }
 
 
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=8), st.integers(0, 7))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.model.errors import InvalidPlanError
 from planner.solving.timeline import Interval, Memory, Timeline, busy_ns
+from tests.timelines import check_serial
 
 spans = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda s: (s[0], s[0] + s[1])), max_size=8
@@ -27,10 +27,10 @@ def interval(start: int, end: int, resource: str = "r") -> Interval:
 
 
 def test_serial_resources_do_one_thing_at_a_time() -> None:
-    Timeline(("r",), (interval(0, 2), interval(2, 3))).check_serial()
-    Timeline(("r", "s"), (interval(0, 2), interval(1, 3, "s"))).check_serial()
-    with pytest.raises(InvalidPlanError, match="0-2 and 1-3 overlap on r"):
-        Timeline(("r",), (interval(1, 3), interval(0, 2))).check_serial()
+    check_serial(Timeline(("r",), (interval(0, 2), interval(2, 3))))
+    check_serial(Timeline(("r", "s"), (interval(0, 2), interval(1, 3, "s"))))
+    with pytest.raises(AssertionError, match="overlap"):
+        check_serial(Timeline(("r",), (interval(1, 3), interval(0, 2))))
 
 
 def test_timelines_need_no_windows_and_no_marks() -> None:

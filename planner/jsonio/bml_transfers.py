@@ -17,7 +17,7 @@ from functools import partial
 from msgspec import UNSET
 
 from planner.families.collectives.checker import check
-from planner.families.collectives.layout import EvenLayout, KeptLayout, Layout
+from planner.families.collectives.layout import GivenLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.heads import check_head
@@ -144,7 +144,7 @@ def _placed(edges: tuple[int, ...], elements: int, element_bytes: int) -> Layout
                 f"one begins at byte {edge}, cut inside an element of {element_bytes} bytes: "
                 "plan with element_bytes",
             )
-    return KeptLayout(EvenLayout(1, size, (), size, 1), edges)
+    return GivenLayout(edges)
 
 
 def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from planner.families.bml.program import made, program_of
 from planner.families.bml.trees import Plan
 from planner.families.collectives.exchange import bml_program
-from planner.families.collectives.layout import EvenLayout, KeptLayout
+from planner.families.collectives.layout import GivenLayout
 from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio import bml_transfers
@@ -102,9 +102,8 @@ def _sliced(answer: BigdlAnswer, slices: Sequence[tuple[int, int]]) -> Program:
     program = made(Recipe("direct", (answer.nodes,)))
     if len({stop - start for start, stop in slices}) == 1:
         return program
-    size = answer.gradient_bytes
-    starts = (*(start * answer.element_bytes for start, _ in slices), size)
-    layout = KeptLayout(EvenLayout(1, size, (), size, 1), starts)
+    starts = (start * answer.element_bytes for start, _ in slices)
+    layout = GivenLayout((*starts, answer.gradient_bytes))
     return ListedProgram(
         program.name,
         program.ranks,

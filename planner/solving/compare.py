@@ -16,18 +16,10 @@ from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[PlanT, EvaluationT]):
-    """Results of several methods on one problem.
+    """Results of several methods on one problem."""
 
-    Attributes
-    ----------
-    rows : tuple of Result
-        By objective, best first; methods without a plan last.
-    left_out : tuple of (str, str)
-        Methods that do not apply, and why.
-    """
-
-    rows: tuple[Result[PlanT, EvaluationT], ...]
-    left_out: tuple[tuple[str, str], ...]
+    rows: tuple[Result[PlanT, EvaluationT], ...]  # best first, those without a plan last
+    left_out: tuple[tuple[str, str], ...]  # methods that do not apply, and why
 
 
 def compare(
@@ -39,22 +31,10 @@ def compare(
     progress: Callable[[str], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Comparison[PlanT, EvaluationT]:
-    """Solve one problem by several methods.
+    """Solve one problem by several methods, each with the time limit (s).
 
-    Parameters
-    ----------
-    problem : object
-        The problem.
-    methods : iterable of str
-        Names of the methods.
-    solve : callable
-        A family's `solve`: called with the problem, and `method` and `time_limit` by name.
-    time_limit : float, optional
-        Seconds for each method.
-    progress : callable, optional
-        Called with each method's name before it runs.
-    cancel : Cancel, optional
-        Once it is set, and there is a plan, no further methods run.
+    `solve` is a family's. `progress` is called with each method's name before it runs. Once
+    `cancel` is set, and there is a plan, no further methods run.
     """
     rows: dict[str, Result[PlanT, EvaluationT]] = {}
     left_out = []

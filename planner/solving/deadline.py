@@ -59,22 +59,9 @@ class Incumbent(Generic[PlanT]):
 
 
 class Control(TypedDict, Generic[PlanT], total=False):
-    """Options that every family's `solve` takes by name in addition to a method and a time limit.
+    """Options that every family's `solve` takes by name, beside a method and a time limit.
 
-    Attributes
-    ----------
-    on_progress : callable
-        Called with an `Incumbent` whenever the plan or the bound improves, from within the solver;
-        an exception ends the search.
-    cancel : Cancel
-        Ends the search like the time limit once it is set, by the callback or another thread.
-    start : Plan
-        Warm start. If it fits this problem, or fits it after its numbers are adapted, the result
-        is no worse; otherwise it is ignored, and the result's `warnings` say why. Method
-        ``replan`` only improves it, in milliseconds; a plan that does not fit then makes the
-        result infeasible.
-    tie_break : planner.solving.tie_break.TieBreak
-        Which of the plans of equal cost is returned.
+    `planner.solving.family.Family.solve` says what they mean.
     """
 
     on_progress: Callable[[Incumbent[PlanT]], None] | None

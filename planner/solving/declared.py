@@ -18,8 +18,7 @@ from planner.model.errors import NotApplicableError
 from planner.model.profiles import Profile
 from planner.solving.compare import REGRET, Case, Column, Comparison, Option, Place
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.methods import Method, Outcome, concrete, with_plugins
-from planner.solving.plugins import is_plugged
+from planner.solving.methods import Method, Outcome, concrete
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import Scenario
 
@@ -34,7 +33,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     plan_type : type
         The class of its plans, or the union of their classes.
     own_methods : mapping of str to method
-        Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
+        Its methods by name; the first is ``auto``.
     baselines : tuple of str
         Names of the methods whose plan follows from a rule.
     near : int
@@ -60,8 +59,8 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
 
     @cached_property
     def methods(self) -> Mapping[str, Method[ProblemT, PlanT]]:
-        """Every method by name, those of plug-ins included."""
-        return MappingProxyType(with_plugins(self.name, self.own_methods))
+        """Every method by name, for whoever must not change them."""
+        return MappingProxyType(dict(self.own_methods))
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -98,10 +97,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def adapt(self, problem: ProblemT, plan: PlanT) -> PlanT:
         """Return a start plan with the numbers of the problem, such as other sizes; unchecked.
 
-        Raises
-        ------
-        InvalidPlanError
-            If it cannot be one of the problem.
+        InvalidPlanError if it cannot be one of the problem.
         """
         return plan
 
@@ -116,22 +112,14 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def perturb(self, problem: ProblemT, scenario: Scenario) -> ProblemT:
         """Return the problem with the numbers of a scenario.
 
-        Raises
-        ------
-        InvalidInputError
-            If its numbers are too large.
-        NotApplicableError
-            If the family has no scenarios.
+        InvalidInputError if they are too large.
         """
         raise NotApplicableError("scenarios", f"not for problem {self.name}")
 
     def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
         """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
 
-        Raises
-        ------
-        InvalidInputError
-            If it is no plan of the problem.
+        InvalidInputError if it is no plan of the problem.
         """
         return plan
 
@@ -164,10 +152,10 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
     def follows_rule(self, problem: ProblemT, method: str) -> bool:
-        """Return whether a method's plan stays as it is: by a rule, a target's, or a plug-in's."""
+        """Return whether a method's plan stays as it is: by a rule, or a target's."""
         target = getattr(problem, "target", None)
         default = target is not None and method == target.name
-        return default or method in self.baselines or is_plugged(method)
+        return default or method in self.baselines
 
     def transfers(self, plan: PlanT) -> int:
         """Return how many transfers a plan has; 0 where that says nothing."""
@@ -182,22 +170,11 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
 
         First the fields of the problem with the computation as it is slowed down, then the time of
         all transfers with and without contention (ns).
-
-        Raises
-        ------
-        NotApplicableError
-            If the family knows no contention.
         """
         raise NotApplicableError("network", f"no contention for problem {self.name}")
 
     def most_robust(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> PlanT:
-        """Return the plan of equal cost that is least sensitive to delays.
-
-        Raises
-        ------
-        NotApplicableError
-            If the family does not look for it.
-        """
+        """Return the plan of equal cost that is least sensitive to delays."""
         raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
 
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
@@ -207,13 +184,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def ddp_price(
         self, problem: ProblemT, limits: tuple[int, int], deadline: Deadline
     ) -> int | None:
-        """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes).
-
-        Raises
-        ------
-        NotApplicableError
-            If the family does not plan what DDP does.
-        """
+        """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes)."""
         raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
 
     # What it may say to whoever shows its problems (`planner.solving.compare`).

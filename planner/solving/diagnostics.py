@@ -6,6 +6,7 @@ warnings are made while measuring, and stored with the numbers. No number is cor
 The bounds below hold for the shipped profiles, which were measured on a quiet machine. Source: own.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,57 +62,46 @@ class Circumstances:
 
 def disturbances(measured: Circumstances) -> tuple[str, ...]:
     """Return the warnings, causes before effects; empty if nothing is suspicious."""
-    return (*_causes(measured), *_effects(measured))
+    return tuple(_disturbances(measured))
 
 
-def _causes(measured: Circumstances) -> list[str]:
-    causes = []
+def _disturbances(measured: Circumstances) -> Iterator[str]:
     threads, processors = measured.threads, measured.processors
     have = counted(processors, "processor")
     if threads > processors:
-        causes.append(
+        yield (
             f"{counted(threads, 'thread')} on {have} waited for each other: measure "
             "again with fewer threads"
         )
-    if measured.others is not None:
-        over = measured.others - max(processors - threads, 0)
-        if over > LOAD:
-            causes.append(
-                f"other processes kept {measured.others:.1f} of {have} busy, and {threads} "
-                f"{'was' if threads == 1 else 'were'} needed here: measure again without them"
-            )
-    return causes
-
-
-def _effects(measured: Circumstances) -> list[str]:
-    effects = []
+    if measured.others is not None and measured.others - max(processors - threads, 0) > LOAD:
+        yield (
+            f"other processes kept {measured.others:.1f} of {have} busy, and {threads} "
+            f"{'was' if threads == 1 else 'were'} needed here: measure again without them"
+        )
     total, layers = measured.spread or (0.0, 0.0)
     for what, spread, bound in (
         ("whole iterations", total, TOTAL_SPREAD),
         ("single layers", layers, LAYERS_SPREAD),
     ):
         if spread > bound:
-            effects.append(
+            yield (
                 f"the middle half of the times of {what} spreads over {spread:.0%} of the median, "
                 f"more than {bound:.0%}"
             )
-    for which, times in (
-        ("forward", measured.forward_layers),
-        ("backward", measured.backward_layers),
-    ):
+    passes = (
+        ("forward", measured.forward_layers, measured.forward_hooked),
+        ("backward", measured.backward_layers, measured.backward_hooked),
+    )
+    for which, times, _ in passes:
         if times is not None and abs(times[0] - times[1]) > LAYERS_SUM * times[1]:
-            effects.append(
+            yield (
                 f"the layers' times of the {which} pass sum to {format_ns(round(times[0]))}, the "
                 f"whole pass took {format_ns(round(times[1]))}: more than {LAYERS_SUM:.0%} apart"
             )
-    for which, ratio in (
-        ("forward", measured.forward_hooked),
-        ("backward", measured.backward_hooked),
-    ):
+    for which, _, ratio in passes:
         if ratio is not None and abs(ratio - 1) > HOOKED:
             more = "more" if ratio > 1 else "less"
-            effects.append(
+            yield (
                 f"{which} passes took {abs(ratio - 1):.0%} {more} time with the hooks that tell "
                 f"layers apart than without, more than {HOOKED:.0%}"
             )
-    return effects

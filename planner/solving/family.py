@@ -16,14 +16,12 @@ from planner.model.errors import (
     BrokenConstraintError,
     InvalidInputError,
     InvalidPlanError,
-    PluginError,
 )
 from planner.model.validation import shown
 from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
 from planner.solving.declared import Declared
 from planner.solving.methods import REPLAN, Method, Outcome, known_method
-from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, Result
 from planner.solving.tie_break import TieBreak, merged_neighbours
 
@@ -45,13 +43,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         return merged_neighbours(self, problem, plan, most_ns, deadline)
 
     def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
-        """Return the cost of a plan (ns), once it is checked.
-
-        Raises
-        ------
-        InvalidPlanError
-            If it is no plan of the problem.
-        """
+        """Return the cost of a plan (ns); InvalidPlanError if it is no plan of the problem."""
         return self.priced(problem, plan, deadline)[1]
 
     def solve(
@@ -82,7 +74,8 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             Ends the search as the time limit does once it is set.
         start : Plan, optional
             An old plan: if it fits this problem, or fits it with other numbers, the result is no
-            worse; else it is ignored, and the result's `warnings` say why.
+            worse; else it is ignored, and the result's `warnings` say why. A plan that does not fit
+            makes the result of ``replan`` infeasible.
         tie_break : TieBreak, optional
             Which of the plans of equal cost a search returns; None: the one that it found.
 
@@ -97,8 +90,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         InvalidInputError
             If the method is unknown or does not apply, or the time limit is no number above 0.
         RuntimeError
-            If what a method returned is no plan of the problem: a fault of the method; a
-            `PluginError` of another package's.
+            If what a method returned is no plan of the problem: a fault of the method.
         """
         methods = self.methods_for(problem)
         return self.run(
@@ -171,10 +163,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
     ) -> Result[PlanT, EvaluationT]:
         """Check, price and bound what a method returned after `runtime_s` seconds.
 
-        Raises
-        ------
-        RuntimeError
-            If its plan is no plan of the problem: a fault of the method.
+        RuntimeError if its plan is no plan of the problem: a fault of the method.
         """
         method, plan, timed_out = outcome.method, outcome.plan, outcome.timed_out
         if plan is None:
@@ -187,8 +176,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
                 return Result(method, None, None, None, runtime_s, timed_out, _unfit(error))
             if not isinstance(error, InvalidPlanError):
                 raise
-            fault = PluginError if is_plugged(method) else RuntimeError
-            raise fault(f"method {method} made no plan: {error}") from error
+            raise RuntimeError(f"method {method} made no plan: {error}") from error
         bound = outcome.lower_bound
         if bound is None and method != REPLAN:
             bound, cut = self.bound(problem, plan, deadline)

@@ -5,11 +5,7 @@ Source: the maxima of a set of vectors, Kung, Luccio, Preparata, J. ACM 22 (1975
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -37,16 +33,3 @@ def nondominated(
             if len(best) == most:
                 break
     return best
-
-
-def pareto(labels: "NDArray[Any]") -> "NDArray[np.int64]":
-    """Return the Pareto-optimal columns (less is better), each once; shape (criteria, labels)."""
-    import numpy as np
-
-    left, kept = np.arange(labels.shape[1]), []
-    sums = labels.sum(axis=0)
-    while len(left):
-        best = left[sums[left].argmin()]  # the least sum cannot be dominated
-        kept.append(best)
-        left = left[(labels[:, left] < labels[:, best, None]).any(axis=0)]
-    return np.array(kept, dtype=np.int64)

@@ -25,21 +25,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Infeasibility:
-    """Why there is no plan.
+    """Why there is no plan."""
 
-    Attributes
-    ----------
-    reason : str
-        One sentence for the user.
-    binding : tuple of str
-        Fields of the problem, or constraints, that bind.
-    layers : tuple of int
-        Layers concerned; empty if none in particular.
-    """
-
-    reason: str
-    binding: tuple[str, ...]
-    layers: tuple[int, ...] = ()
+    reason: str  # one sentence for the user
+    binding: tuple[str, ...]  # fields of the problem, or constraints, that bind
+    layers: tuple[int, ...] = ()  # layers concerned; empty if none in particular
 
 
 _WIDTH = 76

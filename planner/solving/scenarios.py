@@ -33,34 +33,16 @@ OBJECTIVES = {"mean": None, "p90": Fraction(90)}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A perturbation of computation and network.
+    """A perturbation of computation and network: factors, a straggler, and spreads.
 
-    Attributes
-    ----------
-    computation : Fraction
-        Factor on all computation times; above 0.
-    startup : Fraction
-        Factor on start-up costs.
-    bandwidth : Fraction
-        Factor on the bandwidth of the network; above 0.
-    late : Fraction
-        Straggler: the share of the backward pass by which the last rank is behind at its end.
-    spread : Fraction
-        How many times the spread of its measured times each op of `part` takes longer, before any
-        factor.
-    part : Part
-        The ops that take longer. Thirds are those of the backward pass in its stable topological
-        order, by time.
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is not a number, is negative, or 0 where it may not be, or `part` is unknown.
+    `late` is the share of the backward pass by which the last rank is behind at its end. Each op of
+    `part` takes `spread` times the spread of its measured times longer, before any factor; thirds
+    are those of the backward pass in its stable topological order, by time.
     """
 
-    computation: Fraction = Fraction(1)
-    startup: Fraction = Fraction(1)
-    bandwidth: Fraction = Fraction(1)
+    computation: Fraction = Fraction(1)  # on all computation times; above 0
+    startup: Fraction = Fraction(1)  # on start-up costs
+    bandwidth: Fraction = Fraction(1)  # of the network; above 0
     late: Fraction = Fraction(0)
     spread: Fraction = Fraction(0)
     part: Part = "all"
@@ -92,23 +74,10 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Weighted scenarios, and which statistic of their times is minimised.
+    """Weighted scenarios, and which statistic of their times is minimised: by default the mean."""
 
-    Attributes
-    ----------
-    scenarios : tuple of (Scenario, Fraction)
-        Scenarios, each with its weight, above 0; at least one.
-    percentile : Fraction, optional
-        Percentile of the weighted times to minimise; above 0, at most 100. By default the mean.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no scenario, or a weight or the percentile is invalid.
-    """
-
-    scenarios: tuple[tuple[Scenario, Fraction], ...]
-    percentile: Fraction | None = None
+    scenarios: tuple[tuple[Scenario, Fraction], ...]  # with weights above 0; at least one
+    percentile: Fraction | None = None  # of the weighted times; above 0, at most 100
 
     def __post_init__(self) -> None:
         if not self.scenarios:
@@ -159,24 +128,12 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """Cost of a plan for several scenarios.
+    """Cost of a plan for several scenarios (ns), beside the plan for unperturbed numbers."""
 
-    Attributes
-    ----------
-    value : Fraction
-        Mean or percentile of the iteration time (ns).
-    bound : Fraction
-        Lower bound over all plans with its op order; at most `value`.
-    usual_ns : int
-        Iteration time of the plan for unperturbed numbers, with these numbers.
-    usual_value : Fraction
-        Mean or percentile of that plan in the scenarios.
-    """
-
-    value: Fraction
-    bound: Fraction
-    usual_ns: int
-    usual_value: Fraction
+    value: Fraction  # mean or percentile
+    bound: Fraction  # lower bound over all plans with its op order; at most `value`
+    usual_ns: int  # cost of the other plan with unperturbed numbers
+    usual_value: Fraction  # mean or percentile of the other plan
 
 
 def measured(percentile: Fraction | None = None) -> Outlook:

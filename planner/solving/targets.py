@@ -1,10 +1,10 @@
 """Targets: systems that plans are exported to, and the constraints that each puts on a plan.
 
-A plan made for a target obeys all of its rules, so it costs there what was predicted. Each rule
-names the line of the target's code that it was read from. All four targets that sum gradients send
-whole parameters, one transfer after the other, and begin the next forward pass when all have
-arrived. They differ in the order in which parameters fill buckets, in when a bucket closes, and in
-when it leaves.
+A plan made for a target obeys all of its rules, so it costs there what was predicted.
+`docs/target_rules.toml` has the rules, with the lines of the target's code that they were read
+from. All four targets that sum gradients send whole parameters, one transfer after the other, and
+begin the next forward pass when all have arrived. They differ in the order in which parameters fill
+buckets, in when a bucket closes, and in when it leaves.
 
 Sizes that are settings count elements where the target counts elements; ``default_*`` are the
 target's own values.
@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
@@ -39,65 +39,28 @@ PLANNER = "planner"
 """The target without rules: planner's own runtime."""
 
 
-class Rule(NamedTuple):
-    """One rule of a target: its topic, the rule, and file and line of the target's code."""
-
-    about: str
-    says: str
-    source: str
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A system that plans can be exported to, and its rules.
+    """A system that plans can be exported to, and its rules."""
 
-    Attributes
-    ----------
-    name : str
-        Name in requests.
-    title, version : str
-        Full name, and the version from which the rules were read.
-    order : Order
-        Order in which parameters fill buckets.
-    buckets : Buckets
-        Buckets that the target can be given.
-    default_bytes : tuple of (int, int), optional
-        Largest first bucket and largest other bucket by default (bytes).
-    default_elements : int, optional
-        Largest bucket by default, where the target counts elements.
-    elements_per_worker : int
-        Least elements of a default bucket per worker.
-    leaves_late : bool
-        Whether a bucket leaves only when the gradient after it is ready, while computation waits
-        for the bucket before. Otherwise it leaves when its own gradients are ready.
-    cycle_ns : int
-        Period at which the target polls for complete buckets; 0 if it is notified.
-    commands, code : tuple of str
-        What applies the exported file, here ``EXPORT.json``: lines for a shell, before the job,
-        and lines of the training script.
-    rules : tuple of Rule
-        The rules as found in its code.
-    algorithms : tuple of str
-        Collective algorithms that its library can be set to.
-    sharded : bool
-        Whether each worker keeps a share of all parameters.
-    """
-
-    name: str
-    title: str
-    version: str
+    name: str  # in requests
+    title: str  # full name
+    version: str  # from which the rules were read
     order: Order
     buckets: Buckets
-    default_bytes: tuple[int, int] | None
-    default_elements: int | None = None
-    elements_per_worker: int = 0
+    default_bytes: tuple[int, int] | None  # largest first and largest other bucket by default
+    default_elements: int | None = None  # largest bucket by default, where it counts elements
+    elements_per_worker: int = 0  # least elements of a default bucket per worker
+    # Whether a bucket leaves only when the gradient after it is ready, while computation waits for
+    # the bucket before. Otherwise it leaves when its own gradients are ready.
     leaves_late: bool = False
-    cycle_ns: int = 0
+    cycle_ns: int = 0  # period at which it polls for complete buckets; 0 if it is notified
+    # What applies the exported file, here ``EXPORT.json``: lines for a shell, before the job, and
+    # lines of the training script.
     commands: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    algorithms: tuple[str, ...] = ("ring",)
-    sharded: bool = False
+    algorithms: tuple[str, ...] = ("ring",)  # collective algorithms that its library can be set to
+    sharded: bool = False  # whether each worker keeps a share of all parameters
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -140,15 +103,6 @@ _DDP = Target(
         'buckets = json.loads(Path("EXPORT.json").read_text())["bucket_cap_mb_list"]',
         "model = DistributedDataParallel(model, bucket_cap_mb_list=buckets)",
     ),
-    rules=(
-        Rule("barrier", "backward ends when all have arrived", "c10d/reducer.hpp:289"),
-        Rule("pieces", "whole parameters", "c10d/reducer.hpp:607"),
-        Rule("order", "as ready in the first step on rank 0", "c10d/reducer.hpp:137,209"),
-        Rule("buckets", "any consecutive ones", "nn/parallel/distributed.py:146"),
-        Rule("leaves", "when complete, after all before it", "c10d/reducer.hpp:232,285"),
-        Rule("default", "first 1 MiB, others 25 MiB", "c10d/reducer.hpp:30-31"),
-        Rule("algorithms", "the library's all-reduce: ring", "c10d/reducer.hpp:538"),
-    ),
 )
 
 _HOROVOD = Target(
@@ -166,15 +120,6 @@ _HOROVOD = Target(
         "groups = [[parameters[name] for name in group] for group in groups]",
         "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=groups)",
     ),
-    rules=(
-        Rule("barrier", "the optimiser's step waits for all", "torch/optimizer.py:255,324"),
-        Rule("pieces", "whole parameters", "torch/optimizer.py:212"),
-        Rule("order", "as ready on all ranks", "torch/optimizer.py:238-249"),
-        Rule("buckets", "any groups", "torch/optimizer.py:88,148-165"),
-        Rule("leaves", "in the next cycle after it is complete", "common/operations.cc:751-761"),
-        Rule("default", "what a cycle finds, up to 128 MiB", "common/operations.cc:519,527"),
-        Rule("algorithms", "the library's all-reduce: ring", "common/ops/nccl_operations.cc:257"),
-    ),
 )
 
 _DEEPSPEED = Target(
@@ -188,17 +133,6 @@ _DEEPSPEED = Target(
     leaves_late=True,
     commands=(_RING,),
     code=('config |= json.loads(Path("EXPORT.json").read_text())  # of deepspeed.initialize',),
-    rules=(
-        Rule("barrier", "the last bucket is waited for", "zero/stage_1_and_2.py:908-910"),
-        Rule("pieces", "whole parameters", "zero/stage_1_and_2.py:1177-1203"),
-        Rule("order", "as ready", "zero/stage_1_and_2.py:1177"),
-        Rule("buckets", "one size, never above", "zero/stage_1_and_2.py:1177"),
-        Rule("leaves", "when the next gradient is ready", "zero/stage_1_and_2.py:1177-1179"),
-        Rule("overlap", "computation waits for the one before", "zero/stage_1_and_2.py:1337"),
-        Rule("default", "500,000,000 elements; overlap_comm is credited", "zero/config.py:113,385"),
-        Rule("not counted", "the all-gather behind the step", "zero/stage_1_and_2.py:2370"),
-        Rule("algorithms", "the library's all-reduce: ring", "zero/stage_1_and_2.py:1416"),
-    ),
 )
 
 _MEGATRON = Target(
@@ -214,19 +148,6 @@ _MEGATRON = Target(
         _RING,
         'python -c \'import json; print(*json.load(open("EXPORT.json"))["arguments"])\'',
     ),
-    rules=(
-        Rule("barrier", "gradients are finished before the step", "param_and_grad_buffer.py:781"),
-        Rule("pieces", "whole parameters", "param_and_grad_buffer.py:973-983"),
-        Rule("order", "the model's, reversed", "param_and_grad_buffer.py:973"),
-        Rule("buckets", "one size, reached", "param_and_grad_buffer.py:979"),
-        Rule("leaves", "when complete", "param_and_grad_buffer.py:857-878"),
-        Rule(
-            "default",
-            "40,000,000 elements, 1,000,000 a worker if more; overlap is credited",
-            "distributed_data_parallel.py:69",
-        ),
-        Rule("algorithms", "the library's all-reduce: ring", "param_and_grad_buffer.py:725"),
-    ),
 )
 
 FSDP2 = Target(
@@ -241,16 +162,6 @@ FSDP2 = Target(
         "from planner.programs import program_of",
         "from planner.runtime.fsdp2 import as_fsdp2  # or fully_shard as exported",
         'as_fsdp2(model, program_of(Path("PLAN.json").read_bytes()), mesh)',
-    ),
-    rules=(
-        Rule("barrier", "gradients are scattered before the step", "_fsdp_state.py:395-432"),
-        Rule("pieces", "whole modules", "_fully_shard.py:110-135"),
-        Rule("order", "scattered as ready, gathered as used", "_fsdp_param_group.py:540,588"),
-        Rule("buckets", "modules in one call of fully_shard", "_fully_shard.py:133"),
-        Rule("leaves", "gathers all at once, if unsharded ahead", "_fsdp_param_group.py:372"),
-        Rule("default", "every module, or all in one: the faster", "_fully_shard.py:110"),
-        Rule("credited", "reshard_after_forward=False", "_fully_shard.py:246-260"),
-        Rule("algorithms", "the library's collectives: ring", "_fsdp_param_group.py:407"),
     ),
     sharded=True,
 )
@@ -271,10 +182,7 @@ TARGET_NAMES = (*EVERY, PLANNER)
 def target_of(name: str, path: str = "target") -> Target | None:
     """Return a target by its name; None for planner's own runtime, which has no rules.
 
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown; `path` is the field.
+    InvalidInputError, at `path`, if the name is unknown.
     """
     if name == PLANNER:
         return None

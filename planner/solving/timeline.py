@@ -5,10 +5,9 @@ Drawings and traces of schedules are made from these; how long a resource is bus
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
-from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError
 
 Kind = Literal[
     "startup", "all_reduce", "collective", "push", "pull", "backward", "forward", "computation"
@@ -19,28 +18,14 @@ COMPUTES: tuple[Kind, ...] = ("backward", "forward", "computation")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Half-open interval [start, end) on one resource.
+    """Half-open interval [start, end) on one resource."""
 
-    Attributes
-    ----------
-    resource : str
-        Name of the serial resource, such as "communication".
-    start_ns, end_ns : int
-        Its time.
-    kind : str
-        The activity: a part of a transfer, or computation (possibly of one pass).
-    batch : int
-        Number of its batch, from 0 in transfer order; -1 if it belongs to none.
-    label : str
-        Text for readers.
-    """
-
-    resource: str
+    resource: str  # name of the serial resource, such as "communication"
     start_ns: int
     end_ns: int
-    kind: Kind
-    batch: int
-    label: str
+    kind: Kind  # a part of a transfer, or computation (possibly of one pass)
+    batch: int  # number of its batch, from 0 in transfer order; -1 if it belongs to none
+    label: str  # text for readers
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_ns <= self.end_ns:
@@ -85,27 +70,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Intervals on named serial resources.
+    """Intervals on named serial resources."""
 
-    Attributes
-    ----------
-    resources : tuple of str
-        In the order in which they are drawn.
-    intervals : tuple of Interval
-        In any order.
-    windows : tuple of Window
-        One per batch, in transfer order; empty if the batches have none.
-    marks : tuple of Mark
-        Labelled moments.
-    memory : Memory or None
-        Memory in use, if known.
-    """
-
-    resources: tuple[str, ...]
-    intervals: tuple[Interval, ...]
-    windows: tuple[Window, ...] = ()
+    resources: tuple[str, ...]  # in the order in which they are drawn
+    intervals: tuple[Interval, ...]  # in any order
+    windows: tuple[Window, ...] = ()  # one per batch, in transfer order, if the batches have any
     marks: tuple[Mark, ...] = ()
-    memory: Memory | None = None
+    memory: Memory | None = None  # if known
 
     @property
     def end_ns(self) -> int:
@@ -116,21 +87,6 @@ class Timeline:
         """Return the intervals on one resource by start time."""
         chosen = [interval for interval in self.intervals if interval.resource == resource]
         return sorted(chosen, key=lambda interval: (interval.start_ns, interval.end_ns))
-
-    def check_serial(self) -> None:
-        """Check that no two intervals on one resource overlap.
-
-        Raises
-        ------
-        InvalidPlanError
-            With the resource and the two intervals.
-        """
-        for resource in self.resources:
-            for first, second in pairwise(self.on(resource)):
-                if second.start_ns < first.end_ns:
-                    raise InvalidPlanError(
-                        "", f"{first.label} and {second.label} overlap on {resource}"
-                    )
 
 
 def busy_ns(spans: Iterable[tuple[int, int]]) -> int:

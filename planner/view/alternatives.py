@@ -54,14 +54,6 @@ def alternative_table(answer: IterationAnswer) -> Html:
     return joined(shown, reasons("Left out:", [*why, *left]))
 
 
-def rule_table(answer: IterationAnswer) -> Html:
-    """Return the target's rules, with the lines of its source code."""
-    target = target_of(answer)
-    assert target is not None
-    title = f"Rules of {target.title}, {target.version}"
-    return table(title, ("about", "rule", "source"), list(map(tuple, target.rules)), words=3)
-
-
 def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
     """Return the names without a plan, grouped by reason; nothing if there are none."""
     items = [

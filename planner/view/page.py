@@ -14,7 +14,7 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_ns, format_rate
-from planner.view.alternatives import Peers, alternative_table, methods, rule_table
+from planner.view.alternatives import Peers, alternative_table, methods
 from planner.view.html import Html, element, paragraph, style
 from planner.view.origin import applying, origin
 from planner.view.sections import memory, regret_table, time_parts, transfer_table, verdict
@@ -99,8 +99,6 @@ def _sections(report: Report) -> Iterator[Html]:
         title = element("h3", "Other ways of synchronising")
         others = [title, alternative_table(answer), *others]
     yield _section("comparison", "Compared with alternatives", *others)
-    if answer.target is not UNSET:
-        yield _section("rules", "The rules that the plan keeps to", rule_table(answer))
     if report.sweeps is not None:
         content = _sensitivity(report.sweeps, report.cluster)
         yield _section("sensitivity", "If the network were another", *content)

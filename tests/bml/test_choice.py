@@ -18,9 +18,8 @@ from planner.families.bml import (
     solve,
 )
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.evaluation import busiest_load, time_ns
 from planner.families.bml.methods import with_best_rounds
-from planner.families.bml.pricing import time_ns
 from planner.families.bml.reroute import detour
 from planner.families.bml.trees import Plan
 from planner.model.errors import NotApplicableError

@@ -25,7 +25,7 @@ from tests.bml.packing_checker import check_packing
 
 def least_load(damage: Damage) -> Fraction:
     """Return the least load of any plan, by trees that reach it and prices that prove it."""
-    packing = pack(damage.bcube, damage.dead, damage.down, Deadline(None))
+    packing = pack(damage, Deadline(None))
     if damage.living > 1:
         check_packing(damage.bcube, damage.dead, damage.down, packing)
     assert packing.bound <= packing.load <= packing.bound * (1 + Fraction(1, 10**9))

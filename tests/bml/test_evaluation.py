@@ -18,8 +18,7 @@ from planner.families.bml import (
     evaluate,
     lower_bound_ns,
 )
-from planner.families.bml.evaluation import listed
-from planner.families.bml.pricing import loads
+from planner.families.bml.evaluation import listed, loads
 from planner.families.bml.reroute import detour
 from planner.families.collectives.layout import EvenLayout, Layout, RangedLayout, by_shares
 from planner.model.errors import InvalidInputError

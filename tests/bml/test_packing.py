@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult, linprog
 
+from planner.families import bml
 from planner.families.bml.packing import Packing, pack
 from planner.families.bml.trees import Edge, Port
 from planner.model.topologies import BCube
@@ -21,6 +22,12 @@ from tests.bml.packing_checker import check_packing
 Damage = tuple[BCube, frozenset[int], frozenset[Port]]
 NOTHING: frozenset[Any] = frozenset()
 NO_LIMIT = Deadline(None)
+
+
+def surviving(
+    bcube: BCube, dead: frozenset[int] = NOTHING, down: frozenset[Port] = NOTHING
+) -> bml.Damage:
+    return bml.Damage(bcube, bml.Failures(dead, down))
 
 
 def hops_left(damage: Damage) -> list[Edge]:
@@ -75,7 +82,7 @@ def formula(damage: Damage) -> Fraction:
 
 def optimum(damage: Damage, **start: Any) -> Fraction:
     """Pack, check, and return the least load, which the packing reaches."""
-    packing = pack(*damage, NO_LIMIT, **start)
+    packing = pack(surviving(*damage), NO_LIMIT, **start)
     check_packing(*damage, packing)
     assert packing.bound <= packing.load <= packing.bound * (1 + Fraction(1, 10**9))
     assert not packing.timed_out
@@ -110,7 +117,7 @@ LARGER = [*SMALL, (5, 1), (4, 2), (5, 2), (2, 4), (3, 3)]
 )
 def test_intact(n: int, k: int) -> None:
     damage = BCube(n, k), NOTHING, NOTHING
-    packing = pack(*damage, NO_LIMIT)
+    packing = pack(surviving(*damage), NO_LIMIT)
     check_packing(*damage, packing)
     servers = damage[0].servers
     assert packing.load == packing.bound == Fraction(2 * (servers - 1), damage[0].nics)
@@ -268,7 +275,7 @@ def test_directed_trees_are_no_better(damage: Damage) -> None:
 @given(damages(LARGER))
 def test_any_damage_is_planned_optimally_and_repeatably(damage: Damage) -> None:
     assert optimum(damage) >= formula(damage)
-    assert pack(*damage, NO_LIMIT) == pack(*damage, NO_LIMIT)
+    assert pack(surviving(*damage), NO_LIMIT) == pack(surviving(*damage), NO_LIMIT)
 
 
 @pytest.mark.slow
@@ -296,7 +303,7 @@ def test_names_do_not_matter(damage: Damage, data: st.DataObject) -> None:
 @settings(max_examples=60)
 @given(damages(SMALL), st.sampled_from([1e-9, 0.004, 0.01]))
 def test_a_packing_and_a_bound_at_any_time(damage: Damage, seconds: float) -> None:
-    packing = pack(*damage, Deadline(seconds))
+    packing = pack(surviving(*damage), Deadline(seconds))
     check_packing(*damage, packing)
     assert packing.bound >= formula(damage)
     assert packing.timed_out <= (packing.load > packing.bound)
@@ -304,7 +311,7 @@ def test_a_packing_and_a_bound_at_any_time(damage: Damage, seconds: float) -> No
 
 def test_the_time_runs_out() -> None:
     damage = BCube(4, 2), frozenset([0]), NOTHING
-    packing = pack(*damage, Deadline(1e-9))
+    packing = pack(surviving(*damage), Deadline(1e-9))
     check_packing(*damage, packing)
     assert packing.timed_out
     assert packing.load > packing.bound == Fraction(14, 15)
@@ -321,13 +328,13 @@ def test_it_may_start_with_any_trees(damage: Damage, data: st.DataObject) -> Non
 
 def test_the_given_trees_are_used() -> None:
     line = (0, 1, 0), (1, 2, 0), (2, 3, 0)
-    packing = pack(BCube(4, 1), NOTHING, NOTHING, Deadline(1e-9), start=[line])
+    packing = pack(surviving(BCube(4, 1)), Deadline(1e-9), start=[line])
     assert packing.trees == (line,)
 
 
 def test_without_simple_fractions_the_load_is_near() -> None:
     damage = BCube(3, 3), NOTHING, frozenset([(0, 0)])
-    packing = pack(*damage, NO_LIMIT)
+    packing = pack(surviving(*damage), NO_LIMIT)
     check_packing(*damage, packing)
     assert packing.bound == Fraction(13, 20)
     assert packing.bound <= packing.load < packing.bound * (1 + Fraction(1, 10**8))
@@ -340,7 +347,7 @@ def test_a_solver_that_gives_up_leaves_a_packing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("scipy.optimize.linprog", no_answer)
     damage = BCube(3, 2), frozenset([0]), NOTHING
-    packing = pack(*damage, NO_LIMIT)
+    packing = pack(surviving(*damage), NO_LIMIT)
     check_packing(*damage, packing)
     assert packing.bound == Fraction(7, 8) < packing.load
     assert not packing.timed_out
@@ -348,7 +355,7 @@ def test_a_solver_that_gives_up_leaves_a_packing(monkeypatch: pytest.MonkeyPatch
 
 def test_a_server_alone_has_nothing_to_send() -> None:
     damage = BCube(2, 2), frozenset([0, 1, 3]), NOTHING
-    packing = pack(*damage, NO_LIMIT)
+    packing = pack(surviving(*damage), NO_LIMIT)
     check_packing(*damage, packing)
     assert packing == Packing(((),), (Fraction(1),), Fraction(0), Fraction(0), timed_out=False)
 
@@ -364,4 +371,4 @@ def test_a_server_alone_has_nothing_to_send() -> None:
 )
 def test_a_network_in_parts(dead: list[int], down: list[Port], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        pack(BCube(2, 2), frozenset(dead), frozenset(down), NO_LIMIT)
+        pack(surviving(BCube(2, 2), frozenset(dead), frozenset(down)), NO_LIMIT)

@@ -11,7 +11,7 @@ from planner.families.bml.trees import Edge
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from tests.bml.packing_checker import check_packing
-from tests.bml.test_packing import NO_LIMIT, NOTHING
+from tests.bml.test_packing import NO_LIMIT, NOTHING, surviving
 
 HALF = Fraction(1, 2)
 DAMAGE = BCube(2, 2), NOTHING, frozenset([(0, 1)])
@@ -61,7 +61,7 @@ def test_wrong_packings_are_found(packing: Packing, path: str) -> None:
 
 
 def test_a_dead_server_takes_no_part() -> None:
-    packing = pack(BCube(3, 2), NOTHING, NOTHING, NO_LIMIT)
+    packing = pack(surviving(BCube(3, 2)), NO_LIMIT)
     with pytest.raises(InvalidPlanError, match="expected 7 hops"):
         check_packing(BCube(3, 2), frozenset([0]), NOTHING, packing)
     tree = tuple(hop for hop in packing.trees[0] if hop != packing.trees[0][-1])

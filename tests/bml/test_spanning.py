@@ -21,6 +21,7 @@ from tests.bml.test_packing import (
     hops_left,
     single_failures,
     spans,
+    surviving,
     ways,
 )
 
@@ -28,7 +29,7 @@ from tests.bml.test_packing import (
 @settings(max_examples=80)
 @given(damages(LARGER), st.data())
 def test_spanning_trees_are_cheapest(damage: Damage, data: st.DataObject) -> None:
-    network = SurvivingNetwork(*damage)
+    network = SurvivingNetwork(surviving(*damage))
     prices = data.draw(
         st.lists(st.integers(0, 9), min_size=len(network.nics), max_size=len(network.nics))
     )
@@ -52,7 +53,7 @@ def test_spanning_trees_are_cheapest(damage: Damage, data: st.DataObject) -> Non
 @settings(max_examples=60)
 @given(damages(LARGER), st.data())
 def test_equal_prices_give_trees_of_shortest_ways(damage: Damage, data: st.DataObject) -> None:
-    network = SurvivingNetwork(*damage)
+    network = SurvivingNetwork(surviving(*damage))
     root = data.draw(st.integers(0, len(network.servers) - 1))
     tree, _ = network.tree([1] * len(network.nics), root)
     start = network.servers[root]
@@ -66,11 +67,11 @@ FAILED_ONCE = [
 
 @pytest.mark.parametrize("damage", FAILED_ONCE[::7])
 def test_few_trees_are_a_packing_not_far_from_the_best(damage: Damage) -> None:
-    few = few_trees(*damage, 64, NO_LIMIT)
+    few = few_trees(surviving(*damage), 64, NO_LIMIT)
     check_packing(*damage, few)
-    best = pack(*damage, NO_LIMIT)
+    best = pack(surviving(*damage), NO_LIMIT)
     assert few.bound <= best.bound <= few.load < best.load * Fraction(5, 4)
     assert not few.timed_out
-    hasty = few_trees(*damage, 64, Deadline(1e-9))
+    hasty = few_trees(surviving(*damage), 64, Deadline(1e-9))
     check_packing(*damage, hasty)
     assert len(hasty.trees) == 1

@@ -10,7 +10,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.families.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
+from planner.families.bml import (
+    Damage,
+    Failures,
+    Ground,
+    Problem,
+    Schedule,
+    TreePlan,
+    check,
+    evaluate,
+)
 from planner.families.bml.checker import check_complete, check_piece
 from planner.families.bml.packing import few_trees
 from planner.families.bml.trees import Tree, root_at_centre, trees_of
@@ -159,13 +168,13 @@ def test_a_tree_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.Monkey
     looks = count()
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
     monkeypatch.setattr("planner.solving.deadline.time", clock)
-    trees = few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(200))
+    trees = few_trees(Damage(BCube(4, 3), Failures()), 50, Deadline(200))
     assert 1 <= len(trees.trees) < 50
     assert trees.timed_out
     assert next(looks) < 210
-    assert len(few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(1)).trees) == 1
+    assert len(few_trees(Damage(BCube(4, 3), Failures()), 50, Deadline(1)).trees) == 1
     with pytest.raises(TimeUpError):
-        few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(1), last=Deadline(100))
+        few_trees(Damage(BCube(4, 3), Failures(), Deadline(100)), 50, Deadline(1))
 
 
 @given(tree_planned())

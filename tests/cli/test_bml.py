@@ -83,15 +83,10 @@ def test_a_bcube_is_written_with_a_comma_or_an_x(
     assert shown[0] == shown[1]
 
 
-@pytest.mark.parametrize("topology", ["any", "bcube", "fattree"])
-def test_one_topology_may_be_asked_for(
-    topology: str, profile: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["compare", profile, *NETWORK, "--bcube", "4,2", "--topology", topology]
-    assert main(command) == 0
+def test_every_algorithm_is_compared(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", profile, *NETWORK, "--bcube", "4,2"]) == 0
     _, rows, left_out = compared(capsys.readouterr().out)
-    expected = {name for name in COLLECTIVES if topology == "any" or name.endswith(topology)}
-    assert {row["algorithm"] for row in rows} | left_out == expected
+    assert {row["algorithm"] for row in rows} | left_out == {*COLLECTIVES}
 
 
 def test_as_json_the_plan_comes_first_and_then_the_algorithms_by_time(
@@ -271,18 +266,10 @@ def test_options_of_bml_are_refused_elsewhere(
     profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for problem in ("ibatch", "caramel"):
-        for option in (["--bcube", "3,2"], ["--topology", "bcube"]):
-            command = ["compare", profile, *NETWORK, "--problem", problem, *option]
-            assert main(command) == 2
-            message = f"{option[0]}: does not apply to --problem {problem}, only to bml"
-            assert message in capsys.readouterr().err
-
-
-def test_an_unknown_topology_is_refused(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["compare", profile, *NETWORK, "--bcube", "3,2", "--topology", "torus"])
-    assert caught.value.code == 2
-    assert "invalid choice: 'torus'" in capsys.readouterr().err
+        command = ["compare", profile, *NETWORK, "--problem", problem, "--bcube", "3,2"]
+        assert main(command) == 2
+        message = f"--bcube: does not apply to --problem {problem}, only to bml"
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -328,7 +315,6 @@ REQUESTS = {
         ("--startup", "1us"),
         ("--bandwidth", "1Gb/s"),
         ("--bcube", "3,2"),
-        ("--topology", "any"),
         ("--workers", "2"),
         ("--direction", "pull"),
         ("--max-batch", "1MB"),

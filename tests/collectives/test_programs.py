@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.bml import Schedule
-from planner.families.bml.pricing import time_ns
+from planner.families.bml.evaluation import time_ns
 from planner.families.bml.program import listed, program_of
 from planner.families.collectives import (
     COLLECTIVES,
@@ -19,7 +19,6 @@ from planner.families.collectives import (
     program,
 )
 from planner.families.collectives.checker import check, replay
-from planner.families.collectives.cost import cost_of, loads, time_of
 from planner.families.collectives.exchange import direct_on, direct_program, staged
 from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
 from planner.families.collectives.ring import ring_program
@@ -29,6 +28,7 @@ from planner.model.network import Network
 from planner.model.topologies import BCube, Rails
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import detoured, intact, tree_planned
+from tests.collectives.pricing import cost_of, loads, time_of
 from tests.collectives.programs import TENSORS, all_programs, as_listed, damaged, right, small
 
 PROGRAM_LIST = list(all_programs())

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.families.collectives import Program, check, time_of
-from planner.families.collectives.cost import loads
+from planner.families.collectives import Program, check
 from planner.families.collectives.program import KINDS
 from planner.families.collectives.recipes import GENERATORS, MAX_RANKS, Recipe, made
 from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
@@ -15,6 +14,7 @@ from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
+from tests.collectives.pricing import loads, time_of
 
 NIC = Nic(Fraction(10**9), 1000)
 CLUSTERS: list[tuple[int, Topology]] = [

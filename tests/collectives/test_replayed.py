@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.collectives import Collective, Fabric
-from planner.families.collectives.cost import cost_of
 from planner.families.collectives.exchange import (
     bml_on,
     direct_on,
-    groups_of,
     halving_doubling_on,
     hierarchical_on,
     tensors_on,
+    tree_groups,
 )
 from planner.families.collectives.ring import bruck_cost, bruck_program, gray_cycle, ring_on
 from planner.model.topologies import BCube
 from tests.collectives import algorithms
+from tests.collectives.pricing import cost_of
 from tests.collectives.replay import Replay, Transfer
 
 BCUBES = [BCube(*pair) for pair in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 4))]
@@ -132,7 +132,7 @@ def test_hierarchy_on_a_bcube_is_one_thread(bcube: BCube) -> None:
 @pytest.mark.parametrize("servers", range(2, 28))
 def test_hierarchy_on_a_fat_tree(servers: int) -> None:
     fabric = Fabric(servers, 4)
-    groups = groups_of(fabric)
+    groups = tree_groups(fabric.servers, fabric.tree)
     assert prod(groups) == servers
     agree(hierarchical_on(fabric), algorithms.in_groups(groups))
 
@@ -140,7 +140,11 @@ def test_hierarchy_on_a_fat_tree(servers: int) -> None:
 @pytest.mark.parametrize("ports", [2, 4, 6, 16])
 def test_groups_are_edge_pod_and_core_where_the_tree_is_full(ports: int) -> None:
     fabric = Fabric(ports**3 // 4, ports)
-    assert groups_of(fabric) == (ports // 2, ports // 2, ports) == fabric.tree.groups
+    assert (
+        tree_groups(fabric.servers, fabric.tree)
+        == (ports // 2, ports // 2, ports)
+        == fabric.tree.groups
+    )
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9).filter(any), st.integers(2, 6))

@@ -30,7 +30,6 @@ INTERNAL = {
     "planner.solving.methods",
     "planner.solving.local_search",
     "planner.solving.pareto",
-    "planner.solving.plugins",  # its interface are entry points; see `examples/plugin`
     "planner.solving.simulator",
     "planner.solving.views",
 }

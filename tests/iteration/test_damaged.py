@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.families import iteration
 from planner.families.bml.program import MAX_REPLANNED, REPLAN, made, replanned
-from planner.families.collectives import check, time_of
+from planner.families.collectives import check
 from planner.families.collectives.program import Kind, Message, Program
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration import METHODS, Problem
@@ -29,6 +29,7 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Switch
 from tests.bml.networks import SMALL, connected, damaged_networks, links_left, single_failures
+from tests.collectives.pricing import time_of
 
 SPEED = Fraction(10**9)
 HALVES: tuple[Kind, ...] = ("reduce_scatter", "all_gather")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.collectives.cost import time_of as time_in_parts
 from planner.families.collectives.recipes import made as program_made
 from planner.families.iteration import (
     MIXED,
@@ -31,6 +30,7 @@ from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.network import Network
 from planner.model.topologies import Rails, Switch
+from tests.collectives.pricing import time_of as time_in_parts
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.pricing import lasts

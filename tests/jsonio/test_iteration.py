@@ -17,6 +17,7 @@ from planner.view import GANTT, plan_chart
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error
+from tests.timelines import check_serial
 
 LAYERS = [
     {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
@@ -328,7 +329,7 @@ def test_answers_from_before_dominated_algorithms_were_named_are_read() -> None:
 def test_every_transfer_is_drawn() -> None:
     answer = asked(modes=["sharded"])
     typed, timeline = decode_answer(json.dumps(answer).encode())
-    timeline.check_serial()
+    check_serial(timeline)
     labels = [window.label for window in timeline.windows]
     assert [label.split()[0] for label in labels] == [
         transfer["kind"] for transfer in answer["transfers"]

@@ -13,6 +13,7 @@ from planner.jsonio.service import decode_answer, decode_request, reply, solve_o
 from planner.model.errors import InvalidInputError
 from tests.overlap.strategies import problems
 from tests.overlap.test_problem import PROBLEM
+from tests.timelines import check_serial
 
 
 def request(problem: Problem = PROBLEM, **more: Any) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def test_a_request_is_its_problem(problem: Problem) -> None:
 def test_an_answer_is_read_again(problem: Problem) -> None:
     data = reply(overlap_json.encode_request(problem).encode()).data
     answer, timeline = decode_answer(data)
-    timeline.check_serial()
+    check_serial(timeline)
     assert timeline.end_ns == answer.objective_ns
     assert answer.exposed_ns <= answer.own_order_exposed_ns
 

@@ -154,14 +154,9 @@ def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
 def check_complete(
     ground: Ground, plan: Plan, transfers: Iterable[Transfer], deadline: Deadline = NEVER
 ) -> None:
-    """Follow every piece through all transfers of a plan.
+    """Follow every piece through all transfers of a plan; TimeUpError at the deadline.
 
-    Raises
-    ------
-    InvalidPlanError
-        At the first fault, with the transfer or the piece.
-    TimeUpError
-        At the deadline.
+    InvalidPlanError at the first fault, with the transfer or the piece.
     """
     import numpy as np
 
@@ -200,12 +195,8 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
 
     The broadcast is the reverse of the aggregation (`planner.families.bml.problem`). So every
     server gets the sum once exactly if every server but the owner sends once, after all its
-    receives, and the owner never sends.
-
-    Raises
-    ------
-    InvalidPlanError
-        If a contribution is lost or counted twice, or a transfer takes a link that does not exist.
+    receives, and the owner never sends. InvalidPlanError if a contribution is lost or counted
+    twice, or a transfer takes a link that does not exist.
     """
     import numpy as np
 

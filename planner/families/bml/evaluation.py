@@ -1,7 +1,13 @@
-"""Evaluation of a plan: its time, its steps, and its busiest NIC.
+"""Evaluation of a plan: its time, its steps, its busiest NIC, and the bytes of its transfers.
 
-Complexity: that of `planner.families.bml.pricing`, and as much again for the layers together.
-Source: own.
+A step takes as long as its busiest NIC needs to send or receive and its busiest server to add
+(`planner.model.network`). With one round the steps are sequential: aggregation, then broadcast.
+With R rounds each piece is cut into R parts, and part j takes every step j steps later, so links
+carry several parts, up and down, in each step. Layers are sequential. The sum is rounded up once.
+
+Complexity: without failures O(k) for each distinct layer size. Otherwise O(D·k·N), D being the
+steps of the aggregation, whatever R is: each of the 2D hops of a part begins, changes from longer
+to shorter parts and ends once, and steps between these events are equal. Source: own.
 """
 
 from collections import Counter
@@ -9,17 +15,215 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
-from planner.families.bml.pricing import busiest_intact, is_intact, loads, time_ns
 from planner.families.bml.problem import Problem, Stage, Transfer
+from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan, TreePlan, busiest_share
 from planner.families.collectives.layout import EvenLayout, Layout
+from planner.model.network import Network
 from planner.solving.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+class Loads(NamedTuple):
+    """Bytes that each NIC carries in one step of the aggregation; arrays of shape (k, N).
+
+    The broadcast is the reverse: a NIC receives in broadcast step D - 1 - d its bytes sent in d.
+    """
+
+    sent: "NDArray[np.int64]"
+    received: "NDArray[np.int64]"
+
+
+def loads(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
+    """Yield the loads of NICs in each step of the aggregation; TimeUpError at the deadline.
+
+    O(k·N) array operations a step and thread of a `Schedule`; O(trees·N) for a `TreePlan`.
+    """
+    if isinstance(plan, TreePlan):
+        return _of_trees(plan, layout, deadline)
+    return _of_schedule(plan, layout, deadline)
+
+
+def _nothing(plan: Plan) -> Loads:
+    import numpy as np
+
+    shape = plan.bcube.k, plan.bcube.servers
+    return Loads(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
+
+
+def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
+    import numpy as np
+
+    sizes = np.diff(layout.starts(np.arange(plan.pieces + 1, dtype=np.int64)))
+    for step in range(plan.steps):
+        deadline.check()
+        carried = _nothing(plan)
+        _, sender, receiver, level, piece = plan.rows_of_step(step).T
+        np.add.at(carried.sent, (level, sender), sizes[piece])
+        np.add.at(carried.received, (level, receiver), sizes[piece])
+        yield carried
+
+
+def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
+    import numpy as np
+
+    bcube = schedule.bcube
+    n, k, count = bcube.n, bcube.k, bcube.servers
+    dead, blocked = np.array(sorted(schedule.dead), dtype=np.int64), schedule.blocked_rows
+    servers = np.arange(count, dtype=np.int64)
+    held = np.zeros((k, count), dtype=np.int64)  # digits t … t+w-1 as a number
+    sizes = np.tile(np.diff(layout.starts(np.arange(k + 1) * count))[:, None], count)
+    for w in range(k):
+        if w in schedule.half_steps:
+            yield _half_step(schedule, layout, w)
+        step = _nothing(schedule)
+        length: int = n ** (k - 1 - w)
+        bounds = np.arange(n ** (w + 1) + 1, dtype=np.int64) * length
+        before = sizes.copy()
+        for t in range(k):
+            deadline.check()
+            # Step w of thread t is on level t + w (mod k). A server keeps the slice numbered by its
+            # own digits so far, sends the rest of its slice, and receives n - 1 slices of the size
+            # it keeps.
+            level = (t + w) % k
+            held[t] = held[t] * n + servers // int(n**level) % n
+            sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]
+            step.sent[level] = before[t] - sizes[t]
+            step.received[level] = (n - 1) * sizes[t]
+            # Remove what dead servers would have sent; transfers to dead servers are blocked.
+            stride: int = n**level
+            first = dead - dead // stride % n * stride
+            peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
+            np.subtract.at(step.received[level], peers, sizes[t, peers])
+        # Blocked transfers are not sent; the size of each is its receiver's slice.
+        thread, _, sender, receiver = blocked[blocked[:, 1] == w].T
+        level_of, size = (thread + w) % k, sizes[thread, receiver]
+        np.subtract.at(step.sent, (level_of, sender), size)
+        np.subtract.at(step.received, (level_of, receiver), size)
+        step.sent[:, dead] = 0
+        step.received[:, dead] = 0
+        yield step
+
+
+def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
+    import numpy as np
+
+    half = _nothing(schedule)
+    rows = schedule.part_rows
+    thread, _, sender, level, via, offset, length = rows[rows[:, 1] == w].T
+    first = thread * schedule.pieces + offset
+    sizes = layout.starts(first + length) - layout.starts(first)
+    np.add.at(half.sent, (level, sender), sizes)
+    np.add.at(half.received, (level, via), sizes)
+    return half
+
+
+def time_ns(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> int:
+    """Return the time of a plan (ns); TimeUpError at the deadline."""
+    network, time = problem.network, Fraction(0)
+    for size, times in Counter(problem.chunks).items():
+        elements = size // problem.element_bytes
+        if is_intact(plan):
+            way = busiest_intact(plan, plan.layout(elements, problem.element_bytes))
+            time += times * sum(network.step(*carried) for carried in way)
+        elif elements:
+            time += times * _chunk(problem, plan, elements, deadline)
+    return ceil(time)
+
+
+def is_intact(plan: Plan) -> TypeGuard[Schedule]:
+    """Return whether a plan is Algorithm 1 without failures, which has a price in closed form."""
+    return isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1
+
+
+def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
+    """Return the bytes of the busiest NIC, and those added by the busiest server, in each step.
+
+    The first slice of a thread is one of its largest (`EvenLayout`), and thread 0 has most
+    elements. So n - 1 largest slices arrive at the owner of that slice, which also owns the first
+    slices of all threads.
+    """
+    n, k, pieces = schedule.bcube.n, schedule.bcube.k, schedule.pieces
+    # Threads with equal numbers of elements are cut alike, and there are at most two such numbers.
+    alike = Counter(layout.span(thread * pieces, pieces) for thread in range(k))
+    example = {layout.span(thread * pieces, pieces): thread for thread in range(k)}
+    steps = []
+    for w in range(k):
+        length = int(n ** (k - 1 - w))
+        first = layout.span(0, length)
+        all_firsts = sum(
+            count * layout.span(example[size] * pieces, length) for size, count in alike.items()
+        )
+        steps.append(((n - 1) * first, (n - 1) * all_firsts))
+    return steps + [(carried, 0) for carried, _ in reversed(steps)]
+
+
+class Hop(NamedTuple):
+    """What NICs carry, shape (k, N), and servers add, shape (N,), in hops that run at once."""
+
+    sent: "NDArray[np.int64]"
+    received: "NDArray[np.int64]"
+    added: "NDArray[np.int64]"
+
+    def plus(self, other: "Hop", times: int) -> "Hop":
+        """Return these hops with another one beside them (`times` = -1: without it)."""
+        return Hop(*(own + times * more for own, more in zip(self, other, strict=True)))
+
+    def time(self, network: Network) -> Fraction:
+        """Return the time of a step with these hops (ns)."""
+        busiest = max(int(self.sent.max()), int(self.received.max()))
+        return network.step(busiest, int(self.added.max()))
+
+
+def up_and_down(load: Loads) -> tuple[Hop, Hop]:
+    """Return a step of the aggregation, and its reverse in the broadcast, which adds nothing."""
+    added = load.received.sum(axis=0)
+    return Hop(*load, added), Hop(load.received, load.sent, 0 * added)
+
+
+def hops_of(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> list[Hop]:
+    """Return the hops of a part of a gradient, in order."""
+    both = [up_and_down(load) for load in loads(plan, layout, deadline)]
+    return [up for up, _ in both] + [down for _, down in reversed(both)]
+
+
+def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> Fraction:
+    """Return the time of one layer, or of a gradient that is not cut into layers."""
+    network, width = problem.network, problem.element_bytes
+    if plan.rounds == 1:
+        steps = map(up_and_down, loads(plan, plan.layout(elements, width), deadline))
+        return sum((up.time(network) + down.time(network) for up, down in steps), Fraction(0))
+    quotient, longer = divmod(elements, plan.rounds)
+    # The first `longer` parts have one element more than the others. Part j is on hop step - j, so
+    # these parts begin, go over to the shorter ones, and end, hop by hop, after so many steps:
+    short = hops_of(plan, plan.layout(quotient, width), deadline)
+    changes = [(plan.rounds, short, -1)]
+    if longer:
+        long = hops_of(plan, plan.layout(quotient + 1, width), deadline)
+        changes += [(0, long, 1), (longer, long, -1), (longer, short, 1)]
+    else:
+        changes += [(0, short, 1)]
+    count = 2 * plan.steps
+    under_way = short[0].plus(short[0], -1)
+    time, before, each = Fraction(0), 0, Fraction(0)
+    for step in sorted({begin + hop for begin, _, _ in changes for hop in range(count)}):
+        deadline.check()
+        time += (step - before) * each
+        for begin, hops, times in changes:
+            if 0 <= step - begin < count:
+                under_way = under_way.plus(hops[step - begin], times)
+        before, each = step, under_way.time(network)
+    return time
+
+
+# ---
+# What a plan costs, step by step, all layers together.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +256,7 @@ class Evaluation:
 
 
 def evaluate(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> Evaluation:
-    """Return the cost of a plan.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
-    """
+    """Return the cost of a plan; TimeUpError at the deadline."""
     return Evaluation(
         time_ns(problem, plan, deadline),
         busiest_load(plan, deadline),
@@ -170,10 +368,7 @@ def listed(
 ) -> Iterator[Listed]:
     """Yield the transfers that a server sends, by layer, part and step.
 
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
+    TimeUpError at the deadline.
     """
     batches: Iterable[_Batch] = _batches(plan, server, deadline)
     if len(problem.chunks) * plan.rounds > 1:  # the same transfers for each part

@@ -6,9 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.evaluation import Evaluation, evaluate
+from planner.families.bml.evaluation import Evaluation, evaluate, is_intact
 from planner.families.bml.methods import OWN_METHODS, lower_bound_ns
-from planner.families.bml.pricing import is_intact
 from planner.families.bml.problem import Problem
 from planner.families.bml.reroute import damage_of
 from planner.families.bml.trees import Plan, TreePlan
@@ -41,20 +40,12 @@ def _largest_term(problem: Problem) -> str:
 REPLANS = ("detour", "trees")
 """The methods for networks where something has failed."""
 
-_TOPOLOGIES = ("bcube", "fattree")
-
 _BCUBE = Option(
     "--bcube",
     "as many servers and switches as BCube(n, k): 3,2 (needed); other topologies connect as many "
-    "servers by switches with as many ports",
+    "servers by switches with as many ports. What is drawn and written is BML's plan",
     "bcube",
     metavar="N,K",
-)
-_TOPOLOGY = Option(
-    "--topology",
-    "compare on one topology; default: any. What is drawn and written is BML's plan",
-    default="any",
-    choices=("any", *_TOPOLOGIES),
 )
 
 
@@ -82,7 +73,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         Column("× T_F", lambda _, plan, cost: float(_figures(plan, cost)[3]), ".4f"),
         Column("time"),
     )
-    own_options = (_BCUBE, _TOPOLOGY)
+    own_options = (_BCUBE,)
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         damage = damage_of(problem, deadline)
@@ -130,12 +121,8 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         return [*COLLECTIVES, *REPLANS]
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the algorithms on the topologies asked for; of a damaged BCube what replans."""
-        if case.problem.failed:
-            return REPLANS
-        topology = case.options.get(_TOPOLOGY.key, "any")
-        kept = _TOPOLOGIES if topology == "any" else (topology,)
-        return [name for name in COLLECTIVES if name.rpartition("_")[2] in kept]
+        """Return the algorithms; of a damaged BCube what replans."""
+        return REPLANS if case.problem.failed else list(COLLECTIVES)
 
     def solve_case(
         self, case: Case[Problem], *, method: str, time_limit: float | None, cancel: Cancel | None
@@ -144,9 +131,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         problem = case.problem
         if problem.failed:
             return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
-        name, topology = known_method(method, COLLECTIVES), case.options.get(_TOPOLOGY.key, "any")
-        if topology not in ("any", name.rpartition("_")[2]):
-            raise NotApplicableError(_TOPOLOGY.name, f"it does not run on {topology}")
+        name = known_method(method, COLLECTIVES)
         tensors: Sequence[int] = problem.layer_bytes
         if case.profile is not None:
             tensors = [layer.pushed_bytes for layer in case.profile.layers]

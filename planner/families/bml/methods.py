@@ -16,9 +16,8 @@ from itertools import accumulate
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
-from planner.families.bml.evaluation import both_ways, busiest_load
+from planner.families.bml.evaluation import both_ways, busiest_load, hops_of, time_ns
 from planner.families.bml.packing import few_trees, pack
-from planner.families.bml.pricing import hops_of, time_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.families.bml.reroute import Damage, damage_of, detour
 from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
@@ -88,15 +87,14 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     # To root, cut, check and price a large tree takes more than half as long as to find it.
     finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
     searched = deadline.later(-finishing)
-    network = damage.bcube, damage.dead, damage.down
     start: list[Tree] = []
     if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        packing = few_trees(*network, count, searched, last=damage.deadline)
+        packing = few_trees(damage, count, searched)
     else:
         with suppress(NotApplicableError):  # detours may not apply
             start = trees_of(detour(damage), damage.deadline)
-        packing = pack(*network, searched, start=start, last=damage.deadline)
+        packing = pack(damage, searched, start=start)
     packings = [(packing.trees, packing.weights)]
     # an unfinished packing may be worse than the trees it started from
     if start and packing.timed_out:
@@ -161,7 +159,7 @@ OWN_METHODS: Mapping[str, Method] = {
     "detour": _connected(_detour),
     "trees": _connected(_trees),
 }
-"""Every method by the name requests use, but for plug-ins."""
+"""Every method by the name requests use."""
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:
@@ -214,14 +212,10 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
 # ---
 # Number of pipeline rounds: into how many parts to cut each piece.
 #
-# Problem: with failures, the steps of a plan load links unevenly, and with one round each step
-# waits for its own busiest NIC. With R rounds all steps run at once on different parts and wait for
-# the busiest NIC overall, but R - 1 more steps pay a start-up.
 # Method: closed-form optimum for divisible sizes, then exact prices of it, its neighbours and 1;
-# see docs/bml.md, "Why the number of rounds is a square root".
-# Guarantee: never worse than one round; not optimal, other R are not tried.
-# Complexity: the loads of each step once, and at most five prices. Source: pipelined collectives on
-# trees, where one tree of equal hops gives the same square root.
+# why: docs/bml.md, "Why the number of rounds is a square root".
+# Guarantee: never worse than one round; not optimal, other R are not tried. Complexity: the loads
+# of each step once, and at most five prices.
 
 PlanT = TypeVar("PlanT", Schedule, TreePlan)
 
@@ -285,13 +279,8 @@ def _unrounded(problem: Problem, plan: Plan, deadline: Deadline) -> int:
 # ---
 # Smaller pieces for servers that have lost NICs, to balance the load of NICs.
 #
-# Problem: a server that has lost NICs sends every piece once, and passes on pieces that it
-# aggregates. With three levels or more its remaining NICs become the busiest. How small should
-# these pieces be?
-#
-# Method: golden-section search over one common weight of these pieces; why the load is
-# quasi-convex: docs/bml.md, "Why smaller pieces are found by a line search".
-#
+# Method: golden-section search over one common weight of the pieces that such a server passes on;
+# why: docs/bml.md, "Why smaller pieces are found by a line search".
 # Guarantee: never a larger load than with equal pieces. With two levels nothing can be gained.
 # Complexity: twice the time of summing loads, and O(k·N) for each weight. Source: own.
 

@@ -20,9 +20,10 @@ from fractions import Fraction
 from math import inf, lcm
 from typing import TYPE_CHECKING
 
+from planner.families.bml.reroute import Damage
 from planner.families.bml.trees import Edge, Port, SurvivingNetwork, Tree, busiest_share
 from planner.model.topologies import BCube
-from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.deadline import Deadline, TimeUpError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,62 +82,28 @@ SCALE = 2**40
 """Prices and weights that are near no such fraction become multiples of about 1/SCALE."""
 
 
-def pack(
-    bcube: BCube,
-    dead: frozenset[int],
-    down: frozenset[Port],
-    deadline: Deadline,
-    *,
-    start: Sequence[Tree] = (),
-    last: Deadline = NEVER,
-) -> Packing:
+def pack(damage: Damage, deadline: Deadline, *, start: Sequence[Tree] = ()) -> Packing:
     """Return the packing of minimum load, or the best one found by the deadline, with its bound.
 
-    Parameters
-    ----------
-    bcube : BCube
-        The network without failures.
-    dead : frozenset of int
-        Servers that have failed.
-    down : frozenset of (int, int)
-        NICs (server, level) of living servers that have failed.
-    deadline : Deadline
-        When to stop.
-    start : sequence of Tree, optional
-        Trees to start from instead of BML's; their unusable hops are replaced.
-    last : Deadline
-        When to give up even without a packing.
-
-    Raises
-    ------
-    TimeUpError
-        At the last deadline.
-    ValueError
-        If no server lives, or some living servers cannot reach each other.
+    `start` are trees to start from instead of BML's; their unusable hops are replaced. TimeUpError
+    if the deadline of the network passes without a packing. ValueError if no server lives, or some
+    living servers cannot reach each other.
     """
-    network = SurvivingNetwork(bcube, dead, down, last)
+    network = SurvivingNetwork(damage)
     if len(network.servers) == 1:
         return Packing(((),), (Fraction(1),), Fraction(0), Fraction(0), timed_out=False)
     search = _Search(network)
-    search.begin(start or _bml_trees(bcube, network.servers), deadline)
+    search.begin(start or _bml_trees(damage.bcube, network.servers), deadline)
     return search.run(deadline)
 
 
-def few_trees(
-    bcube: BCube,
-    dead: frozenset[int],
-    down: frozenset[Port],
-    count: int,
-    deadline: Deadline,
-    *,
-    last: Deadline = NEVER,
-) -> Packing:
+def few_trees(damage: Damage, count: int, deadline: Deadline) -> Packing:
     """Return up to `count` equally weighted trees, built greedily: NIC prices are loads so far.
 
     For networks that are too large for the linear program: `count` minimum spanning trees, or as
-    many as the time allows. Other parameters and errors are those of `pack`.
+    many as the time allows. Errors are those of `pack`.
     """
-    search = _Search(SurvivingNetwork(bcube, dead, down, last))
+    search = _Search(SurvivingNetwork(damage))
     search.begin((), deadline)  # the simple bounds
     used = [0] * len(search.network.nics)
     taken: Counter[Tree] = Counter()
@@ -146,7 +113,7 @@ def few_trees(
             degrees = search.network.degrees(tree)
             taken[tree] += 1
             used = [a + b for a, b in zip(used, degrees, strict=True)]
-            search.network.deadline = deadline  # the first tree may take until `last`
+            search.network.deadline = deadline  # the first tree may take until the network's
     if not taken:
         raise TimeUpError
     shares = tuple(Fraction(times, taken.total()) for times in taken.values())

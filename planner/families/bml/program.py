@@ -20,7 +20,7 @@ from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan, TreePlan, root_at_centre
 from planner.families.collectives import recipes
 from planner.families.collectives.exchange import bml_program
-from planner.families.collectives.layout import KeptLayout, Layout
+from planner.families.collectives.layout import GivenLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message, Program, in_parts
 from planner.families.collectives.recipes import Recipe
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -74,7 +74,8 @@ def listed(plan: Plan) -> ListedProgram:
 
 
 def _placed(plan: Plan, kept: tuple[int, ...], elements: int, element_bytes: int) -> Layout:
-    return KeptLayout(plan.layout(elements, element_bytes), (*kept, plan.threads * plan.pieces))
+    layout = plan.layout(elements, element_bytes)
+    return GivenLayout((*map(layout.start, kept), layout.start(plan.threads * plan.pieces)))
 
 
 # ---
@@ -109,12 +110,8 @@ MAX_ROUNDED = 2**6
 def replanned(bcube: BCube, failed: Failures, rounds: int = 1) -> Program:
     """Return the all-reduce program of the living servers; rank r is the r-th living server.
 
-    Raises
-    ------
-    InvalidInputError
-        If a failed part does not exist in the network, or fewer than two servers are left.
-    NotApplicableError
-        If the failures cut the network, or it is too large.
+    InvalidInputError if a failed part does not exist in the network, or fewer than two servers are
+    left; NotApplicableError if the failures cut the network, or it is too large.
     """
     most = MAX_REPLANNED if rounds == 1 else MAX_ROUNDED
     if bcube.servers > most:
@@ -140,7 +137,7 @@ def _plan(damage: Damage) -> Plan:
     try:
         return detour(damage)
     except NotApplicableError:
-        packing = few_trees(damage.bcube, damage.dead, damage.down, TREES, NEVER)
+        packing = few_trees(damage, TREES, NEVER)
         shares = zip(packing.trees, packing.weights, strict=True)
         trees = [root_at_centre(tree) for tree, share in shares for _ in range(int(share * TREES))]
         return TreePlan(damage.bcube, tuple(trees), (Fraction(1, TREES),) * TREES)
@@ -167,12 +164,8 @@ GENERATORS: Mapping[str, Callable[[Recipe], Program]] = MappingProxyType(
 def made(recipe: Recipe) -> Program:
     """Return the program of a recipe.
 
-    Raises
-    ------
-    InvalidInputError
-        If the generator is unknown, or its shape or failures are invalid.
-    NotApplicableError
-        If the generator does not apply to them.
+    InvalidInputError if the generator is unknown, or its shape or failures are invalid;
+    NotApplicableError if it does not apply to them.
     """
     return GENERATORS[known_method(recipe.generator, GENERATORS, "generator")](recipe)
 

@@ -11,11 +11,8 @@ levels, to servers that would send the same slice anyway; see docs/bml.md, "Why 
 Guarantee: the plan is correct. If every slice has nowhere to go, the method does not apply
 (`planner.families.bml.trees` still does). Not optimal; the lower bound gives the gap.
 Complexity: label propagation takes O(k·N) array operations a round, and about as many rounds as the
-diameter; the bounds O(k² + failures). Detours O(f·n·k³) for f failed NICs, independent of N, where
-few neighbours have failed too; a failed switch counts as n NICs, a server as k.
-Source: own. The paper does not treat failures; that servers relay for each other is BCube's idea.
-The bounds generalise the intact one of BML, section 3.2; the cuts are those of Tutte and
-Nash-Williams for packing spanning trees, applied to NICs.
+diameter. Detours O(f·n·k³) for f failed NICs, independent of N; a failed switch counts as n NICs.
+Source: own; the bounds generalise that of BML, section 3.2, by the cuts of Tutte and Nash-Williams.
 """
 
 from collections import Counter
@@ -199,10 +196,7 @@ def damage_of(problem: Problem, deadline: Deadline) -> Damage:
 def detour(damage: Damage) -> Schedule:
     """Return the schedule with detours around failures.
 
-    Raises
-    ------
-    NotApplicableError
-        If no piece can be summed up with detours of one hop.
+    NotApplicableError if no piece can be summed up with detours of one hop.
     """
     bcube = damage.bcube
     gone: set[int] = set()

@@ -59,7 +59,8 @@ def slice_of(bcube: BCube, thread: int, step: int, server: int) -> tuple[int, in
     return offset * length, length
 
 
-_Key = tuple[int, int, int]
+_Parts = Mapping[tuple[int, int, int], list[tuple[int, ...]]]
+"""Level, peer, offset and length of transfers, by server, thread and step."""
 
 
 @dataclass(frozen=True)
@@ -98,21 +99,14 @@ class Schedule:
         return frozenset(detour[:4] for detour in self.detours)
 
     @cached_property
-    def _leaving(self) -> Mapping[_Key, list[DetourPart]]:
-        """The detour parts that each server sends, for each thread and step."""
-        leaving: dict[_Key, list[DetourPart]] = defaultdict(list)
+    def _relayed(self) -> tuple[_Parts, _Parts]:
+        """The detour parts that each server sends, and receives, for each thread and step."""
+        leaving, arriving = defaultdict(list), defaultdict(list)
         for thread, step, sender, _, parts in self.detours:
-            leaving[sender, thread, step] += parts
-        return leaving
-
-    @cached_property
-    def _arriving(self) -> Mapping[_Key, list[tuple[int, DetourPart]]]:
-        """The detour parts that each server receives, with the sender, for each thread and step."""
-        arriving: dict[_Key, list[tuple[int, DetourPart]]] = defaultdict(list)
-        for thread, step, sender, _, parts in self.detours:
-            for part in parts:
-                arriving[part.via, thread, step].append((sender, part))
-        return arriving
+            for level, via, *span in parts:
+                leaving[sender, thread, step].append((level, via, *span))
+                arriving[via, thread, step].append((level, sender, *span))
+        return leaving, arriving
 
     @cached_property
     def blocked_rows(self) -> "NDArray[np.int64]":
@@ -213,12 +207,12 @@ class Schedule:
                     for t, start in enumerate(starts[-1])
                 ]
             )
-        blocked, halves = self._blocked, self.half_steps
+        blocked, halves, (leaving, arriving) = self._blocked, self.half_steps, self._relayed
         number = 0
         for w in range(k):
             if w in halves:
                 for t in range(k):
-                    for part in self._leaving.get((server, t, w), ()):
+                    for part in leaving.get((server, t, w), ()):
                         yield Transfer(server, t, "aggregate", number, *part)
                 number += 1
             length = strides[k - 1 - w]
@@ -246,9 +240,8 @@ class Schedule:
             number += 1
             if w in halves:
                 for t in range(k):
-                    for sender, part in self._arriving.get((server, t, w), ()):
-                        span = part.offset, part.length
-                        yield Transfer(server, t, "broadcast", number, part.level, sender, *span)
+                    for part in arriving.get((server, t, w), ()):
+                        yield Transfer(server, t, "broadcast", number, *part)
                 number += 1
 
     def hops(self, thread: int, piece: int) -> "NDArray[np.int64]":

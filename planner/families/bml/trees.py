@@ -19,6 +19,7 @@ from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from planner.families.bml.problem import Transfer
+from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives.layout import RangedLayout, by_shares
 from planner.model.topologies import BCube
@@ -234,14 +235,9 @@ class SurvivingNetwork:
     servers are not connected.
     """
 
-    def __init__(
-        self,
-        bcube: BCube,
-        dead: frozenset[int],
-        down: frozenset[Port],
-        deadline: Deadline = NEVER,
-    ) -> None:
-        self.deadline = deadline
+    def __init__(self, damage: Damage) -> None:
+        bcube, dead, down = damage.bcube, damage.dead, damage.down
+        self.deadline = deadline = damage.deadline
         self.servers = [server for server in range(bcube.servers) if server not in dead]
         if not self.servers:
             raise ValueError("no server is alive")
@@ -256,10 +252,9 @@ class SurvivingNetwork:
                     for server in bcube.on_switch(level, switch)
                     if server not in dead and (server, level) not in down
                 ]
-                if len(plugged) > 1:  # a NIC alone on its switch reaches nobody
-                    first = len(self.nics)
+                if plugged:  # two at least: a NIC alone on its switch is down
+                    self._switches.append(range(len(self.nics), len(self.nics) + len(plugged)))
                     self.nics += plugged
-                    self._switches.append(range(first, len(self.nics)))
         self._index = {nic: number for number, nic in enumerate(watched(self.nics, deadline))}
         self._owner = [place[server] for server, _ in watched(self.nics, deadline)]
         self._hanging: list[list[int]] = [[] for _ in watched(self.servers, deadline)]

@@ -1,8 +1,8 @@
 """All-reduce algorithms on BCubes, Fat-Trees and rails: their costs and their programs.
 
 Each algorithm has a closed-form cost, an exact `Collective`, and a `Program`, which lists its
-messages. `compare` lists all algorithms, `choose` returns the fastest, `lower_bound` holds for
-all of them, `check` proves that a program is correct, and `time_of` prices it.
+messages. `compare` lists all algorithms, `lower_bound` holds for all of them, and
+`check` proves that a program is correct.
 """
 
 from planner.families.collectives.checker import check
@@ -10,19 +10,11 @@ from planner.families.collectives.cost import (
     Collective,
     Cost,
     Fabric,
-    cost_of,
     lower_bound,
-    time_of,
 )
 from planner.families.collectives.program import ListedProgram, Message, Program
 from planner.families.collectives.rails import RAIL_PROGRAMS, RAILS, RailSteps
-from planner.families.collectives.recipes import (
-    COLLECTIVES,
-    choose,
-    collective,
-    compare,
-    program,
-)
+from planner.families.collectives.recipes import COLLECTIVES, collective, compare, program
 
 __all__ = [
     "COLLECTIVES",
@@ -36,11 +28,8 @@ __all__ = [
     "Program",
     "RailSteps",
     "check",
-    "choose",
     "collective",
     "compare",
-    "cost_of",
     "lower_bound",
     "program",
-    "time_of",
 ]

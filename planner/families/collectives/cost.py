@@ -4,16 +4,9 @@ The closed forms assume pieces that divide evenly. `Cost.time_ns` applies them t
 any gradient size.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
-from typing import NamedTuple
 
-from planner.families.collectives.program import Program, sizes_of
-from planner.families.collectives.symmetric import SymmetricProgram
-from planner.model.errors import NotApplicableError
 from planner.model.network import Network, scattered
 from planner.model.topologies import BCube, FatTree
 from planner.model.validation import integer, set_integer, total
@@ -127,145 +120,19 @@ def placed(
     steps: int,
     volume: Fraction,
     reduced: Fraction | None = None,
-    *,
-    many: bool = False,
 ) -> Collective:
-    """Return the algorithm on a BCube or a Fat-Tree; by default a server adds (N-1)/N.
-
-    Without `many` it is for one NIC per server of a Fat-Tree: more are a `NotApplicableError`.
-    """
-    bcube = isinstance(place, BCube)
-    nics = place.k if isinstance(place, BCube) else place.nics
-    if not bcube and nics > 1 and not many:
-        raise NotApplicableError(
-            "nics", f"{algorithm} uses one NIC a server: k_nics is the one for {nics}"
-        )
+    """Return the algorithm on a BCube or a Fat-Tree; by default a server adds (N-1)/N."""
     return Collective(
         algorithm=algorithm,
-        topology="bcube" if bcube else "fattree",
+        topology="bcube" if isinstance(place, BCube) else "fattree",
         servers=place.servers,
-        nics=nics,
+        nics=place.k if isinstance(place, BCube) else place.nics,
         switches=place.switches,
         tree=None if isinstance(place, BCube) else place.tree,
         steps=steps,
         volume=volume,
         reduced=scattered(place.servers) if reduced is None else reduced,
     )
-
-
-# ---
-# Prices a program: the load of every NIC in every step, and the time.
-#
-# Method: a step lasts as long as its busiest NIC sends or receives, plus the time in which the
-# busiest rank adds what arrives (`planner.model.network`). At depth d the data is cut into d parts,
-# each one step behind the part before, so NICs that would wait for each other work at the same
-# time. Guarantee: exact, rounded up once; the closed forms of `planner.collectives` are the costs
-# of their programs. Complexity: linear in the messages; for a symmetric program, in those of one
-# rank. Source: own.
-
-
-class Load(NamedTuple):
-    """The load of a step: bytes, and messages sent, by rank and NIC; bytes added by rank."""
-
-    sent: Counter[tuple[int, int]]
-    received: Counter[tuple[int, int]]
-    added: Counter[int]
-    times: Counter[tuple[int, int]]
-
-    @property
-    def messages(self) -> int:
-        """Most messages that a NIC sends."""
-        return max(self.times.values(), default=0)
-
-
-def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
-    """Return the load of every step, for a tensor of `elements` elements.
-
-    For a symmetric program with chunks of one size it is that of rank 0 only.
-    """
-    layout = program.layout(elements, element_bytes)
-    steps = [Load(Counter(), Counter(), Counter(), Counter()) for _ in range(program.steps)]
-    alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
-    for rank in range(1 if alike else program.ranks):
-        for message in program.sends(rank):
-            if length := layout.span(message.first, message.stop - message.first):
-                steps[message.step].sent[rank, message.link] += length
-                steps[message.step].times[rank, message.link] += 1
-        for message in program.receives(rank):
-            if length := layout.span(message.first, message.stop - message.first):
-                steps[message.step].received[rank, message.link] += length
-                steps[message.step].added[rank] += length * message.adds
-    return steps
-
-
-def cost_of(program: Program) -> Cost:
-    """Return the cost of a program with chunks of one size, in the units of the closed forms."""
-    steps = [step for step in loads(program, program.chunks) if step.sent or step.received]
-    volume = sum(max((*step.sent.values(), *step.received.values())) for step in steps)
-    added = sum(max(step.added.values(), default=0) for step in steps)
-    return Cost(
-        steps=len(steps),
-        volume=Fraction(volume, program.chunks),
-        reduced=Fraction(added, program.chunks),
-    )
-
-
-def time_of(
-    program: Program,
-    networks: Sequence[Network],
-    elements: int,
-    element_bytes: int = 1,
-    depth: int = 1,
-) -> int:
-    """Return the time of a program (ns), rounded up once.
-
-    Parameters
-    ----------
-    program : Program
-        The program.
-    networks : sequence of Network
-        Speed and start-up cost of each NIC of a rank; one entry if all are alike. The first one
-        gives the time of adding a byte.
-    elements, element_bytes : int
-        Number of elements, and the size of one.
-    depth : int
-        Number of parts that follow each other through the steps.
-    """
-    integer(depth, "depth", minimum=1)
-    parts = min(depth, elements)
-    if not parts:
-        return 0
-    each = list(networks) * program.links if len(networks) == 1 else list(networks)
-    sizes = sizes_of(elements, parts)
-    kinds = {size: loads(program, size, element_bytes) for size in {*sizes}}
-    time = Fraction(0)
-    for moment in range(program.steps + parts - 1):
-        under_way = [
-            kinds[sizes[part]][moment - part]
-            for part in range(max(0, moment - program.steps + 1), min(parts, moment + 1))
-        ]
-        time += _moment(under_way, each)
-    return ceil(time)
-
-
-def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
-    """Return the time of steps of several parts that run at the same time (ns)."""
-    sent: Counter[tuple[int, int]] = Counter()
-    received: Counter[tuple[int, int]] = Counter()
-    added: Counter[int] = Counter()
-    for step in under_way:
-        sent.update(step.sent)
-        received.update(step.received)
-        added.update(step.added)
-    carried = max(
-        (
-            networks[link].step(size)
-            for loaded in (sent, received)
-            for (_, link), size in loaded.items()
-        ),
-        default=Fraction(0),
-    )
-    return carried + max(added.values(), default=0) * networks[0].reduce_ns_per_byte
 
 
 # ---
@@ -281,21 +148,10 @@ def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
 
 
 def lower_bound(servers: int, nics: int = 1, diameter: int = 1) -> Cost:
-    """Return the lower bound over all all-reduce algorithms.
+    """Return the lower bound over all all-reduce algorithms on servers with so many NICs each.
 
-    Parameters
-    ----------
-    servers : int
-        Number of servers N.
-    nics : int
-        NICs k of a server.
-    diameter : int
-        Most hops between two servers: 1 on a switch and on a Fat-Tree, k on BCube(n, k).
-
-    Raises
-    ------
-    InvalidInputError
-        If one of them is below 1.
+    `diameter` is the most hops between two servers: 1 on a switch and on a Fat-Tree, k on BCube(n,
+    k). InvalidInputError if one of them is below 1.
     """
     integer(servers, "servers", minimum=1)
     integer(nics, "nics", minimum=1)

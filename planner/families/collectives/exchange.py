@@ -103,22 +103,13 @@ def bml_program(bcube: BCube) -> SymmetricProgram:
 # Source: Wang et al., "BML", NeurIPS 2018, section 3.3.
 
 
-def groups_of(fabric: Fabric) -> tuple[int, int, int]:
-    """Return the group sizes at the edge, in a pod and over the cores; their product is N."""
-    return tree_groups(fabric.servers, fabric.tree)
-
-
 def tree_groups(servers: int, tree: FatTree) -> tuple[int, int, int]:
     """Return the sizes of groups at the edge of a tree, in a pod and over the cores."""
     edge, pod, _ = tree.groups
-    first = _largest_divisor(servers, edge)
+    first = next(size for size in range(edge, 0, -1) if servers % size == 0)
     rest = servers // first
-    second = _largest_divisor(rest, pod)
+    second = next(size for size in range(pod, 0, -1) if rest % size == 0)
     return first, second, rest // second
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    return next(size for size in range(most, 0, -1) if number % size == 0)
 
 
 def hierarchical_cost(groups: Sequence[int]) -> Cost:
@@ -132,8 +123,10 @@ def hierarchical_cost(groups: Sequence[int]) -> Cost:
 
 def hierarchical_on(place: BCube | Fabric) -> Collective:
     """Return the cost on a BCube or a Fat-Tree."""
-    groups = (place.n,) * place.k if isinstance(place, BCube) else groups_of(place)
-    cost = hierarchical_cost(groups)
+    if isinstance(place, BCube):
+        cost = hierarchical_cost((place.n,) * place.k)
+    else:
+        cost = hierarchical_cost(tree_groups(place.servers, place.tree))
     return placed("hierarchical", place, cost.steps, cost.volume, cost.reduced)
 
 
@@ -169,7 +162,7 @@ def direct_on(algorithm: str, place: BCube | Fabric) -> Collective:
     if isinstance(place, BCube):
         return placed(algorithm, place, 2 * place.k, Fraction(2 * (place.n - 1), place.n))
     volume = 2 * scattered(place.servers) / place.nics
-    return placed(algorithm, place, 2, volume, many=algorithm == "k_nics")
+    return placed(algorithm, place, 2, volume)
 
 
 def direct_program(ranks: int, nics: int = 1) -> SymmetricProgram:

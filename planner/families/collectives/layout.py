@@ -154,21 +154,11 @@ def by_shares(shares: Sequence[Fraction], elements: int, element_bytes: int) -> 
 
 
 @dataclass(frozen=True)
-class KeptLayout(Layout):
-    """Another layout without its empty pieces.
+class GivenLayout(Layout):
+    """Pieces that begin where it is said (bytes); the last number is the end of the last piece."""
 
-    `kept` holds the remaining pieces in order, and at the end the number of all pieces.
-    """
-
-    layout: Layout
-    kept: tuple[int, ...]
+    edges: tuple[int, ...]
 
     def start(self, piece: int) -> int:
         """Return the start of a piece (bytes)."""
-        return self.layout.start(self.kept[piece])
-
-    def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return the start of each of several pieces (bytes)."""
-        import numpy as np
-
-        return self.layout.starts(np.array(self.kept, dtype=np.int64)[pieces])
+        return self.edges[piece]

@@ -5,7 +5,7 @@ determine it. `made` builds it again; `planner.families.bml.program` does so for
 failures.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
@@ -18,7 +18,6 @@ from planner.families.collectives.exchange import (
     bml_program,
     direct_on,
     direct_program,
-    groups_of,
     halving_doubling_bcube_program,
     halving_doubling_on,
     halving_doubling_program,
@@ -28,6 +27,7 @@ from planner.families.collectives.exchange import (
     routed_program,
     tensors_on,
     tensors_program,
+    tree_groups,
 )
 from planner.families.collectives.program import Program
 from planner.families.collectives.rails import RAIL_PROGRAMS
@@ -38,7 +38,6 @@ from planner.families.collectives.ring import (
     ring_program,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Rails
 from planner.model.validation import integer
 from planner.solving.methods import known_method
@@ -49,18 +48,11 @@ MAX_RANKS = 2**16
 class Recipe(NamedTuple):
     """The generator of a program, and its arguments.
 
-    Attributes
-    ----------
-    generator : str
-        A key of `GENERATORS`.
-    shape : tuple of int
-        Arguments: the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts
-        and accelerators per host.
-    failed : Failures
-        Failed parts of a BCube, for a program that avoids them (`planner.families.bml.program`).
+    The shape is the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts and
+    accelerators per host. A program may avoid failed parts (`planner.families.bml.program`).
     """
 
-    generator: str
+    generator: str  # a key of `GENERATORS`
     shape: tuple[int, ...]
     failed: Failures = Failures()
 
@@ -189,7 +181,9 @@ COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
         "ps_fattree": _on_fattree(_ps, direct_program),
         "hierarchical_fattree": Algorithm(
             lambda bcube, _: hierarchical_on(Fabric.beside(bcube)),
-            lambda bcube, _: hierarchical_program(groups_of(Fabric.beside(bcube))),
+            lambda bcube, _: hierarchical_program(
+                tree_groups(bcube.servers, Fabric.beside(bcube).tree)
+            ),
         ),
         "halving_doubling_fattree": _on_fattree(halving_doubling_on, halving_doubling_program),
         "shuffle_fattree": _on_fattree(_shuffle, direct_program),
@@ -235,29 +229,3 @@ def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:
         except NotApplicableError:
             continue
     return tuple(applicable)
-
-
-def choose(collectives: Iterable[Collective], network: Network, gradient_bytes: int) -> Collective:
-    """Return the fastest algorithm; ties go to the one with the least hardware.
-
-    Further ties go to fewer switches, then fewer NICs, fewer steps, and the name.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are no algorithms, or a time does not fit in 63 bits.
-    """
-    best = min(
-        collectives,
-        key=lambda candidate: (
-            candidate.time_ns(network, gradient_bytes),
-            candidate.switches,
-            candidate.nics,
-            candidate.steps,
-            candidate.name,
-        ),
-        default=None,
-    )
-    if best is None:
-        raise InvalidInputError("collectives", "expected at least one, got none")
-    return best

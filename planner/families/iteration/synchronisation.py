@@ -12,7 +12,7 @@ Source: Wang et al., "BML", NeurIPS 2018, §2-3 (costs); Patarasuk and Yuan, JPD
 halves: Zhang et al., "DeAR", ICDCS 2023, and Rajbhandari et al., "ZeRO", SC 2020.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -23,7 +23,7 @@ from planner.families.bml.methods import infeasibility_of
 from planner.families.bml.program import REPLAN, replanned
 from planner.families.bml.reroute import Damage
 from planner.families.collectives import RAILS, collective, lower_bound
-from planner.families.collectives.cost import Cost, Fabric, loads
+from planner.families.collectives.cost import Cost, Fabric
 from planner.families.collectives.exchange import direct_on, hierarchical_cost, tree_groups
 from planner.families.collectives.prediction import Predicted, predicted, range_note
 from planner.families.collectives.program import Kind
@@ -400,10 +400,15 @@ def _half_of_replan(bcube: BCube, failed: Failures, rounds: int) -> _Half:
     program, halves = replanned(bcube, failed, rounds), []
     kinds: tuple[Kind, ...] = ("reduce_scatter", "all_gather") if rounds == 1 else ("all_reduce",)
     for kind in kinds:
-        busy = [step for step in loads(program.half(kind), program.chunks) if step.messages]
-        carried = sum(max((*step.sent.values(), *step.received.values())) for step in busy)
-        messages = sum(step.messages - 1 for step in busy)
-        halves.append((len(busy), Fraction(carried, program.chunks), messages))
+        carried: defaultdict[int, Counter[tuple[int, int, bool]]] = defaultdict(Counter)
+        sent: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        for step, _, sender, receiver, link, first, stop, *_ in program.half(kind).messages():
+            carried[step][sender, link, True] += stop - first
+            carried[step][receiver, link, False] += stop - first
+            sent[step][sender, link] += 1
+        busiest = sum(max(nics.values()) for nics in carried.values())
+        messages = sum(max(nics.values()) - 1 for nics in sent.values())
+        halves.append((len(carried), Fraction(busiest, program.chunks), messages))
     owned = Counter(map(program.owner, range(program.chunks)))
     shared = len(set(map(owned.__getitem__, range(program.ranks)))) == 1
     steps, volumes, further = zip(*halves, strict=True)

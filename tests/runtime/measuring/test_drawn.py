@@ -4,6 +4,7 @@ from planner import solve
 from planner.programs import read_plan
 from planner.runtime.measuring.drawn import beside_each_other, predicted_timeline, shown_step
 from planner.runtime.measuring.trace import Event
+from tests.timelines import check_serial
 
 CARAMEL = {
     "problem": "caramel",
@@ -51,7 +52,7 @@ def test_both_are_on_one_axis_and_the_title_has_their_ratio() -> None:
         for lane in ("computation", "network")
         for which in ("predicted", "measured")
     )
-    shown.check_serial()
+    check_serial(shown)
     for lane in ("computation", "network"):
         assert [(one.start_ns, one.end_ns) for one in shown.on(f"{lane}, predicted")] == [
             (one.start_ns, one.end_ns) for one in predicted.on(lane)

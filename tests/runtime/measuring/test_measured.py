@@ -16,6 +16,7 @@ from planner.runtime.measuring.measured import (
     timeline_of,
 )
 from planner.runtime.measuring.trace import Event
+from tests.timelines import check_serial
 
 STEP = [
     Event("wait", 0, 1, 110, 130),  # of the step before, in this step's forward pass
@@ -89,7 +90,7 @@ def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
         for event in STEP
     ]
     timeline = timeline_of([STEP, shifted], 1)
-    timeline.check_serial()
+    check_serial(timeline)
     lanes = [
         [(interval.start_ns, interval.end_ns, interval.kind) for interval in timeline.on(resource)]
         for resource in timeline.resources

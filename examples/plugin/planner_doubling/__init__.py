@@ -1,1 +1,0 @@
-"""A method, a peer, a cluster source and a format for planner; `pyproject.toml` names them."""
