@@ -7,9 +7,10 @@ from pathlib import Path
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.profiles import decode_profile
 from planner.model.clusters import Cluster
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, PluginError
 from planner.model.profiles import Profile
 from planner.model.validation import shown
+from planner.solving.plugins import plugged
 
 _FOLDER = Path(__file__).parents[1] / "data" / "clusters"
 
@@ -37,11 +38,21 @@ def cluster_file(name: str | PathLike[str]) -> Path:
 
 
 def cluster_data(name: str | PathLike[str]) -> bytes:
-    """Return a cluster as JSON: from a file, or a shipped one by its name.
+    """Return a cluster as JSON: from a file, a shipped name, or ``SOURCE:TEXT`` for a plug-in.
 
-    Raises InvalidInputError for other names, and OSError if the file cannot be read.
+    Raises InvalidInputError for other names, PluginError if the plug-in does not return JSON, and
+    OSError if the file cannot be read.
     """
-    return cluster_file(name).read_bytes()
+    source, colon, text = fspath(name).partition(":")
+    describe = plugged("clusters").get(source) if colon and not Path(name).exists() else None
+    if describe is None:
+        return cluster_file(name).read_bytes()
+    described = describe(text)
+    if isinstance(described, str):
+        return described.encode()
+    if not isinstance(described, bytes):
+        raise PluginError(f"cluster source {source}: expected JSON text, got {shown(described)}")
+    return described
 
 
 def read_cluster(name: str | PathLike[str]) -> Cluster:

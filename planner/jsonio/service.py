@@ -15,7 +15,7 @@ from planner.jsonio.results import plain_plan
 from planner.jsonio.translating import instead
 from planner.jsonio.types import Id
 from planner.jsonio.what_if import answer_request
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent
 
@@ -124,6 +124,8 @@ def reply(
         return Reply(msgspec.json.encode(_answer(decode(data), cancel, on_progress)), 0)
     except InvalidInputError as error:
         return refusal(data, "invalid_request", error.message, 2, path=error.path)
+    except PluginError as error:
+        return refusal(data, "internal_error", str(error), 1)
     except MemoryError as fault:
         text = "the request needs more memory than there is"
         return refusal(data, "limit_exceeded", text, 2, fault=fault)

@@ -77,6 +77,10 @@ class MissingExtraError(PlannerError, ImportError):
         self.extra = extra
 
 
+class PluginError(PlannerError):
+    """A plug-in (method, peer, cluster source or format) that does not return what it should."""
+
+
 class MeasurementError(PlannerError):
     """A model or a network could not be measured; the message gives the reason."""
 

@@ -18,7 +18,8 @@ from planner.model.errors import NotApplicableError
 from planner.model.profiles import Profile
 from planner.solving.compare import REGRET, Case, Column, Comparison, Option, Place
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.methods import Method, Outcome, concrete
+from planner.solving.methods import Method, Outcome, concrete, with_plugins
+from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import Scenario
 
@@ -33,7 +34,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     plan_type : type
         The class of its plans, or the union of their classes.
     own_methods : mapping of str to method
-        Its methods by name; the first is ``auto``.
+        Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
     baselines : tuple of str
         Names of the methods whose plan follows from a rule.
     near : int
@@ -59,8 +60,8 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
 
     @cached_property
     def methods(self) -> Mapping[str, Method[ProblemT, PlanT]]:
-        """Every method by name, for whoever must not change them."""
-        return MappingProxyType(dict(self.own_methods))
+        """Every method by name, those of plug-ins included."""
+        return MappingProxyType(with_plugins(self.name, self.own_methods))
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -152,10 +153,10 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
     def follows_rule(self, problem: ProblemT, method: str) -> bool:
-        """Return whether a method's plan stays as it is: by a rule, or a target's."""
+        """Return whether a method's plan stays as it is: by a rule, a target's, or a plug-in's."""
         target = getattr(problem, "target", None)
         default = target is not None and method == target.name
-        return default or method in self.baselines
+        return default or method in self.baselines or is_plugged(method)
 
     def transfers(self, plan: PlanT) -> int:
         """Return how many transfers a plan has; 0 where that says nothing."""

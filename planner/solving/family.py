@@ -16,12 +16,14 @@ from planner.model.errors import (
     BrokenConstraintError,
     InvalidInputError,
     InvalidPlanError,
+    PluginError,
 )
 from planner.model.validation import shown
 from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
 from planner.solving.declared import Declared
 from planner.solving.methods import REPLAN, Method, Outcome, known_method
+from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, Result
 from planner.solving.tie_break import TieBreak, merged_neighbours
 
@@ -90,7 +92,8 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         InvalidInputError
             If the method is unknown or does not apply, or the time limit is no number above 0.
         RuntimeError
-            If what a method returned is no plan of the problem: a fault of the method.
+            If what a method returned is no plan of the problem: a fault of the method; a
+            `PluginError` of another package's.
         """
         methods = self.methods_for(problem)
         return self.run(
@@ -176,7 +179,8 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
                 return Result(method, None, None, None, runtime_s, timed_out, _unfit(error))
             if not isinstance(error, InvalidPlanError):
                 raise
-            raise RuntimeError(f"method {method} made no plan: {error}") from error
+            fault = PluginError if is_plugged(method) else RuntimeError
+            raise fault(f"method {method} made no plan: {error}") from error
         bound = outcome.lower_bound
         if bound is None and method != REPLAN:
             bound, cut = self.bound(problem, plan, deadline)

@@ -1,14 +1,15 @@
-"""Methods: what they answer, and where they come from: a module, another method."""
+"""Methods: what they answer, and where they come from: a module, a plug-in, another method."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Generic, TypeAlias
 
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.errors import InvalidInputError, NotApplicableError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Deadline
+from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility, PlanT, ProblemT
 
 REPLAN = "replan"
@@ -66,6 +67,27 @@ def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
                 raise
             raise NotApplicableError("method", f"{library} cannot be loaded: {error}") from None
         return solve(problem, deadline)
+
+    return method
+
+
+def with_plugins(
+    family: str, methods: Mapping[str, Method[ProblemT, PlanT]]
+) -> dict[str, Method[ProblemT, PlanT]]:
+    """Return a family's own methods and those that other packages add."""
+    others = plugged(f"methods.{family}").items()
+    added = {name: _unproven(name, run) for name, run in others if name not in methods}
+    return {**methods, **added}
+
+
+def _unproven(name: str, run: Callable[..., Any]) -> Method[Any, Any]:
+    """Return another package's method, of which plans count and proofs do not."""
+
+    def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
+        outcome = run(problem, deadline)
+        if not isinstance(outcome, Outcome):
+            raise PluginError(f"method {name}: expected an Outcome, got {shown(outcome)}")
+        return replace(outcome, lower_bound=None, method=name)
 
     return method
 

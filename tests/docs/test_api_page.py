@@ -30,6 +30,7 @@ INTERNAL = {
     "planner.solving.methods",
     "planner.solving.local_search",
     "planner.solving.pareto",
+    "planner.solving.plugins",  # its interface are entry points; see `examples/plugin`
     "planner.solving.simulator",
     "planner.solving.views",
 }

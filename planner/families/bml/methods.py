@@ -159,7 +159,7 @@ OWN_METHODS: Mapping[str, Method] = {
     "detour": _connected(_detour),
     "trees": _connected(_trees),
 }
-"""Every method by the name requests use."""
+"""Every method by the name requests use, but for plug-ins."""
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:

@@ -173,4 +173,4 @@ OWN_METHODS: Mapping[str, Method] = {
     "exact_split": lambda problem, deadline: _best(problem, problem.order, [], deadline),
     **RULES,
 }
-"""Every method by the name requests use."""
+"""Every method by the name requests use, but for plug-ins."""

@@ -151,7 +151,7 @@ OWN_METHODS: Mapping[str, Method] = {
     "cpsat": within_cap(over_all_batches("cpsat", "OR-Tools")),
     **RULES,
 }
-"""Every method by the name requests use."""
+"""Every method by the name requests use, but for plug-ins."""
 
 
 # ---

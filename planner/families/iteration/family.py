@@ -63,6 +63,7 @@ from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.solving.family import SIMPLE, Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
+from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility, Result
 from planner.solving.scenarios import Scenario, graph_under
 
@@ -202,7 +203,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
     own_methods = {
         "auto": named(JOINT, _joint),
         JOINT: _joint,
-        **{name: by_rule(name, rule) for name, rule in RULES.items()},
+        **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
     }
 
     bounding = JOINT

@@ -6,11 +6,14 @@ file) and `batch_size`, that returns a profile and warnings about implausible ro
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.formats.importers.kineto import read_kineto
 from planner.formats.importers.pipedream import read_pipedream
+from planner.model.errors import PluginError
 from planner.model.profiles import Profile
+from planner.model.validation import shown
+from planner.solving.plugins import plugged
 
 
 class Reader(NamedTuple):
@@ -41,7 +44,22 @@ class Reader(NamedTuple):
         return file if self.suffixes else Path(file).stem
 
 
-READERS: Mapping[str, Reader] = {
+def _checked(name: str, read: Callable[..., Any]) -> Callable[..., tuple[Profile, tuple[str, ...]]]:
+    """Return another package's reader, wrapped in a check of the type it returns."""
+
+    def run(data: bytes, **named: Any) -> tuple[Profile, tuple[str, ...]]:
+        match read(data, **named):
+            case (Profile() as profile, warnings):
+                return profile, tuple(map(str, warnings))
+            case other:
+                raise PluginError(
+                    f"format {name}: expected a profile and warnings, got {shown(other)}"
+                )
+
+    return run
+
+
+_OWN: Mapping[str, Reader] = {
     "pipedream": Reader(read_pipedream, "its profiler's graph.txt", (".txt",)),
     "kineto": Reader(
         read_kineto,
@@ -50,4 +68,10 @@ READERS: Mapping[str, Reader] = {
         streams=True,
     ),
 }
+
+_OTHERS = {
+    name: Reader(_checked(name, read), "a plug-in", ()) for name, read in plugged("formats").items()
+}
+
+READERS: Mapping[str, Reader] = {**_OTHERS, **_OWN}
 """The formats, by the name that ``planner import`` uses."""
