@@ -33,16 +33,34 @@ OBJECTIVES = {"mean": None, "p90": Fraction(90)}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A perturbation of computation and network: factors, a straggler, and spreads.
+    """A perturbation of computation and network.
 
-    `late` is the share of the backward pass by which the last rank is behind at its end. Each op of
-    `part` takes `spread` times the spread of its measured times longer, before any factor; thirds
-    are those of the backward pass in its stable topological order, by time.
+    Attributes
+    ----------
+    computation : Fraction
+        Factor on all computation times; above 0.
+    startup : Fraction
+        Factor on start-up costs.
+    bandwidth : Fraction
+        Factor on the bandwidth of the network; above 0.
+    late : Fraction
+        Straggler: the share of the backward pass by which the last rank is behind at its end.
+    spread : Fraction
+        How many times the spread of its measured times each op of `part` takes longer, before any
+        factor.
+    part : Part
+        The ops that take longer. Thirds are those of the backward pass in its stable topological
+        order, by time.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is not a number, is negative, or 0 where it may not be, or `part` is unknown.
     """
 
-    computation: Fraction = Fraction(1)  # on all computation times; above 0
-    startup: Fraction = Fraction(1)  # on start-up costs
-    bandwidth: Fraction = Fraction(1)  # of the network; above 0
+    computation: Fraction = Fraction(1)
+    startup: Fraction = Fraction(1)
+    bandwidth: Fraction = Fraction(1)
     late: Fraction = Fraction(0)
     spread: Fraction = Fraction(0)
     part: Part = "all"
@@ -74,10 +92,23 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Weighted scenarios, and which statistic of their times is minimised: by default the mean."""
+    """Weighted scenarios, and which statistic of their times is minimised.
 
-    scenarios: tuple[tuple[Scenario, Fraction], ...]  # with weights above 0; at least one
-    percentile: Fraction | None = None  # of the weighted times; above 0, at most 100
+    Attributes
+    ----------
+    scenarios : tuple of (Scenario, Fraction)
+        Scenarios, each with its weight, above 0; at least one.
+    percentile : Fraction, optional
+        Percentile of the weighted times to minimise; above 0, at most 100. By default the mean.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no scenario, or a weight or the percentile is invalid.
+    """
+
+    scenarios: tuple[tuple[Scenario, Fraction], ...]
+    percentile: Fraction | None = None
 
     def __post_init__(self) -> None:
         if not self.scenarios:

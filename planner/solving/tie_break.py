@@ -36,8 +36,18 @@ PRICED = 2 * 10**4
 class TieBreak:
     """How to choose among plans of equal cost.
 
-    The plan with the fewest transfers, or the one least sensitive to delays. With ``simple`` plans
-    that cost at most a share more than the best one, `within`, count as equal.
+    Attributes
+    ----------
+    prefer : {"simple", "robust"}
+        The plan with the fewest transfers, or the one least sensitive to delays.
+    within : Fraction
+        Plans that cost at most this share more than the best one count as equal; only with
+        ``prefer="simple"``.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is unknown or negative, or the two contradict each other.
     """
 
     prefer: Prefer = "simple"

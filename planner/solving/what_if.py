@@ -45,14 +45,28 @@ lets the ratio of two that have nothing to do with each other be off by 3 %."""
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """What a plan costs in one scenario, and what others would; None where they do not apply."""
+    """What a plan costs in one scenario, and what others would.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        Which numbers are others.
+    plan_ns : int
+        Cost of the plan, unchanged.
+    best_ns : int
+        Cost of the best plan found for the scenario; at most `plan_ns`.
+    bound_ns : int or None
+        Lower bound over all plans; at most `best_ns`. None if unknown.
+    ddp_ns, layers_ns : int or None
+        Cost of DDP's default buckets, and of layer by layer; None where they do not apply.
+    """
 
     scenario: Scenario
-    plan_ns: int  # the plan, unchanged
-    best_ns: int  # the best plan found for the scenario; at most `plan_ns`
-    bound_ns: int | None  # lower bound over all plans, if known; at most `best_ns`
-    ddp_ns: int | None  # DDP's default buckets
-    layers_ns: int | None  # layer by layer
+    plan_ns: int
+    best_ns: int
+    bound_ns: int | None
+    ddp_ns: int | None
+    layers_ns: int | None
 
     @property
     def at_least(self) -> Fraction:
@@ -75,10 +89,23 @@ def regrets(
     progress: Progress | None = None,
     scenarios: Iterable[Scenario] = SCENARIOS,
 ) -> tuple[Regret, ...]:
-    """Return the regret of a plan in each scenario; `progress` is told before each.
+    """Return the regret of a plan in each scenario.
 
-    Left out are scenarios whose numbers are too large, in which the plan breaks a constraint, or
-    for which no time is left.
+    Parameters
+    ----------
+    family : Family
+        The family of the problem.
+    problem : Problem
+        What the plan was made for.
+    plan : Plan
+        The plan.
+    deadline : Deadline
+        When to stop; scenarios for which no time is left are left out.
+    progress : callable, optional
+        Called before each scenario.
+    scenarios : iterable of Scenario
+        The scenarios; one whose numbers are too large, or in which the plan breaks a constraint, is
+        left out.
     """
     listed = list(scenarios)
 
@@ -124,8 +151,27 @@ def robust_plan(
     """Return the plan with the least mean, or percentile, over weighted scenarios.
 
     The result is that of the nominal numbers; the prospect, None without a plan, says what it costs
-    in the scenarios. `usual` is the plan for the nominal numbers, made if it is not given; `others`
-    are more plans to choose from. InvalidInputError if the numbers of a scenario are too large.
+    in the scenarios.
+
+    Parameters
+    ----------
+    family : Family
+        The family of the problem.
+    problem : Problem
+        With the nominal numbers.
+    outlook : Outlook
+        The scenarios, and what counts of their times.
+    deadline : Deadline
+        When to return the best plan so far.
+    usual : Result, optional
+        The plan for the nominal numbers; made if it is not given.
+    others : iterable of Plan
+        More plans to choose from.
+
+    Raises
+    ------
+    InvalidInputError
+        If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
     perturbed = []

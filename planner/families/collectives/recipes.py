@@ -48,11 +48,18 @@ MAX_RANKS = 2**16
 class Recipe(NamedTuple):
     """The generator of a program, and its arguments.
 
-    The shape is the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts and
-    accelerators per host. A program may avoid failed parts (`planner.families.bml.program`).
+    Attributes
+    ----------
+    generator : str
+        A key of `GENERATORS`.
+    shape : tuple of int
+        Arguments: the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts
+        and accelerators per host.
+    failed : Failures
+        Failed parts of a BCube, for a program that avoids them (`planner.families.bml.program`).
     """
 
-    generator: str  # a key of `GENERATORS`
+    generator: str
     shape: tuple[int, ...]
     failed: Failures = Failures()
 
