@@ -38,7 +38,7 @@ def rows(
     known: Mapping[str, tuple[int | None, int | None]],
     deadline: Deadline = NEVER,
     refused: Scenario | None = None,
-) -> tuple[Regret, ...]:
+) -> tuple[Regret[str], ...]:
     """What is said of a plan that costs `kept`, where methods cost and prove what is `known`."""
 
     class Disturbed(Words):

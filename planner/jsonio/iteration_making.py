@@ -65,7 +65,7 @@ def answer(
     sizing: Sizing | None = None,
     groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
     advice: Advice | None = None,
-    regret: Sequence[Regret] | None = None,
+    regret: Sequence[Regret[Any]] | None = None,
     prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,

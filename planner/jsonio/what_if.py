@@ -230,7 +230,7 @@ AdviceField = AdviceAnswer | UnsetType
 RegretField = tuple[RegretAnswer, ...] | UnsetType
 
 
-def regret_answers(rows: Sequence[Regret] | None) -> RegretField:
+def regret_answers(rows: Sequence[Regret[Any]] | None) -> RegretField:
     """Return the JSON form of a regret table; UNSET if not requested."""
     if rows is None:
         return UNSET

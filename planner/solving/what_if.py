@@ -13,12 +13,13 @@ in an equal share of the time; `Family.budget` prices more. Source: own; regret 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import Any, Generic, TypeAlias
 
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.validation import inside
@@ -36,6 +37,12 @@ Progress: TypeAlias = Callable[[str], None]
 DDP, LAYERS = "ddp", "layer_by_layer"
 """The rules whose plans stand beside a plan's regret."""
 
+FACTOR_BITS = 10
+"""Break-even factors up to 2^10 either way are found."""
+
+ROUNDS = 10
+"""Halvings of the interval of break-even factors: three digits."""
+
 WORTH = Fraction(103, 100)
 """The gain from which on a plan is worth running.
 
@@ -44,7 +51,7 @@ lets the ratio of two that have nothing to do with each other be off by 3 %."""
 
 
 @dataclass(frozen=True, slots=True)
-class Regret:
+class Regret(Generic[PlanT]):
     """What a plan costs in one scenario, and what others would.
 
     Attributes
@@ -53,8 +60,10 @@ class Regret:
         Which numbers are others.
     plan_ns : int
         Cost of the plan, unchanged.
+    best : PlanT
+        The best plan found for the scenario.
     best_ns : int
-        Cost of the best plan found for the scenario; at most `plan_ns`.
+        Its cost; at most `plan_ns`.
     bound_ns : int or None
         Lower bound over all plans; at most `best_ns`. None if unknown.
     ddp_ns, layers_ns : int or None
@@ -63,15 +72,22 @@ class Regret:
 
     scenario: Scenario
     plan_ns: int
+    best: PlanT
     best_ns: int
     bound_ns: int | None
     ddp_ns: int | None
     layers_ns: int | None
 
     @property
+    def factor(self) -> Fraction:
+        """The factor of a scenario that multiplies one number only."""
+        scenario = self.scenario
+        return scenario.computation * scenario.startup * scenario.bandwidth
+
+    @property
     def at_least(self) -> Fraction:
         """Cost of the plan over that of the best plan found: no best plan is dearer."""
-        return Fraction(self.plan_ns, self.best_ns) if self.best_ns else Fraction(1)
+        return _ratio(self.plan_ns, self.best_ns)
 
     @property
     def at_most(self) -> Fraction | None:
@@ -81,6 +97,10 @@ class Regret:
         return Fraction(self.plan_ns, self.bound_ns) if self.bound_ns else None
 
 
+Planned: TypeAlias = tuple[Iterable[tuple[int, PlanT]], int | None]
+"""New plans for a problem with their costs, and a lower bound over all plans (ns), if known."""
+
+
 def regrets(
     family: Family[ProblemT, PlanT, EvaluationT],
     problem: ProblemT,
@@ -88,8 +108,12 @@ def regrets(
     deadline: Deadline,
     progress: Progress | None = None,
     scenarios: Iterable[Scenario] = SCENARIOS,
-) -> tuple[Regret, ...]:
-    """Return the regret of a plan in each scenario.
+    *,
+    known: Iterable[PlanT] = (),
+    again: Callable[[ProblemT, int, Deadline], Planned[PlanT]] | None = None,
+    rules: Sequence[str] = (DDP, LAYERS),
+) -> tuple[Regret[PlanT], ...]:
+    """Return the regret of a plan in each scenario, such as for each factor of one number.
 
     Parameters
     ----------
@@ -106,18 +130,25 @@ def regrets(
     scenarios : iterable of Scenario
         The scenarios; one whose numbers are too large, or in which the plan breaks a constraint, is
         left out.
+    known : iterable of Plan
+        More plans that are priced in every scenario.
+    again : callable, optional
+        Returns new plans for a problem, given the least cost known; by default those of ``auto``.
+    rules : sequence of str
+        Which of the two rules to ask.
     """
-    listed = list(scenarios)
+    listed, others = list(scenarios), list(known)
 
-    def solved(other: ProblemT, method: str, limit: Deadline) -> Result[PlanT, EvaluationT] | None:
-        known = family.methods_for(other)
-        if method not in known:
-            return None
-        with suppress(NotApplicableError):
-            return family.solve(other, method=method, time_limit=limit, tie_break=None)
-        return None
+    def solved(problem: ProblemT, method: str, limit: Deadline) -> Planned[PlanT]:
+        made = None
+        if method in family.methods_for(problem):
+            with suppress(NotApplicableError):
+                made = family.solve(problem, method=method, time_limit=limit, tie_break=None)
+        if made is None or made.plan is None or made.objective_ns is None:
+            return (), None
+        return ((made.objective_ns, made.plan),), made.lower_bound_ns
 
-    def rows() -> Iterator[Regret]:
+    def rows() -> Iterator[Regret[PlanT]]:
         for number, scenario in enumerate(listed):
             if deadline.passed:
                 return
@@ -126,18 +157,52 @@ def regrets(
             limit_s = deadline.share(len(listed) - number).remaining_s
             with suppress(InvalidInputError, TimeUpError):
                 other = family.perturb(problem, scenario)
-                kept = family.price(other, family.repriced(other, plan), deadline)
-                results = [
-                    solved(other, method, Deadline(limit_s, deadline.cancel))
-                    for method in ("auto", DDP, LAYERS)
-                ]
-                times = [None if made is None else made.objective_ns for made in results]
-                best = min(time for time in (kept, *times) if time is not None)
-                bound = None if results[0] is None else results[0].lower_bound_ns
-                bound = None if bound is None else min(bound, best)
-                yield Regret(scenario, kept, best, bound, times[1], times[2])
+                here = family.repriced(other, plan)
+                kept = family.price(other, here, deadline)
+                priced = [(kept, here)]
+                for here in _repriced(family, other, others):
+                    with suppress(InvalidPlanError):  # such as one that breaks a constraint there
+                        priced.append((family.price(other, here), here))
+                limit = Deadline(limit_s, deadline.cancel)
+                if again is None:
+                    made, bound = solved(other, "auto", limit)
+                else:
+                    made, bound = again(other, min(priced, key=itemgetter(0))[0], limit)
+                priced += made
+                told: dict[str, int | None] = {}
+                for rule in rules:
+                    by_rule, _ = solved(other, rule, Deadline(limit_s, deadline.cancel))
+                    priced += by_rule
+                    told[rule] = next((cost for cost, _ in by_rule), None)
+                best_ns, best = min(priced, key=itemgetter(0))
+                bound = None if bound is None else min(bound, best_ns)
+                yield Regret(scenario, kept, best, best_ns, bound, told.get(DDP), told.get(LAYERS))
 
     return tuple(rows())
+
+
+def break_even(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction | None:
+    """Return the factor nearest to 1, on a logarithmic scale, at which another plan is better.
+
+    `better` says whether it is at a factor. The factor is searched for among powers of two, up to
+    2^10 either way, then by bisection; None if none is found, or not in time. Where the comparison
+    changes more than once on a side of 1, it is one up to the first power of two that is better.
+    """
+    for power in range(1, FACTOR_BITS + 1):
+        factors = []
+        for way in (Fraction(2), Fraction(1, 2)):
+            if deadline.passed:
+                return None
+            near, far = way ** (power - 1), way**power
+            if not better(far):
+                continue
+            for _ in range(ROUNDS):
+                middle = (near + far) / 2
+                near, far = (near, middle) if better(middle) else (middle, far)
+            factors.append(far)
+        if factors:
+            return min(factors, key=lambda factor: max(factor, 1 / factor))
+    return None
 
 
 def robust_plan(

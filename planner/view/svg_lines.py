@@ -15,7 +15,7 @@ from planner.view.wording import factor_text
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
-    "kept": ("this plan, kept as it is", lambda point: point.kept_ns),
+    "kept": ("this plan, kept as it is", lambda point: point.plan_ns),
     "best": ("planned anew", lambda point: point.best_ns),
     "least": ("lower bound", lambda point: point.bound_ns),
 }
@@ -147,7 +147,7 @@ def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) 
             ", ".join(winner(point)),
             *(
                 "–" if time is None else format_ns(time)
-                for time in (point.best_ns, point.kept_ns, point.ddp_ns, point.bound_ns)
+                for time in (point.best_ns, point.plan_ns, point.ddp_ns, point.bound_ns)
             ),
         )
         for point, value in zip(points, values, strict=True)

@@ -205,7 +205,7 @@ def test_sweeps_are_drawn_in_proportion(given: Report, tree: Node) -> None:
     for name, chart, table in zip(names, charts, tables, strict=True):
         points: tuple[SweepPoint, ...] = getattr(given.sweeps, name)
         times = [
-            (point.best_ns, point.kept_ns or 0, point.ddp_ns or 0, point.bound_ns or 0)
+            (point.best_ns, point.plan_ns, point.ddp_ns or 0, point.bound_ns or 0)
             for point in points
         ]
         assert [row[3:] for row in table.rows()] == [[format_ns(t) for t in row] for row in times]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from planner.families.iteration.alternatives import Alternative, alternatives
 from planner.families.iteration.bounds import bound
@@ -23,15 +23,16 @@ from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfers import too_small
 from planner.solving.deadline import Deadline
-from planner.solving.sensitivity import (
-    FACTORS,
-    Knob,
-    Planned,
-    SensitivityPoint,
-    sensitivity,
-)
+from planner.solving.scenarios import Scenario
+from planner.solving.what_if import DDP, Planned, Regret, regrets
 
-SweepPoint: TypeAlias = SensitivityPoint[Plan]
+Knob = Literal["bandwidth", "startup"]
+"""The field of a `Scenario` that is the factor."""
+
+FACTORS = tuple(Fraction(2) ** power for power in range(-3, 4))
+"""Factors of a sweep, if no others are given: 1/8 to 8."""
+
+SweepPoint: TypeAlias = Regret[Plan]
 """The iteration time on one changed network."""
 
 
@@ -67,22 +68,23 @@ def sweep(
         for place, factor in enumerate(listed, start=1):
             if progress:
                 progress(f"planning with another {knob}", place, len(listed))
-            yield from sensitivity(
+            changed: dict[str, Any] = {knob: factor}
+            yield from regrets(
                 ITERATION,
                 problem,
                 kept,
-                knob,
-                (factor,),
                 Deadline.of(time_limit),
+                scenarios=(Scenario(**changed),),
                 known=others,
                 again=partial(_again, kept, new=factor != 1),
+                rules=(DDP,),
             )
 
     return Sweeps(tuple(points("bandwidth")), tuple(points("startup")))
 
 
 def _again(
-    kept: Plan, problem: Problem, least_ns: int | None, limit: Deadline, *, new: bool
+    kept: Plan, problem: Problem, least_ns: int, limit: Deadline, *, new: bool
 ) -> Planned[Plan]:
     """Return plans by the algorithms whose bound is below the least cost, and the least bound."""
     bounds = {
@@ -91,7 +93,6 @@ def _again(
         for mode in problem.modes
         if too_small(problem, mode) is None and option.refusal(mode) is None
     }
-    assert least_ns is not None  # the kept plan fits whatever the network is
     # Where no mode's bound is below what is there already, planning again finds nothing better.
     unsettled = {name for (name, _), below in bounds.items() if below < least_ns}
     names = [option.algorithm for option in problem.options if option.algorithm in unsettled]
@@ -101,5 +102,5 @@ def _again(
         if len(names) < len(problem.options) and MIXED not in names:  # it takes all
             anew = replace(problem, algorithms=tuple(names))
         again = alternatives(anew, limit)
-    plans = [alternative.plan for alternative in again if alternative.plan is not None]
-    return plans, min(bounds.values())
+    plans = [found.plan for found in again if found.plan is not None]
+    return [(ITERATION.price(problem, plan), plan) for plan in plans], min(bounds.values())

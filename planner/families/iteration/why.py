@@ -24,7 +24,7 @@ from planner.model.costs import AffineCost, TableCost, scaled_cost
 from planner.model.topologies import Rails
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.sensitivity import break_even
+from planner.solving.what_if import break_even
 
 # ---
 # Break-even factors: the change of the network at which the runner-up plan wins.
