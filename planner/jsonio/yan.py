@@ -144,7 +144,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     max_copies: Machines | UnsetType = UNSET
     memory_bytes: Memory | UnsetType = UNSET
     machine_speeds: Speeds | UnsetType = UNSET
-    nic_speeds: Speeds | UnsetType = UNSET
     fixed: (
         Annotated[tuple[FixedDocument, ...], Meta(min_length=1, max_length=MAX_FIXED)] | UnsetType
     ) = UNSET

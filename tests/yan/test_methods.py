@@ -144,16 +144,11 @@ def test_only_some_methods_price_what_is_given(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ALIKE)
-@pytest.mark.parametrize("field", ["machine_speeds", "nic_speeds"])
-def test_most_methods_need_machines_that_are_alike(method: str, field: str) -> None:
+def test_most_methods_need_machines_that_are_alike(method: str) -> None:
     speeds = [Fraction(1), Fraction(1), Fraction(2), Fraction(1)]
-    different = {
-        "machine_speeds": replace(TINY, machine_speeds=speeds),
-        "nic_speeds": replace(TINY, nic_speeds=speeds),
-    }
     with pytest.raises(NotApplicableError) as caught:
-        solve(different[field], method=method)
-    assert caught.value.path == field
+        solve(replace(TINY, machine_speeds=speeds), method=method)
+    assert caught.value.path == "machine_speeds"
 
 
 def data_parallel(one: Configuration) -> bool:
@@ -222,7 +217,6 @@ def test_names_of_machines_change_nothing(data: st.DataObject) -> None:
     renamed = replace(
         problem,
         machine_speeds=problem.machine_speeds and [problem.machine_speeds[one] for one in order],
-        nic_speeds=problem.nic_speeds and [problem.nic_speeds[one] for one in order],
     )
     first, second = solve(problem), solve(renamed)
     assert first.objective_ns == second.objective_ns

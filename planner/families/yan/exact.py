@@ -201,13 +201,13 @@ def _priced(problem: Problem, triple: Triple, states: Sequence[LayerState]) -> R
         from planner.families.yan.ordered import OrderedMachines
 
         cluster = OrderedMachines(problem)
-        configuration = cluster.dealt(configuration, *cluster.used(cluster.orders[0], triple))
+        configuration = cluster.dealt(configuration)
     return Ranked(configuration, estimate(problem, configuration).epoch)
 
 
 def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:
     """Return the best of some numbers of replicas, as if all machines were equal."""
-    alike = replace(problem, machine_speeds=None, nic_speeds=None)
+    alike = replace(problem, machine_speeds=None)
     layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
     most = min(space.most_replicas, problem.machines - space.fewest_servers)
     counts = {1 << power for power in range(most.bit_length())} | {most}

@@ -84,7 +84,7 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     segments = cut(problem, configuration)
     epochs = [
         [
-            computed_times(problem, configuration, place, own, *speeds)
+            computed_times(problem, configuration, place, own, speeds)
             for place, own in enumerate(segments)
         ]
         for speeds in speeds_of(problem, configuration)
@@ -110,8 +110,8 @@ def cut(problem: Problem, configuration: Configuration) -> list[list[Segment]]:
     ]
 
 
-Speeds: TypeAlias = tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]
-"""Speeds of the workers of a replica, and those of their NICs; None if all are as in constants."""
+Speeds: TypeAlias = Sequence[Fraction] | None
+"""Speeds of the workers of a replica; None if all are as in the constants."""
 
 
 def computed_times(
@@ -119,31 +119,26 @@ def computed_times(
     configuration: Configuration,
     place: int,
     segments: Sequence[Segment],
-    speeds: Sequence[Fraction] | None,
-    nics: Sequence[Fraction] | None,
+    speeds: Speeds,
 ) -> tuple[Fraction, ...]:
     """Return the times of a layer in an epoch, without reading its weights, on one replica."""
     choice = configuration.layers[place]
-    times = phases(problem, place, choice.threads, segments, speeds, nics)
+    times = phases(problem, place, choice.threads, segments, speeds)
     share = choice.threads * choice.copies * configuration.replicas
     samples = Fraction(problem.samples, share)
     return tuple(samples * time for time in (*times.forward, *times.backward, times.update))
 
 
 def speeds_of(problem: Problem, configuration: Configuration) -> list[Speeds]:
-    """Return the speeds of the machines of each replica; of replicas that are equal only one."""
-    count, machines = configuration.workers_per_replica, configuration.machines
-    replicas: list[tuple[int, ...]] = [(0,) * count]  # all machines are as fast as the first
-    if not problem.uniform:
-        assert machines is not None
-        starts = range(configuration.parameter_servers, len(machines), count)
-        replicas = [machines[start : start + count] for start in starts]
-
-    def of(speeds: Sequence[Fraction] | None, mine: tuple[int, ...]) -> Sequence[Fraction] | None:
-        return None if speeds is None else tuple(speeds[machine] for machine in mine)
-
-    both = problem.machine_speeds, problem.nic_speeds
-    return list(dict.fromkeys((of(both[0], mine), of(both[1], mine)) for mine in replicas))
+    """Return the speeds of the workers of each replica; of replicas that are equal only one."""
+    count, speeds = configuration.workers_per_replica, problem.machine_speeds
+    if speeds is None or problem.uniform:
+        return [None if speeds is None else (speeds[0],) * count]
+    machines = configuration.machines
+    assert machines is not None
+    of_each = [speeds[machine] for machine in machines[configuration.parameter_servers :]]
+    starts = range(0, len(of_each), count)
+    return list(dict.fromkeys(tuple(of_each[start : start + count]) for start in starts))
 
 
 class Phases(NamedTuple):
@@ -159,23 +154,21 @@ def phases(
     place: int,
     threads: int,
     segments: Iterable[Segment],
-    speeds: Sequence[Fraction] | None = None,
-    nics: Sequence[Fraction] | None = None,
+    speeds: Speeds = None,
 ) -> Phases:
     """Return the times of a layer's slowest segments for one sample with `threads` threads.
 
-    `speeds` and `nics` are relative to the constants, by worker; 1 by default.
+    `speeds` are relative to the constants, by worker; 1 by default.
     """
     constants = problem.constants
     slower = constants.interference[threads - 1]
     latency = constants.latency_ns[threads - 1]
-    each = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
+    receive = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
     rates = problem.rates[place]
     nothing = Fraction(0)
     forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
-    for segment in distinct(segments, differ=speeds is not None or nics is not None):
+    for segment in distinct(segments, differ=speeds is not None):
         compute = slower / speeds[segment.worker] if speeds else slower
-        receive = each / nics[segment.worker] if nics else each
         work = compute * (rates.forward * segment.connections + rates.activation * segment.neurons)
         fetch = latency + segment.activations * receive if segment.activations else nothing
         forward = max(forward, (work, fetch), key=sum)
@@ -219,9 +212,6 @@ def reading(problem: Problem, weights: int, threads: int, factor: Fraction) -> F
 def reading_times(problem: Problem, configuration: Configuration) -> list[Fraction]:
     """Return the time in which each layer's weights are read in an epoch (ns)."""
     factor = reading_factor(problem, *configuration.triple)
-    if problem.nic_speeds is not None:
-        machines = configuration.machines or (0,)
-        factor /= min(problem.nic_speeds[machine] for machine in machines)
     return [
         reading(problem, volume(layer, choice.partitions, choice.copies), choice.threads, factor)
         for layer, choice in zip(problem.layers, configuration.layers, strict=True)

@@ -176,20 +176,18 @@ GRACE_S = 0.1
 
 def normal(problem: Problem) -> Problem:
     """Return the same problem with the machines' common speed moved into the constants."""
-    if problem.machine_speeds is None and problem.nic_speeds is None:
+    if problem.machine_speeds is None:
         return problem
-    speed = problem.machine_speeds[0] if problem.machine_speeds else 1
-    nic = problem.nic_speeds[0] if problem.nic_speeds else 1
+    speed = problem.machine_speeds[0]
     constants = problem.constants
     scaled = replace(
         constants,
         muladd_ns=constants.muladd_ns / speed,
         activation_ns=constants.activation_ns / speed,
         error_ns=constants.error_ns / speed,
-        nic_bits_per_s=constants.nic_bits_per_s * nic,
     )
-    layers = [layer.times(1 / Fraction(speed)) for layer in problem.layers]
-    return replace(problem, layers=layers, constants=scaled, machine_speeds=None, nic_speeds=None)
+    layers = [layer.times(1 / speed) for layer in problem.layers]
+    return replace(problem, layers=layers, constants=scaled, machine_speeds=None)
 
 
 def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configuration:

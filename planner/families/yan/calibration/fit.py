@@ -116,7 +116,7 @@ class _Model:
                     rows = []
                     for segment in own:
                         forward, fetch, backward, errors, update = computed_times(
-                            problem, configuration, place, [segment], *speeds
+                            problem, configuration, place, [segment], speeds
                         )
                         rows.append((forward + fetch, backward + errors, update, reading[place]))
                     layers.append(rows + rows[:1] * (most - len(rows)))
