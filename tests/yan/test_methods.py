@@ -31,8 +31,8 @@ from planner.families.yan.configuration import Triple
 from planner.families.yan.greedy import Greedy
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import choices
+from planner.families.yan.search import configuration_of
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline
 from planner.solving.result import Result, Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
@@ -286,9 +286,9 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
     """With two layers no prefix has a choice, so the program misses nothing."""
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, 1, problem.machines - workers)
-    found = Greedy(problem, Deadline(None)).path_of(triple)
+    found = Greedy(problem).path_of(triple)
     assert found is not None
-    priced = estimate(problem, found.configuration(triple)).epoch
+    priced = estimate(problem, configuration_of(triple, found.states, found.mappings)).epoch
     assert found.epoch == pytest.approx(float(priced), rel=1e-12)
     times = []
     for p, r in choices(problem, problem.layers[0], workers):
@@ -306,14 +306,14 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
 @settings(max_examples=30)
 @given(problems(max_machines=9, min_layers=2, max_layers=4), st.data())
 def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
-    solver = Greedy(problem, Deadline(None))
+    solver = Greedy(problem)
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, (problem.machines - 1) // workers, 1)
-    program = solver.engine.layerwise.whole_program(triple)
+    program = solver.layerwise.whole_program(triple)
     found = solver.path_of(triple)
     assert found is not None
     for path in (solver.path(program, workers), found):
-        epoch = estimate(problem, path.configuration(triple)).epoch
+        epoch = estimate(problem, configuration_of(triple, path.states, path.mappings)).epoch
         assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
     assert solver.solve(triple) == found.epoch
 

@@ -21,7 +21,7 @@ from planner.model.topologies import Switch
 from planner.model.units import counted
 from planner.model.validation import total
 from planner.solving.compare import IGNORE_MEMORY, MACHINES, Case, Column, Comparison, Option, Place
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded
@@ -36,21 +36,6 @@ SAMPLES = 10**6
 """Samples of an epoch, if nobody says how many: any number is ranked alike."""
 
 _MACHINES = replace(MACHINES, least=2)
-
-
-def _hasty(module: str, name: str) -> Method:
-    """Return a method that falls back to a quick plan if it had no time to find any."""
-    run = loaded(f"planner.families.yan.{module}", name)
-
-    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        try:
-            return run(problem, deadline)
-        except TimeUpError:
-            from planner.families.yan.exact import quick
-
-            return quick(problem)
-
-    return method
 
 
 def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -74,11 +59,11 @@ class _Yan(Family[Problem, Plan, Estimate]):
     name, plan_type, baselines = "yan", Plan, ("data_parallel", "model_parallel")
     own_methods = {
         "auto": _auto,
-        "exact": _hasty("exact", "exact"),
-        "greedy": _hasty("greedy", "greedy"),
-        "ordered": _hasty("ordered", "ordered"),
-        "data_parallel": _hasty("exact", "data_parallel"),
-        "model_parallel": _hasty("exact", "model_parallel"),
+        "exact": loaded("planner.families.yan.exact", "exact"),
+        "greedy": loaded("planner.families.yan.greedy", "greedy"),
+        "ordered": loaded("planner.families.yan.ordered", "ordered"),
+        "data_parallel": loaded("planner.families.yan.exact", "data_parallel"),
+        "model_parallel": loaded("planner.families.yan.exact", "model_parallel"),
     }
     bounding = "exact"
     asks = "how many machines, replicas and workers, and how layers are cut"

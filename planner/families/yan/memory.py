@@ -13,7 +13,7 @@ choices for each price, then that of the labels. Source: own, after Handler and 
 algorithm for the constrained shortest path problem", Networks 1980.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -21,7 +21,15 @@ from functools import cache, partial
 import numpy as np
 
 from planner.families.yan.configuration import Space, Triple
-from planner.families.yan.layer_program import Chosen, Exact, LayerState, Limit, best_path, state_at
+from planner.families.yan.layer_program import (
+    Chosen,
+    Exact,
+    LayerProgram,
+    LayerState,
+    Limit,
+    best_path,
+    state_at,
+)
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.problem import Choice, Problem, partitions_of
 from planner.families.yan.segments import server_bytes, worker_bytes
@@ -182,9 +190,17 @@ def fitting(
     """Return the exact time of an epoch (ns) and the best layers that fit, or None."""
     lowest = layerwise.lowest(triple)
     sizes = memory.sizes(layerwise.choices(triple.workers))
-    if sum(int(size.min()) for size in sizes) > memory.room:
+    least_states = smallest(layerwise, memory, triple)
+    if not memory.fits(least_states):
         return None
-    best, price = _priced(layerwise, memory, triple, lowest, sizes)
+    best, price = Chosen(layerwise.time(triple, least_states), least_states), 0.0
+    best_bound, step = -np.inf, best.epoch / memory.room * 2.0**-20
+    for tried, bound, chosen in at_prices(layerwise, memory, triple, 0.0, step, LayerProgram.best):
+        if bound > best_bound:
+            price, best_bound = tried, bound
+        if memory.fits(chosen.states):
+            time = layerwise.time(triple, chosen.states)
+            best = min(best, Chosen(time, chosen.states), key=lambda candidate: candidate.epoch)
     priced = [low + price * size for low, size in zip(lowest, sizes, strict=True)]
     least = [costs.min() for costs in priced]
     # Times and bytes at their price are compared together, so rounding grows with both.
@@ -205,31 +221,30 @@ def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[Laye
     )
 
 
-def _priced(
-    layerwise: Layerwise, memory: Memory, triple: Triple, lowest: list[Array], sizes: list[Array]
-) -> tuple[Chosen, float]:
-    """Return layers that fit, and the price of a byte with the highest bound."""
-    least = smallest(layerwise, memory, triple)
-    best = Chosen(layerwise.time(triple, least), least)
+def at_prices(
+    layerwise: Layerwise,
+    memory: Memory,
+    triple: Triple,
+    price: float,
+    step: float,
+    solve: Callable[[LayerProgram], Chosen],
+) -> Iterator[tuple[float, float, Chosen]]:
+    """Yield prices of a byte, bounds on the triple, and the best layers at each price.
+
+    After `price` come `step` and its doubles until the layers fit;
+    then the least price at which they do is bisected.
+    """
+    times, sizes = layerwise.lowest(triple), memory.sizes(layerwise.choices(triple.workers))
     low, high = 0.0, None
-    price, best_price, best_bound = 0.0, 0.0, -np.inf
-    start = best.epoch / memory.room
     for _ in range(PRICES):
-        priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
-        bound = float(sum(costs.min() for costs in priced)) - price * memory.room
-        if bound > best_bound:
-            best_price, best_bound = price, bound
+        priced = [time + price * size for time, size in zip(times, sizes, strict=True)]
         program = layerwise.few(triple, priced)
-        charges = [price * size for size in memory.sizes(program.options)]
-        states = program.plus(charges).best().states
-        if memory.fits(states):
-            time = layerwise.time(triple, states)
-            if time < best.epoch:
-                best = Chosen(time, states)
-            high = price
-            if price == 0:
-                break
-        else:
+        chosen = solve(program.plus([price * size for size in memory.sizes(program.options)]))
+        yield price, float(sum(cost.min() for cost in priced)) - price * memory.room, chosen
+        if not memory.fits(chosen.states):
             low = price
-        price = (max(2 * price, start * 2.0**-20)) if high is None else (low + high) / 2
-    return best, best_price
+        elif price == 0:
+            return
+        else:
+            high = price
+        price = max(2 * price, step) if high is None else (low + high) / 2

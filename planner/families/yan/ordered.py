@@ -26,7 +26,7 @@ from planner.families.yan.configuration import (
     Ranked,
     Triple,
 )
-from planner.families.yan.exact import price_fixed
+from planner.families.yan.exact import price_fixed, quick
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
@@ -160,7 +160,14 @@ class OrderedMachines:
 
 
 def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Plan for machines that differ; TimeUpError if there was no time for any plan."""
+    """Plan for machines that differ."""
+    try:
+        return _ordered(problem, deadline)
+    except TimeUpError:
+        return quick(problem)
+
+
+def _ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)

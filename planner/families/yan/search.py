@@ -22,6 +22,7 @@ from planner.families.yan.configuration import (
     Configuration,
     Fixed,
     LayerChoice,
+    LayerMapping,
     Ranked,
     Space,
     Triple,
@@ -190,9 +191,14 @@ def normal(problem: Problem) -> Problem:
     return replace(problem, layers=layers, constants=scaled, machine_speeds=None)
 
 
-def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configuration:
-    """Return a configuration under the canonical mapping."""
-    layers = tuple(LayerChoice(state.partitions, state.threads, state.copies) for state in states)
+def configuration_of(
+    triple: Triple, states: Sequence[LayerState], mappings: Sequence[LayerMapping] = ()
+) -> Configuration:
+    """Return a configuration, under the canonical mapping unless others are given."""
+    layers = tuple(
+        LayerChoice(state.partitions, state.threads, state.copies, mapping)
+        for state, mapping in zip(states, mappings or [()] * len(states), strict=True)
+    )
     return Fixed(triple.servers, triple.replicas, triple.workers, layers).configuration()
 
 
@@ -245,6 +251,8 @@ class Engine:
             None if problem.memory_bytes is None else Memory(self.problem, problem.memory_bytes)
         )
         self.deadline = deadline
+        self.stopped = False
+        """Whether a triple was solved in haste, unknown to the search."""
         self._solved: dict[Triple, Solved | None] = {}
         self._exact: dict[Triple, Exactly] = {}
 
@@ -255,11 +263,15 @@ class Engine:
 
     def solve(self, triple: Triple) -> float | None:
         """Return the time of a triple, except for rounding; None if no configuration fits."""
+        solved = self.solved(triple)
+        return None if solved is None else solved.chosen.epoch
+
+    def solved(self, triple: Triple) -> Solved | None:
+        """Return the solution of a triple, or None if no configuration fits."""
         key = self.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
-        solved = self._solved[key]
-        return None if solved is None else solved.chosen.epoch
+        return self._solved[key]
 
     def _solve(self, triple: Triple) -> Solved | None:
         try:
