@@ -25,7 +25,7 @@ from planner.families.yan.configuration import (
 )
 from planner.families.yan.exact import quick, searched
 from planner.families.yan.layer_program import Chosen, LayerProgram, state_at
-from planner.families.yan.memory import Memory, at_prices, infeasibility, smallest
+from planner.families.yan.memory import Memory, infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import GRACE_S, Engine, Solved, configuration_of, rank
@@ -132,16 +132,14 @@ class Greedy(Engine):
 
     def _fitting(self, triple: Triple, memory: Memory) -> Solved | None:
         """Return a path that fits in memory, found by prices on bytes, or None."""
-        states = smallest(self.layerwise, memory, triple)
-        if not memory.fits(states):
+        states = memory.smallest(triple)
+        if states is None:
             return None
         workers, free = triple.workers, replace(self.problem, memory_bytes=None)
         least = self.layerwise.only(triple, states)
         best = self.path(least, workers, self.deadline.at_least(GRACE_S))
         step = best.epoch / memory.room * 2.0**-20
-        prices = at_prices(
-            self.layerwise, memory, triple, step, step, lambda program: self.path(program, workers)
-        )
+        prices = memory.at_prices(triple, step, step, lambda program: self.path(program, workers))
         for _, _, path in prices:  # the least price of a byte at which the best path fits
             if memory.fits(path.states):
                 configuration = configuration_of(triple, path.states, path.mappings)

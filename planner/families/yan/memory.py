@@ -44,11 +44,7 @@ def fewest_servers(problem: Problem) -> int:
     """Return how many servers the weights need."""
     if problem.memory_bytes is None:
         return 1
-    whole = server_bytes(problem, 1)
-    servers = max(1, -(-whole // problem.memory_bytes))
-    while server_bytes(problem, servers) > problem.memory_bytes:
-        servers += 1
-    return servers
+    return max(1, -(-server_bytes(problem, 1) // problem.memory_bytes))
 
 
 def space_of(problem: Problem) -> Space:
@@ -158,19 +154,19 @@ def infeasibility(
 
 
 class Memory:
-    """Bytes of each layer's largest segment, computed on first use; `room` is the limit (bytes)."""
+    """The layers of triples that fit; `room` is the limit (bytes) of a worker."""
 
-    def __init__(self, problem: Problem, room: int) -> None:
-        self.room = room
-        self.threads = problem.threads
-        self.of = cache(partial(worker_bytes, problem))
+    def __init__(self, layerwise: Layerwise, room: int) -> None:
+        self.layerwise, self.room = layerwise, room
+        self.threads = layerwise.tables.problem.threads
+        self.of = cache(partial(worker_bytes, layerwise.tables.problem))
         self._row = cache(self._bytes)
 
     def _bytes(self, place: int, partitions: int) -> Array:
         return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
 
     def sizes(self, options: Sequence[Sequence[Choice]]) -> list[Array]:
-        """Return the bytes of each layer's choices, by choice and threads."""
+        """Return the bytes of the largest segment of each layer's choices, by threads."""
         return [
             np.array([self._row(place, p) for p, _ in choices])
             for place, choices in enumerate(options)
@@ -183,68 +179,61 @@ class Memory:
         )
         return sum(needed) <= self.room
 
+    def smallest(self, triple: Triple) -> tuple[LayerState, ...] | None:
+        """Return the states that need least memory, or None if even they do not fit."""
+        options = self.layerwise.choices(triple.workers)
+        states = tuple(
+            state_at(choices, *divmod(int(size.argmin()), size.shape[1]))
+            for choices, size in zip(options, self.sizes(options), strict=True)
+        )
+        return states if self.fits(states) else None
 
-def fitting(
-    layerwise: Layerwise, memory: Memory, exact: Exact, triple: Triple
-) -> tuple[Fraction, tuple[LayerState, ...]] | None:
-    """Return the exact time of an epoch (ns) and the best layers that fit, or None."""
-    lowest = layerwise.lowest(triple)
-    sizes = memory.sizes(layerwise.choices(triple.workers))
-    least_states = smallest(layerwise, memory, triple)
-    if not memory.fits(least_states):
-        return None
-    best, price = Chosen(layerwise.time(triple, least_states), least_states), 0.0
-    best_bound, step = -np.inf, best.epoch / memory.room * 2.0**-20
-    for tried, bound, chosen in at_prices(layerwise, memory, triple, 0.0, step, LayerProgram.best):
-        if bound > best_bound:
-            price, best_bound = tried, bound
-        if memory.fits(chosen.states):
-            time = layerwise.time(triple, chosen.states)
-            best = min(best, Chosen(time, chosen.states), key=lambda candidate: candidate.epoch)
-    priced = [low + price * size for low, size in zip(lowest, sizes, strict=True)]
-    least = [costs.min() for costs in priced]
-    # Times and bytes at their price are compared together, so rounding grows with both.
-    cap = (best.epoch + price * memory.room) * (1 + 4 * layerwise.tables.error)
-    keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
-    program = layerwise.kept(triple, keep)
-    limit = Limit(memory.sizes(program.options), memory.room, price)
-    found = best_path(program, exact, triple, limit, cap)
-    return found or (exact.epoch(triple, best.states), best.states)
+    def at_prices(
+        self, triple: Triple, price: float, step: float, solve: Callable[[LayerProgram], Chosen]
+    ) -> Iterator[tuple[float, float, Chosen]]:
+        """Yield prices of a byte, bounds on the triple, and the best layers at each price.
 
+        After `price` come `step` and its doubles until the layers fit; then the least price at
+        which they do is bisected.
+        """
+        sizes = self.sizes(self.layerwise.choices(triple.workers))
+        times = self.layerwise.lowest(triple)
+        low, high = 0.0, None
+        for _ in range(PRICES):
+            priced = [time + price * size for time, size in zip(times, sizes, strict=True)]
+            program = self.layerwise.few(triple, priced)
+            chosen = solve(program.plus([price * size for size in self.sizes(program.options)]))
+            yield price, float(sum(cost.min() for cost in priced)) - price * self.room, chosen
+            if not self.fits(chosen.states):
+                low = price
+            elif price == 0:
+                return
+            else:
+                high = price
+            price = max(2 * price, step) if high is None else (low + high) / 2
 
-def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[LayerState, ...]:
-    """Return the states that need least memory."""
-    options = layerwise.choices(triple.workers)
-    return tuple(
-        state_at(choices, *divmod(int(size.argmin()), size.shape[1]))
-        for choices, size in zip(options, memory.sizes(options), strict=True)
-    )
-
-
-def at_prices(
-    layerwise: Layerwise,
-    memory: Memory,
-    triple: Triple,
-    price: float,
-    step: float,
-    solve: Callable[[LayerProgram], Chosen],
-) -> Iterator[tuple[float, float, Chosen]]:
-    """Yield prices of a byte, bounds on the triple, and the best layers at each price.
-
-    After `price` come `step` and its doubles until the layers fit;
-    then the least price at which they do is bisected.
-    """
-    times, sizes = layerwise.lowest(triple), memory.sizes(layerwise.choices(triple.workers))
-    low, high = 0.0, None
-    for _ in range(PRICES):
-        priced = [time + price * size for time, size in zip(times, sizes, strict=True)]
-        program = layerwise.few(triple, priced)
-        chosen = solve(program.plus([price * size for size in memory.sizes(program.options)]))
-        yield price, float(sum(cost.min() for cost in priced)) - price * memory.room, chosen
-        if not memory.fits(chosen.states):
-            low = price
-        elif price == 0:
-            return
-        else:
-            high = price
-        price = max(2 * price, step) if high is None else (low + high) / 2
+    def fitting(
+        self, exact: Exact, triple: Triple
+    ) -> tuple[Fraction, tuple[LayerState, ...]] | None:
+        """Return the exact time of an epoch (ns) and the best layers that fit, or None."""
+        layerwise, states = self.layerwise, self.smallest(triple)
+        if states is None:
+            return None
+        best, price, best_bound = Chosen(layerwise.time(triple, states), states), 0.0, -np.inf
+        step = best.epoch / self.room * 2.0**-20
+        for tried, bound, chosen in self.at_prices(triple, 0.0, step, LayerProgram.best):
+            if bound > best_bound:
+                price, best_bound = tried, bound
+            if self.fits(chosen.states):
+                time = layerwise.time(triple, chosen.states)
+                best = min(best, Chosen(time, chosen.states), key=lambda candidate: candidate.epoch)
+        lowest, sizes = layerwise.lowest(triple), self.sizes(layerwise.choices(triple.workers))
+        priced = [low + price * size for low, size in zip(lowest, sizes, strict=True)]
+        least = [costs.min() for costs in priced]
+        # Times and bytes at their price are compared together, so rounding grows with both.
+        cap = (best.epoch + price * self.room) * (1 + 4 * layerwise.tables.error)
+        keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
+        program = layerwise.kept(triple, keep)
+        limit = Limit(self.sizes(program.options), self.room, price)
+        found = best_path(program, exact, triple, limit, cap)
+        return found or (exact.epoch(triple, best.states), best.states)

@@ -36,7 +36,7 @@ from planner.families.yan.layer_program import (
     best_path,
 )
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.memory import Memory, fitting, smallest, space_of
+from planner.families.yan.memory import Memory, space_of
 from planner.families.yan.problem import Choice, Problem
 from planner.families.yan.tables import Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
@@ -248,7 +248,7 @@ class Engine:
         self.layerwise = Layerwise(self.tables, max(1, most), allowed, deadline)
         self.exact = Exact(self.problem)
         self.memory = (
-            None if problem.memory_bytes is None else Memory(self.problem, problem.memory_bytes)
+            None if problem.memory_bytes is None else Memory(self.layerwise, problem.memory_bytes)
         )
         self.deadline = deadline
         self.stopped = False
@@ -281,7 +281,7 @@ class Engine:
             return self._quickly(triple)
         if self.memory is None or self.memory.fits(chosen.states):
             return Solved(chosen, program, chosen.epoch)
-        fitted = fitting(self.layerwise, self.memory, self.exact, triple)
+        fitted = self.memory.fitting(self.exact, triple)
         if fitted is None:
             return None
         epoch, states = fitted
@@ -297,8 +297,8 @@ class Engine:
         program = self.layerwise.few(triple, self.layerwise.lowest(triple))
         chosen = replace(program, deadline=self.deadline.at_least(GRACE_S)).best()
         if self.memory is not None and not self.memory.fits(chosen.states):
-            states = smallest(self.layerwise, self.memory, triple)
-            if not self.memory.fits(states):
+            states = self.memory.smallest(triple)
+            if states is None:
                 return None
             chosen = Chosen(self.layerwise.time(triple, states), states)
         return Solved(chosen, None, bound)

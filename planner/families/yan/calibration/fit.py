@@ -320,14 +320,8 @@ def correlations(
 
     if len(set(predictions)) == 1 or len(set(measured)) == 1:
         return None, None
-    pairs = (_ranks(predictions), _ranks([Fraction(time) for time in measured]))
+    pairs = [float(time) for time in predictions], [float(time) for time in measured]
     return float(kendalltau(*pairs).statistic), float(spearmanr(*pairs).statistic)
-
-
-def _ranks(numbers: Sequence[Fraction]) -> list[int]:
-    """Return the rank of each number among the distinct ones."""
-    rank = {number: place for place, number in enumerate(sorted(set(numbers)))}
-    return [rank[number] for number in numbers]
 
 
 def regret(predictions: Sequence[Fraction], measured: Sequence[int]) -> Fraction:
