@@ -5,14 +5,13 @@ layers that keeps the best prefix of each state (partitions, copies, threads) an
 best-first search over triples; states that are slower than a known configuration under every
 mapping are cut. Guarantee: a valid configuration, priced by the model; not optimal even among
 greedy mappings (docs/yan.md, "Why greedy mappings are not optimal"). The bound holds for every
-mapping. Where memory is short, a price on memory (`planner.families.yan.memory`) selects prefixes.
+mapping. Where memory is short, the exact method chooses the layers.
 Complexity: O(L·C·S·M·N_wr + L·C·M·N_wr·K) a triple: C choices a layer, S segments, M placements of
 the layer before (at most one a state). Source: Yan et al., KDD'15, slides "Efficient Search
 Algorithm", with one segment of a layer a worker.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from planner.families.yan.configuration import (
 )
 from planner.families.yan.exact import quick, searched
 from planner.families.yan.layer_program import Chosen, LayerProgram, state_at
-from planner.families.yan.memory import Memory, infeasibility
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import GRACE_S, Engine, Solved, configuration_of, rank
@@ -127,27 +126,14 @@ class Greedy(Engine):
             except TimeUpError:
                 self.stopped = True
         if self.memory is not None and not self.memory.fits(best.states):
-            return self._fitting(triple, self.memory)
-        return Solved(best, None, 0.0)
-
-    def _fitting(self, triple: Triple, memory: Memory) -> Solved | None:
-        """Return a path that fits in memory, found by prices on bytes, or None."""
-        states = memory.smallest(triple)
-        if states is None:
-            return None
-        workers, free = triple.workers, replace(self.problem, memory_bytes=None)
-        least = self.layerwise.only(triple, states)
-        best = self.path(least, workers, self.deadline.at_least(GRACE_S))
-        step = best.epoch / memory.room * 2.0**-20
-        prices = memory.at_prices(triple, step, step, lambda program: self.path(program, workers))
-        for _, _, path in prices:  # the least price of a byte at which the best path fits
-            if memory.fits(path.states):
-                configuration = configuration_of(triple, path.states, path.mappings)
-                fitting = path._replace(epoch=float(estimate(free, configuration).epoch))
-                best = min(best, fitting, key=lambda candidate: candidate.epoch)
-            if self.deadline.passed:
-                self.stopped = True
-                break
+            states = self.memory.smallest(triple)
+            if states is None:
+                return None
+            if not self.deadline.passed:
+                fitted = self.memory.fitting(self.exact, triple)
+                assert fitted is not None
+                states = fitted[1]
+            best = self.path(self.layerwise.only(triple, states), triple.workers)
         return Solved(best, None, 0.0)
 
     def path(self, program: LayerProgram, workers: int, deadline: Deadline | None = None) -> Chosen:

@@ -13,7 +13,7 @@ choices for each price, then that of the labels. Source: own, after Handler and 
 algorithm for the constrained shortest path problem", Networks 1980.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -24,7 +24,6 @@ from planner.families.yan.configuration import Space, Triple
 from planner.families.yan.layer_program import (
     Chosen,
     Exact,
-    LayerProgram,
     LayerState,
     Limit,
     best_path,
@@ -188,30 +187,6 @@ class Memory:
         )
         return states if self.fits(states) else None
 
-    def at_prices(
-        self, triple: Triple, price: float, step: float, solve: Callable[[LayerProgram], Chosen]
-    ) -> Iterator[tuple[float, float, Chosen]]:
-        """Yield prices of a byte, bounds on the triple, and the best layers at each price.
-
-        After `price` come `step` and its doubles until the layers fit; then the least price at
-        which they do is bisected.
-        """
-        sizes = self.sizes(self.layerwise.choices(triple.workers))
-        times = self.layerwise.lowest(triple)
-        low, high = 0.0, None
-        for _ in range(PRICES):
-            priced = [time + price * size for time, size in zip(times, sizes, strict=True)]
-            program = self.layerwise.few(triple, priced)
-            chosen = solve(program.plus([price * size for size in self.sizes(program.options)]))
-            yield price, float(sum(cost.min() for cost in priced)) - price * self.room, chosen
-            if not self.fits(chosen.states):
-                low = price
-            elif price == 0:
-                return
-            else:
-                high = price
-            price = max(2 * price, step) if high is None else (low + high) / 2
-
     def fitting(
         self, exact: Exact, triple: Triple
     ) -> tuple[Fraction, tuple[LayerState, ...]] | None:
@@ -219,21 +194,35 @@ class Memory:
         layerwise, states = self.layerwise, self.smallest(triple)
         if states is None:
             return None
-        best, price, best_bound = Chosen(layerwise.time(triple, states), states), 0.0, -np.inf
-        step = best.epoch / self.room * 2.0**-20
-        for tried, bound, chosen in self.at_prices(triple, 0.0, step, LayerProgram.best):
-            if bound > best_bound:
-                price, best_bound = tried, bound
-            if self.fits(chosen.states):
-                time = layerwise.time(triple, chosen.states)
-                best = min(best, Chosen(time, chosen.states), key=lambda candidate: candidate.epoch)
         lowest, sizes = layerwise.lowest(triple), self.sizes(layerwise.choices(triple.workers))
-        priced = [low + price * size for low, size in zip(lowest, sizes, strict=True)]
+        best = Chosen(layerwise.time(triple, states), states)
+        best_price, best_bound = 0.0, -np.inf
+        # Prices of a byte: none, then doubled ones until the layers fit, then bisected.
+        price, low, high = 0.0, 0.0, None
+        start = best.epoch / self.room * 2.0**-20
+        for _ in range(PRICES):
+            priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
+            bound = float(sum(costs.min() for costs in priced)) - price * self.room
+            if bound > best_bound:
+                best_price, best_bound = price, bound
+            program = layerwise.few(triple, priced)
+            charges = [price * size for size in self.sizes(program.options)]
+            states = program.plus(charges).best().states
+            if self.fits(states):
+                time = layerwise.time(triple, states)
+                best = min(best, Chosen(time, states), key=lambda candidate: candidate.epoch)
+                high = price
+                if price == 0:
+                    break
+            else:
+                low = price
+            price = max(2 * price, start) if high is None else (low + high) / 2
+        priced = [cost + best_price * size for cost, size in zip(lowest, sizes, strict=True)]
         least = [costs.min() for costs in priced]
         # Times and bytes at their price are compared together, so rounding grows with both.
-        cap = (best.epoch + price * self.room) * (1 + 4 * layerwise.tables.error)
-        keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
+        cap = (best.epoch + best_price * self.room) * (1 + 4 * layerwise.tables.error)
+        keep = [costs - own + sum(least) <= cap for costs, own in zip(priced, least, strict=True)]
         program = layerwise.kept(triple, keep)
-        limit = Limit(self.sizes(program.options), self.room, price)
+        limit = Limit(self.sizes(program.options), self.room, best_price)
         found = best_path(program, exact, triple, limit, cap)
         return found or (exact.epoch(triple, best.states), best.states)
