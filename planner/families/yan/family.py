@@ -9,10 +9,9 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from planner.families.yan.configuration import Explored, Plan, Ranked
-from planner.families.yan.from_profile import ProfiledProblem, profiled
+from planner.families.yan.from_profile import ProfiledProblem, profiled, refuse_incomplete
 from planner.families.yan.model import Estimate, estimate
 from planner.families.yan.problem import Problem
-from planner.families.yan.units import refuse_incomplete
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.network import links
@@ -142,7 +141,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with other constants; those of computation are three."""
-        from planner.families.yan.sensitivity import scaled
+        from planner.families.yan.studies import scaled
 
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
