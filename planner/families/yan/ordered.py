@@ -198,7 +198,7 @@ def _ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
     ranking = sorted(best.values(), key=rank)[: problem.top]
     proven = engine.below(min(result.least, result.bound))
-    explored = Explored(result.triples, 0 if result.timed_out else result.cut)
+    explored = Explored(result.triples, result.cut)
     plan = Plan(ranking[0].configuration, tuple(ranking), explored, -int(-proven // 1))
     return Outcome(plan, min(proven, ranking[0].epoch), result.timed_out)
 

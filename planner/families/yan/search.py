@@ -57,7 +57,7 @@ class SearchResult:
     bound: float = float("inf")  # on every other triple, except for rounding
     triples: int = 0  # in the space
     solved: int = 0
-    cut: int = 0  # by bounds: all unsolved ones, unless the time was up
+    cut: int = 0  # by bounds: all unsolved ones, or 0 if the time was up
     least: float = float("inf")  # bound on every solved triple
     timed_out: bool = False
 
@@ -121,7 +121,6 @@ def search(
                 break
             if deadline.passed and (result.solutions or waiting):
                 result.bound, result.timed_out = value, True
-                push(value, stage, triple)
                 break
             fewer = triple._replace(servers=triple.servers - 1)
             if stage < last and not deadline.passed:
@@ -138,7 +137,6 @@ def search(
                     if not (result.solutions or waiting):
                         raise
                     result.bound, result.timed_out = value, True
-                    push(value, stage, triple)
                     break
                 result.solved += 1
                 result.least = min(result.least, value)
@@ -153,17 +151,11 @@ def search(
                     push(value, 0, fewer)
     if more:
         result.bound, result.timed_out = 0.0, True
-    result.cut = result.triples - result.solved
-    if result.timed_out:
-        if waiting and not result.solutions:
-            first = min(waiting, key=waiting.__getitem__)
-            result.solutions = [Solution(waiting[first], first)]
-        worst = max((solution.epoch for solution in result.solutions), default=float("inf"))
-        result.cut = sum(
-            triple.servers - space.servers(triple.workers, triple.replicas)[0] + 1
-            for value, stage, _, triple in heap
-            if stage <= last and value > worst
-        )
+    if not result.timed_out:
+        result.cut = result.triples - result.solved
+    elif waiting and not result.solutions:
+        first = min(waiting, key=waiting.__getitem__)
+        result.solutions = [Solution(waiting[first], first)]
     return result
 
 
