@@ -11,8 +11,8 @@ from planner.families.yan.configuration import Configuration
 from planner.families.yan.family import solve
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Constants, Problem
-from planner.families.yan.studies import TOLERANCE, FactorRange, scaled, sensitivity
+from planner.families.yan.problem import Constants, Problem, scaled
+from planner.families.yan.studies import TOLERANCE, FactorRange, sensitivity
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from tests.yan.yan_strategies import configurations, problems
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from planner.families.yan.configuration import Explored, Plan, Ranked
 from planner.families.yan.from_profile import ProfiledProblem, profiled, refuse_incomplete
 from planner.families.yan.model import Estimate, estimate
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import COMPUTATION, Problem, scaled
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.network import links
@@ -141,13 +141,11 @@ class _Yan(Family[Problem, Plan, Estimate]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with other constants; those of computation are three."""
-        from planner.families.yan.studies import scaled
-
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         if not scenario.startup:
             raise InvalidInputError("startup", "expected a number > 0: a transfer has a latency")
-        for constant in ("muladd_ns", "activation_ns", "error_ns"):
+        for constant in COMPUTATION:
             problem = scaled(problem, constant, scenario.computation)
         problem = scaled(problem, "latency_ns", scenario.startup)
         return scaled(problem, "nic_bits_per_s", scenario.bandwidth)

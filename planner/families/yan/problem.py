@@ -18,6 +18,9 @@ MAX_TOP = 2**14
 MAX_FIXED = 2**10
 MAX_DECIMALS = 150
 
+COMPUTATION = ("muladd_ns", "activation_ns", "error_ns")
+"""Constants that are times of computation."""
+
 
 def _positive(value: Any, path: str) -> Fraction:
     """Return a number above 0 with few enough decimals for fast searches."""
@@ -272,6 +275,27 @@ class Problem:
         for place, (choice, layer) in enumerate(zip(fixed.layers, self.layers, strict=True)):
             here = f"{path}.layers[{place}]"
             check_choice(choice, layer, fixed.workers_per_replica, self.threads, here)
+
+
+def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
+    """Return the problem with one constant scaled; of `interference` only the part above 1.
+
+    InvalidInputError if the value is too large, or has too many decimals.
+    """
+    constants = problem.constants
+    if constant == "muladd_ns":  # measured times consist of multiply-adds, too
+        problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
+    value: Any
+    if constant == "interference":
+        value = [
+            1 + factor * (slowdown - 1) if slowdown > 1 else slowdown
+            for slowdown in constants.interference
+        ]
+    elif constant == "latency_ns":
+        value = [factor * latency for latency in constants.latency_ns]
+    else:
+        value = factor * getattr(constants, constant)
+    return replace(problem, constants=replace(constants, **{constant: value}))
 
 
 Choice = tuple[int, int]

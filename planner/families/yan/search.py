@@ -37,7 +37,7 @@ from planner.families.yan.layer_program import (
 )
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.memory import Memory, space_of
-from planner.families.yan.problem import Choice, Problem
+from planner.families.yan.problem import COMPUTATION, Choice, Problem, scaled
 from planner.families.yan.tables import Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
@@ -172,15 +172,9 @@ def normal(problem: Problem) -> Problem:
     if problem.machine_speeds is None:
         return problem
     speed = problem.machine_speeds[0]
-    constants = problem.constants
-    scaled = replace(
-        constants,
-        muladd_ns=constants.muladd_ns / speed,
-        activation_ns=constants.activation_ns / speed,
-        error_ns=constants.error_ns / speed,
-    )
-    layers = [layer.times(1 / speed) for layer in problem.layers]
-    return replace(problem, layers=layers, constants=scaled, machine_speeds=None)
+    for constant in COMPUTATION:
+        problem = scaled(problem, constant, 1 / speed)
+    return replace(problem, machine_speeds=None)
 
 
 def configuration_of(

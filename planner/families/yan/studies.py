@@ -10,20 +10,19 @@ that of Eisner and Severance, JACM 1976.
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import chain, count
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
 from planner.families.yan.configuration import Configuration, Ranked, Triple
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import DEPENDS, Problem, refuse_different
+from planner.families.yan.problem import DEPENDS, Problem, refuse_different, scaled
 from planner.families.yan.search import Engine, bounded, rank
 from planner.model.errors import InvalidInputError
 from planner.solving.deadline import NEVER, Deadline
@@ -208,27 +207,6 @@ class FactorRange:
     high: Fraction | None
     low_beaten_by: Configuration | None = None
     high_beaten_by: Configuration | None = None
-
-
-def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
-    """Return the problem with one constant scaled; of `interference` only the part above 1.
-
-    InvalidInputError if the value is too large, or has too many decimals.
-    """
-    constants = problem.constants
-    if constant == "muladd_ns":  # measured times consist of multiply-adds, too
-        problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
-    value: Any
-    if constant == "interference":
-        value = [
-            1 + factor * (slowdown - 1) if slowdown > 1 else slowdown
-            for slowdown in constants.interference
-        ]
-    elif constant == "latency_ns":
-        value = [factor * latency for latency in constants.latency_ns]
-    else:
-        value = factor * getattr(constants, constant)
-    return replace(problem, constants=replace(constants, **{constant: value}))
 
 
 def sensitivity(
