@@ -51,6 +51,8 @@ class OrderedMachines:
         self.order = sorted(range(problem.machines), key=lambda machine: -speeds[machine])
         self.speeds = [speeds[machine] for machine in self.order]
         """Fastest first."""
+        self.paces = 1 / np.array(self.speeds, dtype=float)
+        """Time of a unit of work on each machine, fastest first."""
         self._engines: dict[Fraction, Engine] = {}
 
     def engine(self, speed: Fraction) -> Engine:
@@ -97,9 +99,7 @@ class OrderedMachines:
     def bound(self, triple: Triple) -> float:
         """Return a bound on a triple, except for rounding."""
         layerwise = self.fastest.layerwise
-        # Time of a unit of work on the i-th fastest machine, and its mean over the first i.
-        inverse = 1 / np.array(self.speeds, dtype=float)
-        mean = np.cumsum(inverse) / np.arange(1, len(inverse) + 1)
+        mean = np.cumsum(self.paces) / np.arange(1, len(self.paces) + 1)  # of the first i machines
         turns = np.arange(1, triple.replicas + 1)
         total = 0.0
         for options, reading, (computing, receiving) in zip(
@@ -109,7 +109,7 @@ class OrderedMachines:
             segments = options.segments[:count].astype(int)
             # With s segments in each of R replicas, the slowest of replica i is at best on machine
             # i·s, fastest first; on average they are at best on the s·R fastest machines.
-            pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
+            pace = self.paces[np.outer(segments, turns) - 1].mean(axis=1)
             slowest = computing[:count] * pace[:, None, None]
             all_of_them = mean[segments * triple.replicas - 1][:, None, None]
             average = computing[:count] * all_of_them + receiving[:count]
