@@ -40,9 +40,6 @@ from planner.solving.methods import Outcome
 
 MAX_CONFIGURATIONS = 50_000
 
-Speeds = tuple[Fraction, Fraction]
-"""Of a machine and of its NIC."""
-
 
 def brute_force(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best configuration by pricing all of them.
@@ -140,18 +137,17 @@ def assignments(
     if problem.uniform:
         yield None
         return
-    alike = [Fraction(1)] * problem.machines
-    kinds = list(zip(problem.machine_speeds or alike, problem.nic_speeds or alike, strict=True))
+    kinds = list(problem.machine_speeds or ())
     for chosen in _arranged(Counter(kinds), workers, replicas, servers):
-        spare: dict[Speeds, list[int]] = {}
+        spare: dict[Fraction, list[int]] = {}
         for machine in reversed(range(problem.machines)):
             spare.setdefault(kinds[machine], []).append(machine)
         yield tuple(spare[kind].pop() for kind in chosen)
 
 
 def _arranged(
-    left: Counter[Speeds], workers: int, replicas: int, servers: int
-) -> Iterator[tuple[Speeds, ...]]:
+    left: Counter[Fraction], workers: int, replicas: int, servers: int
+) -> Iterator[tuple[Fraction, ...]]:
     """Yield the kinds of the servers' machines, in order, then those of each replica's workers.
 
     Replicas do not fall in lexicographic order.
@@ -163,12 +159,12 @@ def _arranged(
 
 
 def _replicas(
-    left: Counter[Speeds],
-    done: tuple[Speeds, ...],
+    left: Counter[Fraction],
+    done: tuple[Fraction, ...],
     workers: int,
     replicas: int,
-    least: tuple[Speeds, ...],
-) -> Iterator[tuple[Speeds, ...]]:
+    least: tuple[Fraction, ...],
+) -> Iterator[tuple[Fraction, ...]]:
     if not replicas:
         yield done
         return
@@ -178,7 +174,7 @@ def _replicas(
             yield from _replicas(rest, done + picked, workers, replicas - 1, picked)
 
 
-def _tuples(left: Counter[Speeds], length: int) -> Iterator[tuple[Speeds, ...]]:
+def _tuples(left: Counter[Fraction], length: int) -> Iterator[tuple[Fraction, ...]]:
     """Yield all sequences of kinds of which there are enough."""
     if not length:
         yield ()

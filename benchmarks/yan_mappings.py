@@ -31,7 +31,6 @@ from planner.families.yan.model import phases, reading, reading_factor, volume
 from planner.families.yan.problem import Choice, choices
 from planner.families.yan.search import Engine, configuration_of
 from planner.families.yan.segments import segments_of
-from planner.solving.deadline import Deadline
 
 KINDS = ("conv", "full", "mixed")
 METHODS = ("exact", "greedy")
@@ -225,11 +224,11 @@ def losses(problem: Problem) -> list[float]:
 def losses_of_one_replica(problem: Problem) -> list[float]:
     """Return the same of configurations with one replica and one server."""
     triple = Triple(problem.machines - 1, 1, 1)
-    engine, greedy = Engine(problem), Greedy(problem, Deadline(None))
+    engine, greedy = Engine(problem), Greedy(problem)
     canonical, greedily = engine.solve(triple), greedy.path_of(triple)
     assert canonical is not None
     assert greedily is not None
-    epoch = estimate(problem, greedily.configuration(triple)).epoch
+    epoch = estimate(problem, configuration_of(triple, greedily.states, greedily.mappings)).epoch
     best = best_with_workers(problem, triple.workers)
     return [float(one / best) - 1 for one in (engine.exactly(triple).epoch, epoch)]
 
@@ -241,14 +240,17 @@ def losses_of_choices(problem: Problem) -> list[float]:
     random = Random(repr(problem.layers))
     chosen = [random.choice(choices(problem, layer, workers)) for layer in problem.layers]
     triple = Triple(workers, 1, 1)
-    solver = Greedy(problem, Deadline(None))
-    options = solver.engine.layerwise.options
+    solver = Greedy(problem)
+    options = solver.layerwise.options
     rows = [
         np.array([one.choices.index(choice)]) for one, choice in zip(options, chosen, strict=True)
     ]
-    path = solver.path(solver.engine.layerwise.reduced(triple, rows), workers)
+    path = solver.path(solver.layerwise.reduced(triple, rows), workers)
     canonical = configuration_of(triple, path.states)
-    found = [estimate(problem, one).epoch for one in (canonical, path.configuration(triple))]
+    found = [
+        estimate(problem, one).epoch
+        for one in (canonical, configuration_of(triple, path.states, path.mappings))
+    ]
     factor = reading_factor(problem, *triple)
     best = Fraction(0)
     for place, (layer, choice) in enumerate(zip(problem.layers, chosen, strict=True)):

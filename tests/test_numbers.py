@@ -109,7 +109,6 @@ def yan_problem(n: Number = int, x: Number = int) -> yan.Problem:
         max_copies=n(2),
         memory_bytes=n(100),
         machine_speeds=[x(1)] * 4,
-        nic_speeds=[x(1)] * 4,
         fixed=[fixed],
         top=n(3),
     )

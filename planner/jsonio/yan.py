@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from planner.families.yan.configuration import Fixed, LayerChoice, Plan
 from planner.families.yan.family import METHODS, YAN
-from planner.families.yan.from_profile import ProfiledProblem, profiled
+from planner.families.yan.from_profile import ProfiledProblem, profiled, refuse_incomplete
 from planner.families.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import (
@@ -21,7 +21,6 @@ from planner.families.yan.problem import (
     Constants,
     Problem,
 )
-from planner.families.yan.units import refuse_incomplete
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
@@ -144,7 +143,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     max_copies: Machines | UnsetType = UNSET
     memory_bytes: Memory | UnsetType = UNSET
     machine_speeds: Speeds | UnsetType = UNSET
-    nic_speeds: Speeds | UnsetType = UNSET
     fixed: (
         Annotated[tuple[FixedDocument, ...], Meta(min_length=1, max_length=MAX_FIXED)] | UnsetType
     ) = UNSET
@@ -252,13 +250,13 @@ def with_extras(
     if result.plan is None:
         return answered
     if request.pareto:
-        from planner.families.yan.pareto import pareto_front
+        from planner.families.yan.studies import pareto_front
 
         front = pareto_front(problem, deadline=deadline)
         answered = replace(answered, pareto=front_rows(front))
     searched = result.method == "exact" and result.status is not Status.TIME_LIMIT
     if request.sensitivity and searched:
-        from planner.families.yan.sensitivity import sensitivity
+        from planner.families.yan.studies import sensitivity
 
         with suppress(TimeUpError):
             study = sensitivity(problem, result.plan.configuration, deadline=deadline)

@@ -30,7 +30,7 @@ from planner.solving.result import Result
 from planner.solving.views import LayerTime, Point, Range, Scaling, epoch_text
 
 if TYPE_CHECKING:  # a study imports NumPy
-    from planner.families.yan.sensitivity import FactorRange
+    from planner.families.yan.studies import FactorRange
 
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]

@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from planner import InvalidInputError
 from planner.families.drizzle import Calibration, Measurement, calibrate
-from planner.families.drizzle.calibration import CONSTANTS, rank
+from planner.families.drizzle.calibration import CONSTANTS
 from planner.model.validation import MAX_VALUE
 
 rows = st.builds(Measurement, st.integers(1, 40), st.integers(1, 8), st.integers(1, 500))
@@ -80,9 +80,10 @@ def test_constants_that_made_the_overheads_are_found(
     ]
     assume(measured)
     found = calibrate(measured)
-    assert not any(found.errors)
+    assert [float(error) for error in found.errors] == pytest.approx([0] * len(measured), abs=1e-9)
     if not found.confounded:
-        assert constants_of(found) == [group, task, always]
+        expected = pytest.approx([group, task, always], rel=1e-6)
+        assert [float(one) for one in constants_of(found)] == expected
 
 
 @settings(max_examples=200)
@@ -136,11 +137,13 @@ def test_a_constant_below_nothing_is_nothing() -> None:
 def test_units_and_order_do_not_matter(
     measured: list[Measurement], factor: int, random: Any
 ) -> None:
-    found = constants_of(calibrate(measured))
+    found = [float(one) for one in constants_of(calibrate(measured))]
     slower = [Measurement(one.tasks, one.group_size, one.overhead_ns * factor) for one in measured]
-    assert constants_of(calibrate(slower)) == [factor * one for one in found]
+    expected = pytest.approx([factor * one for one in found], rel=1e-6, abs=1e-6 * factor)
+    assert [float(one) for one in constants_of(calibrate(slower))] == expected
     random.shuffle(measured)
-    assert constants_of(calibrate(measured)) == found
+    expected = pytest.approx(found, rel=1e-6, abs=1e-6)
+    assert [float(one) for one in constants_of(calibrate(measured))] == expected
 
 
 def test_the_edge_of_the_range() -> None:
@@ -166,9 +169,3 @@ def test_what_are_no_measurements(measured: Any, path: str, message: str) -> Non
     with pytest.raises(InvalidInputError) as caught:
         calibrate(measured)
     assert (caught.value.path, caught.value.message) == (path, message)
-
-
-@settings(max_examples=200)
-@given(st.lists(st.tuples(*[st.integers(-3, 3)] * 3), max_size=6))
-def test_the_rank_is_that_of_numpy(matrix: list[tuple[int, int, int]]) -> None:
-    assert rank(matrix) == (int(np.linalg.matrix_rank(np.array(matrix))) if matrix else 0)

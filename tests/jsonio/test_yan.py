@@ -175,7 +175,6 @@ def test_requests_and_answers_fit_their_schemas(method: str) -> None:
         "memory_bytes": 10**6,
         "partitions": "powers_of_two",
         "machine_speeds": [1, 2.5, 1] if method in ("ordered", "auto") else [2, 2, 2],
-        "nic_speeds": [1, 1, 1],
         "time_limit_s": 60,
         "read_model": "max",
     }
@@ -286,7 +285,7 @@ def test_sensitivity_is_of_the_whole_space_and_of_machines_alike() -> None:
     for request, reason in (
         ({**fixed(), "sensitivity": True}, "not of those in fixed"),
         (small(machine_speeds=[1, 4, 2], sensitivity=True), "not with ordered"),
-        (small(nic_speeds=[1, 4, 2], sensitivity=True, method="exact"), "not with"),
+        (small(machine_speeds=[1, 4, 2], sensitivity=True, method="exact"), "not with"),
     ):
         path, message = error(request)
         assert (path, reason in message) == ("sensitivity", True)

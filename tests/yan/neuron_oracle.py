@@ -259,7 +259,6 @@ def price(problem: Any, configuration: Any) -> Price:
     constants, choices = problem.constants, configuration.layers
     used = configuration.machines or tuple(range(configuration.machines_used))
     machine_speed = [(problem.machine_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
-    nic_speed = [(problem.nic_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
     all_segments = segments(problem.layers, choices)
     replicas = []
     for replica in range(configuration.replicas):
@@ -271,7 +270,7 @@ def price(problem: Any, configuration: Any) -> Price:
             found = []
             for one in mine.values():
                 compute = longer / machine_speed[first + one.worker]
-                bits_per_s = constants.nic_bits_per_s * nic_speed[first + one.worker]
+                bits_per_s = constants.nic_bits_per_s
                 second = Fraction(10**9)
                 phase = []
                 missed = mean(one.activations), mean(one.errors)
@@ -294,7 +293,7 @@ def price(problem: Any, configuration: Any) -> Price:
     for phases, choice, mine in zip(slowest, choices, all_segments, strict=True):
         startup = constants.latency_ns[choice.threads - 1]
         bits = sum(one.weights for one in mine.values()) * constants.bits_per_weight
-        each = bits / (constants.nic_bits_per_s * min(nic_speed) / choice.threads) * 10**9
+        each = bits / (constants.nic_bits_per_s / choice.threads) * 10**9
         sources = min(configuration.parameter_servers, configuration.workers_per_replica)
         startup = startup if bits else Fraction(0)  # nothing is read
         least, most = startup + each / sources, startup + each * configuration.replicas

@@ -94,7 +94,6 @@ def with_machines(problem: Problem, machines: int) -> Problem:
         problem,
         machines=machines,
         machine_speeds=problem.machine_speeds and problem.machine_speeds[:machines],
-        nic_speeds=problem.nic_speeds and problem.nic_speeds[:machines],
     )
 
 

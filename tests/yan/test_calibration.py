@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from planner.families.yan.calibration import Fit, MeasuredEpoch, fit
-from planner.families.yan.calibration.fit import correlations, errors, regret
-from planner.families.yan.calibration.least_squares import FITTED
+from planner.families.yan.calibration.fit import FITTED, correlations, errors, regret
 from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate

@@ -31,7 +31,7 @@ def test_machines_may_differ() -> None:
     speeds = tuple(Fraction(2 + place % 3, 3) for place in range(16))
 
     def uneven(constants: Constants) -> Problem:
-        return replace(job(constants), machine_speeds=speeds, nic_speeds=speeds[::-1])
+        return replace(job(constants), machine_speeds=speeds)
 
     chosen = [
         replace(one, machines=tuple(random.Random(place).sample(range(16), one.machines_used)))

@@ -137,13 +137,9 @@ def test_times_scale(problem: Problem, text: str) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(problems(max_machines=7), st.sampled_from(["0.5", "3"]), st.sampled_from(["0.5", "3"]))
-def test_machines_that_are_alike(problem: Problem, speed: str, nic: str) -> None:
-    alike = replace(
-        problem,
-        machine_speeds=[Fraction(speed)] * problem.machines,
-        nic_speeds=[Fraction(nic)] * problem.machines,
-    )
+@given(problems(max_machines=7), st.sampled_from(["0.5", "3"]))
+def test_machines_that_are_alike(problem: Problem, speed: str) -> None:
+    alike = replace(problem, machine_speeds=[Fraction(speed)] * problem.machines)
     constants = problem.constants
     stated = replace(
         problem,
@@ -153,7 +149,6 @@ def test_machines_that_are_alike(problem: Problem, speed: str, nic: str) -> None
             muladd_ns=constants.muladd_ns / Fraction(speed),
             activation_ns=constants.activation_ns / Fraction(speed),
             error_ns=constants.error_ns / Fraction(speed),
-            nic_bits_per_s=constants.nic_bits_per_s * Fraction(nic),
         ),
     )
     assert ranks(alike) == ranks(stated)
@@ -227,9 +222,10 @@ def test_one_machine_is_not_enough() -> None:
 
 
 def test_exact_refuses_machines_that_differ() -> None:
+    speeds = [Fraction(speed) for speed in (1, 1, 2, 1)]
     with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, nic_speeds=[Fraction(speed) for speed in (1, 1, 2, 1)]), method="exact")
-    assert caught.value.path == "nic_speeds"
+        solve(replace(TINY, machine_speeds=speeds), method="exact")
+    assert caught.value.path == "machine_speeds"
 
 
 def test_an_old_plan_explores_what_is_priced_again() -> None:

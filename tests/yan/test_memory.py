@@ -12,7 +12,7 @@ from planner.families.yan import Configuration, Constants, Problem, solve
 from planner.families.yan.configuration import Triple
 from planner.families.yan.family import METHODS
 from planner.families.yan.layers import MAX_COUNT, NeuronLayer
-from planner.families.yan.memory import Memory, fitting, infeasibility, least_split, space_of
+from planner.families.yan.memory import Memory, infeasibility, least_split, space_of
 from planner.families.yan.search import Engine
 from planner.solving.result import Status
 from tests.yan import neuron_oracle
@@ -195,8 +195,8 @@ def test_one_triple(problem: Problem, data: st.DataObject) -> None:
     triple = Triple(*data.draw(configurations(free)).triple)
     engine = Engine(free)
     assert problem.memory_bytes is not None
-    memory = Memory(free, problem.memory_bytes)
-    found = fitting(engine.layerwise, memory, engine.exact, triple)
+    memory = Memory(engine.layerwise, problem.memory_bytes)
+    found = memory.fitting(engine.exact, triple)
     expected = {
         (workers, replicas, -servers): time
         for time, servers, workers, replicas in brute_ranks(problem)

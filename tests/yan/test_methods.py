@@ -31,8 +31,8 @@ from planner.families.yan.configuration import Triple
 from planner.families.yan.greedy import Greedy
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import choices
+from planner.families.yan.search import configuration_of
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline
 from planner.solving.result import Result, Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
@@ -144,16 +144,11 @@ def test_only_some_methods_price_what_is_given(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ALIKE)
-@pytest.mark.parametrize("field", ["machine_speeds", "nic_speeds"])
-def test_most_methods_need_machines_that_are_alike(method: str, field: str) -> None:
+def test_most_methods_need_machines_that_are_alike(method: str) -> None:
     speeds = [Fraction(1), Fraction(1), Fraction(2), Fraction(1)]
-    different = {
-        "machine_speeds": replace(TINY, machine_speeds=speeds),
-        "nic_speeds": replace(TINY, nic_speeds=speeds),
-    }
     with pytest.raises(NotApplicableError) as caught:
-        solve(different[field], method=method)
-    assert caught.value.path == field
+        solve(replace(TINY, machine_speeds=speeds), method=method)
+    assert caught.value.path == "machine_speeds"
 
 
 def data_parallel(one: Configuration) -> bool:
@@ -222,7 +217,6 @@ def test_names_of_machines_change_nothing(data: st.DataObject) -> None:
     renamed = replace(
         problem,
         machine_speeds=problem.machine_speeds and [problem.machine_speeds[one] for one in order],
-        nic_speeds=problem.nic_speeds and [problem.nic_speeds[one] for one in order],
     )
     first, second = solve(problem), solve(renamed)
     assert first.objective_ns == second.objective_ns
@@ -292,9 +286,9 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
     """With two layers no prefix has a choice, so the program misses nothing."""
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, 1, problem.machines - workers)
-    found = Greedy(problem, Deadline(None)).path_of(triple)
+    found = Greedy(problem).path_of(triple)
     assert found is not None
-    priced = estimate(problem, found.configuration(triple)).epoch
+    priced = estimate(problem, configuration_of(triple, found.states, found.mappings)).epoch
     assert found.epoch == pytest.approx(float(priced), rel=1e-12)
     times = []
     for p, r in choices(problem, problem.layers[0], workers):
@@ -312,14 +306,14 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
 @settings(max_examples=30)
 @given(problems(max_machines=9, min_layers=2, max_layers=4), st.data())
 def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
-    solver = Greedy(problem, Deadline(None))
+    solver = Greedy(problem)
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, (problem.machines - 1) // workers, 1)
-    program = solver.engine.layerwise.whole_program(triple)
+    program = solver.layerwise.whole_program(triple)
     found = solver.path_of(triple)
     assert found is not None
     for path in (solver.path(program, workers), found):
-        epoch = estimate(problem, path.configuration(triple)).epoch
+        epoch = estimate(problem, configuration_of(triple, path.states, path.mappings)).epoch
         assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
     assert solver.solve(triple) == found.epoch
 

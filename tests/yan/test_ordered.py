@@ -27,7 +27,6 @@ def different(draw: st.DrawFn, most: int = 4) -> Problem:
     return replace(
         problem,
         machine_speeds=draw(st.lists(SPEEDS, min_size=count, max_size=count)),
-        nic_speeds=draw(st.none() | st.lists(SPEEDS, min_size=count, max_size=count)),
         top=3,
     )
 
@@ -85,12 +84,8 @@ def test_relabelling_machines_changes_nothing(problem: Problem, random: object) 
     order = list(range(problem.machines))
     random.shuffle(order)  # type: ignore[attr-defined]
     assert problem.machine_speeds is not None
-    nics = problem.nic_speeds
-    other = replace(
-        problem,
-        machine_speeds=[problem.machine_speeds[one] for one in order],
-        nic_speeds=None if nics is None else [nics[one] for one in order],
-    )
+    speeds = [problem.machine_speeds[one] for one in order]
+    other = replace(problem, machine_speeds=speeds)
     first, second = solve(problem, method="ordered"), solve(other, method="ordered")
     assert first.objective_ns == second.objective_ns
     assert first.lower_bound_ns == second.lower_bound_ns

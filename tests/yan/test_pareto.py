@@ -13,8 +13,8 @@ from planner.families.yan.configuration import Configuration, LayerChoice, canon
 from planner.families.yan.family import solve
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
-from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.studies import pareto_front
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
 from tests.yan.yan_strategies import problems
@@ -168,7 +168,7 @@ def test_nothing_where_nothing_fits() -> None:
 
 def test_machines_of_one_speed_are_alike() -> None:
     problem = network(5)
-    twice = replace(problem, machine_speeds=[Fraction(2)] * 5, nic_speeds=[Fraction(3)] * 5)
+    twice = replace(problem, machine_speeds=[Fraction(2)] * 5)
     for one in pareto_front(twice):
         assert one.epoch == estimate(twice, one.configuration).epoch
     best = solve(twice, method="exact").plan
@@ -178,10 +178,7 @@ def test_machines_of_one_speed_are_alike() -> None:
 
 def test_machines_that_differ_are_refused() -> None:
     problem = network(3)
-    alike, different = [Fraction(2)] * 3, [Fraction(1), Fraction(1), Fraction(2)]
+    different = [Fraction(1), Fraction(1), Fraction(2)]
     with pytest.raises(NotApplicableError) as caught:
         pareto_front(replace(problem, machine_speeds=different))
     assert caught.value.path == "machine_speeds"
-    with pytest.raises(NotApplicableError) as caught:
-        pareto_front(replace(problem, machine_speeds=alike, nic_speeds=different))
-    assert caught.value.path == "nic_speeds"

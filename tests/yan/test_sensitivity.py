@@ -11,8 +11,8 @@ from planner.families.yan.configuration import Configuration
 from planner.families.yan.family import solve
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Constants, Problem
-from planner.families.yan.sensitivity import TOLERANCE, FactorRange, scaled, sensitivity
+from planner.families.yan.problem import Constants, Problem, scaled
+from planner.families.yan.studies import TOLERANCE, FactorRange, sensitivity
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from tests.yan.yan_strategies import configurations, problems
 
@@ -175,10 +175,6 @@ def test_what_does_not_apply_is_refused() -> None:
     with pytest.raises(NotApplicableError) as caught:
         sensitivity(slower, winner)
     assert caught.value.path == "machine_speeds"
-    slower = replace(problem, nic_speeds=[Fraction(1)] * 7 + [Fraction(2)])
-    with pytest.raises(NotApplicableError) as caught:
-        sensitivity(slower, winner)
-    assert caught.value.path == "nic_speeds"
     with pytest.raises(InvalidPlanError):
         sensitivity(replace(problem, machines=winner.machines_used - 1), winner)
 
@@ -186,17 +182,15 @@ def test_what_does_not_apply_is_refused() -> None:
 @pytest.mark.slow
 def test_machines_of_one_speed_are_alike() -> None:
     problem = replace(network(), machines=4)
-    twice = replace(problem, machine_speeds=[Fraction(2)] * 4, nic_speeds=[Fraction(2)] * 4)
+    twice = replace(problem, machine_speeds=[Fraction(2)] * 4)
     same = replace(
         twice,
         machine_speeds=None,
-        nic_speeds=None,
         constants=replace(
             problem.constants,
             muladd_ns=problem.constants.muladd_ns / 2,
             activation_ns=problem.constants.activation_ns / 2,
             error_ns=problem.constants.error_ns / 2,
-            nic_bits_per_s=problem.constants.nic_bits_per_s * 2,
         ),
     )
     winner = best(same)

@@ -153,7 +153,6 @@ def problems(
         partitions=draw(st.sampled_from(["all", "powers_of_two"])),
         memory_bytes=draw(st.integers(1, bits)) if memory else None,
         machine_speeds=draw(st.none() | each_machine) if speeds else None,
-        nic_speeds=draw(st.none() | each_machine) if speeds else None,
         top=draw(st.integers(1, 8)),
     )
 

@@ -82,28 +82,37 @@ def _best(
     nothing = infeasibility(problem, space, allowed)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
+    whole = space is None
     try:
         engine = Engine(problem, space, allowed, deadline=deadline)
         if problem.fixed:
             return _fixed(problem, engine)
         if deadline.heard:
             deadline.offer(quick(problem, space).plan)
-        result = engine.search(problem.top, deadline)
+        return searched(engine, proven=whole)
     except TimeUpError:
         outcome = quick(problem, space)
-        return outcome if space is None else replace(outcome, lower_bound=None)
+        return outcome if whole else replace(outcome, lower_bound=None)
+
+
+def searched(engine: Engine, *, proven: bool) -> Outcome[Plan]:
+    """Return the best triples; TimeUpError if there was no time for any.
+
+    If `proven`, the bound holds for the engine's mapping and whole space, else for every mapping.
+    """
+    problem, deadline = engine.problem, engine.deadline
+    result = engine.search(problem.top, deadline)
     assert result.solutions  # the configuration with least memory is always tried
     ranking = engine.ranked(solution.triple for solution in result.solutions)
     anywhere = any_mapping_bound(problem, deadline)
-    if space is not None:
-        bound = None if anywhere is None else Fraction(anywhere)
-    else:
+    bound = None if anywhere is None else Fraction(anywhere)
+    if proven:
         bound = min(engine.exactly(solution.triple).bound for solution in result.solutions)
         if result.timed_out:
             bound = min(bound, engine.below(result.bound))
     explored = Explored(result.triples, result.cut)
     plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, anywhere)
-    return Outcome(plan, bound, result.timed_out)
+    return Outcome(plan, bound, result.timed_out or engine.stopped)
 
 
 def any_mapping_bound(problem: Problem, deadline: Deadline) -> int | None:
@@ -201,13 +210,13 @@ def _priced(problem: Problem, triple: Triple, states: Sequence[LayerState]) -> R
         from planner.families.yan.ordered import OrderedMachines
 
         cluster = OrderedMachines(problem)
-        configuration = cluster.dealt(configuration, *cluster.used(cluster.orders[0], triple))
+        configuration = cluster.dealt(configuration)
     return Ranked(configuration, estimate(problem, configuration).epoch)
 
 
 def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:
     """Return the best of some numbers of replicas, as if all machines were equal."""
-    alike = replace(problem, machine_speeds=None, nic_speeds=None)
+    alike = replace(problem, machine_speeds=None)
     layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
     most = min(space.most_replicas, problem.machines - space.fewest_servers)
     counts = {1 << power for power in range(most.bit_length())} | {most}

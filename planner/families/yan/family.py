@@ -9,10 +9,9 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from planner.families.yan.configuration import Explored, Plan, Ranked
-from planner.families.yan.from_profile import ProfiledProblem, profiled
+from planner.families.yan.from_profile import ProfiledProblem, profiled, refuse_incomplete
 from planner.families.yan.model import Estimate, estimate
-from planner.families.yan.problem import Problem
-from planner.families.yan.units import refuse_incomplete
+from planner.families.yan.problem import COMPUTATION, Problem, scaled
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.network import links
@@ -21,7 +20,7 @@ from planner.model.topologies import Switch
 from planner.model.units import counted
 from planner.model.validation import total
 from planner.solving.compare import IGNORE_MEMORY, MACHINES, Case, Column, Comparison, Option, Place
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded
@@ -36,21 +35,6 @@ SAMPLES = 10**6
 """Samples of an epoch, if nobody says how many: any number is ranked alike."""
 
 _MACHINES = replace(MACHINES, least=2)
-
-
-def _hasty(module: str, name: str) -> Method:
-    """Return a method that falls back to a quick plan if it had no time to find any."""
-    run = loaded(f"planner.families.yan.{module}", name)
-
-    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        try:
-            return run(problem, deadline)
-        except TimeUpError:
-            from planner.families.yan.exact import quick
-
-            return quick(problem)
-
-    return method
 
 
 def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -74,11 +58,11 @@ class _Yan(Family[Problem, Plan, Estimate]):
     name, plan_type, baselines = "yan", Plan, ("data_parallel", "model_parallel")
     own_methods = {
         "auto": _auto,
-        "exact": _hasty("exact", "exact"),
-        "greedy": _hasty("greedy", "greedy"),
-        "ordered": _hasty("ordered", "ordered"),
-        "data_parallel": _hasty("exact", "data_parallel"),
-        "model_parallel": _hasty("exact", "model_parallel"),
+        "exact": loaded("planner.families.yan.exact", "exact"),
+        "greedy": loaded("planner.families.yan.greedy", "greedy"),
+        "ordered": loaded("planner.families.yan.ordered", "ordered"),
+        "data_parallel": loaded("planner.families.yan.exact", "data_parallel"),
+        "model_parallel": loaded("planner.families.yan.exact", "model_parallel"),
     }
     bounding = "exact"
     asks = "how many machines, replicas and workers, and how layers are cut"
@@ -157,13 +141,11 @@ class _Yan(Family[Problem, Plan, Estimate]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with other constants; those of computation are three."""
-        from planner.families.yan.sensitivity import scaled
-
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         if not scenario.startup:
             raise InvalidInputError("startup", "expected a number > 0: a transfer has a latency")
-        for constant in ("muladd_ns", "activation_ns", "error_ns"):
+        for constant in COMPUTATION:
             problem = scaled(problem, constant, scenario.computation)
         problem = scaled(problem, "latency_ns", scenario.startup)
         return scaled(problem, "nic_bits_per_s", scenario.bandwidth)

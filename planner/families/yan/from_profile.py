@@ -1,28 +1,37 @@
 """Yan's problem made from a profile and a cluster.
 
-Method: layers and measured times come from `planner.families.yan.units`. The model's sample is a
-batch of the profile, computed and sent at once with one start-up, so the predicted time of an uncut
-layer is the measured one. A batch uses a whole machine, as profiled.
+Problem: a profile lists convolutions, normalisations, branches and sums; the model is a chain of
+layers with weights, connections and a way to be cut. Method: docs/yan.md, "How a profile becomes
+layers". The model's sample is a batch of the profile, computed and sent at once with one start-up,
+so the predicted time of an uncut layer is the measured one. A batch uses a whole machine, as
+profiled.
 
-Guarantee: on one machine without network the predicted epoch is exactly batches times the profile's
-computation. Assumptions beyond profile and cluster are listed.
+Guarantee: sums of times, connections and weights are kept, and the chain is valid for the model. On
+one machine without network the predicted epoch is exactly batches times the profile's computation.
+Two approximations: rows that two bands both need inside a block are computed once, and statistics
+of a normalisation are not exchanged. Assumptions beyond profile and cluster are listed.
 Complexity: O(layers + ops). Source: own; the model is that of Yan et al., KDD'15.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
 from planner.families.collectives.prediction import with_measured_nics
+from planner.families.yan.layers import MAX_SIDE, NeuronLayer, fields
 from planner.families.yan.problem import MAX_MACHINES, Constants, Problem
-from planner.families.yan.units import neuron_layers, refuse_incomplete
 from planner.model.clusters import Cluster
-from planner.model.errors import NotApplicableError
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
+from planner.model.layers import Layer, merged, unique_names
 from planner.model.profiles import NUMBER_BYTES, Profile
 from planner.model.topologies import Rails
 from planner.model.units import counted, format_ns
-from planner.model.validation import integer
+from planner.model.validation import integer, shown
 
 NO_STARTUP_NS = Fraction(1, 10**9)
 """Stands for a start-up of 0 in Yan's model, whose constants are above 0."""
@@ -151,3 +160,279 @@ def _assumed(problem: Problem, cluster: Cluster, batch: int, read_every: int | N
         layers = counted(len(problem.layers), "layer")
         assumed.append(f"{whole} of {layers} mix positions or have one row: not cut")
     return assumed
+
+
+# ---
+# Windows of rows: which input rows an output row of a block needs.
+#
+# Problem: to cut a block of layers, with or without branches, into bands of rows, the fetched rows
+# must be known. Method: windows of consecutive layers are composed, those of branches that meet are
+# joined; see docs/yan.md, "How a profile becomes layers".
+#
+# Guarantee: no needed row is left out. Without a dataflow graph every layer counts as reading the
+# one before it, which may be more than needed. Complexity: O(ops of the block). Source: own.
+
+LOCAL = ("norm", "activation", "embedding", "view")
+"""Kinds whose output row needs the same row of the input only."""
+
+
+class Window(NamedTuple):
+    """Row r of `rows` rows needs rows r * step + low to r * step + high, both included."""
+
+    step: int
+    low: int
+    high: int
+    rows: int
+
+    def behind(self, first: "Window") -> "Window":
+        """Return the window of this layer on the input of `first`, whose output it reads."""
+        return Window(
+            first.step * self.step,
+            first.low + first.step * self.low,
+            first.high + first.step * self.high,
+            self.rows,
+        )
+
+
+def rows_read(layer: Layer, before: int | None) -> int:
+    """Return how many rows a layer reads; `before` is the number passed on to it, if known."""
+    shape = layer.input_shape or layer.output_shape
+    assert shape is not None
+    if layer.kind in ("conv", "pool"):
+        if before is not None and layer.input_shape is None:
+            return before
+        if len(shape) == 1:
+            return 1
+        step = layer.stride[0] if layer.stride and layer.input_shape is None else 1
+        return step * shape[1]
+    if before is not None and before in _rows(shape):
+        return before
+    if layer.kind == "embedding":
+        assert layer.output_shape is not None
+        return prod(layer.output_shape[:-1])
+    return shape[1] if len(shape) > 2 and layer.kind != "full" else prod(shape[:-1])
+
+
+def _rows(shape: Sequence[int]) -> set[int]:
+    """Return the possible numbers of rows: of images, or of positions."""
+    return {prod(shape[:-1]), *shape[1:2]}
+
+
+def _through(layer: Layer, before: Window) -> Window | None:
+    """Return the window after a layer, or None if there is none."""
+    shape = layer.output_shape
+    assert shape is not None
+    if layer.kind in ("conv", "pool") and layer.kernel and layer.stride and len(shape) > 1:
+        rows, kernel, stride = shape[1], layer.kernel[0], layer.stride[0]
+        padding = (rows - 1) * stride + kernel - before.rows
+        if not -stride < padding <= 2 * (kernel - 1):
+            return None
+        top = (max(0, padding) + 1) // 2
+        return Window(stride, -top, kernel - 1 - top, rows).behind(before)
+    if layer.kind == "full":
+        return before if prod(shape[:-1]) == before.rows else None
+    if layer.kind == "view" or (layer.kind in LOCAL and before.rows in _rows(shape)):
+        return before
+    return None
+
+
+def _joined(windows: Iterable[Window | None]) -> Window | None:
+    first, *others = windows
+    if first is None:
+        return None
+    for window in others:
+        if window is None or (window.step, window.rows) != (first.step, first.rows):
+            return None
+        low, high = min(first.low, window.low), max(first.high, window.high)
+        first = first._replace(low=low, high=high)
+    return first
+
+
+def block_window(members: Mapping[str, Layer], graph: Graph | None, rows: int) -> Window | None:
+    """Return the window of a block with `rows` input rows; None if it cannot be cut.
+
+    `members` are its layers by the name of their forward op, in order.
+    """
+    start = Window(1, 0, 0, rows)
+    ops = [] if graph is None else [op for op in graph.ops if op.phase == "forward"]
+    places = {op.name: place for place, op in enumerate(ops)}
+    if len(members) == 1 or not members.keys() <= places.keys():
+        window: Window | None = start
+        for layer in members.values():
+            window = None if window is None else _through(layer, window)
+        return window
+    by_op: dict[str, Window | None] = {}
+    read: set[str] = set()
+    first = min(places[name] for name in members)
+    last = max(places[name] for name in members)
+    for op in ops[first : last + 1]:
+        inside = [name for name in op.after if name in by_op]
+        read.update(inside)
+        outside = [start] if len(inside) < len(op.after) or not op.after else []
+        window = _joined([*outside, *(by_op[name] for name in inside)])
+        if window is not None and op.name in members:
+            window = _through(members[op.name], window)
+        by_op[op.name] = window
+    return _joined(window for name, window in by_op.items() if name not in read)
+
+
+NEEDED = ("kind", "output_shape", "connections", "weights")
+"""Fields that the model needs of every layer, besides its times."""
+
+WINDOW = ("kernel", "stride")
+"""Fields that it needs of layers that see a window."""
+
+LIGHT = ("norm", "activation", "pool", "view")
+"""Kinds without products."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Layers that become one, with the window that cuts them, if there is one."""
+
+    layers: tuple[Layer, ...]
+    rows: int
+    window: Window | None
+
+    @property
+    def light(self) -> bool:
+        return all(layer.kind in LIGHT for layer in self.layers)
+
+    @property
+    def vector(self) -> bool:
+        """Whether it is a fully connected layer, with operations on single neurons at most."""
+        full = [layer for layer in self.layers if layer.kind == "full"]
+        others = [layer for layer in self.layers if layer.kind != "full"]
+        return (
+            len(full) == 1
+            and prod((full[0].output_shape or (0,))[:-1]) == 1
+            and all(layer.kind in LIGHT and not layer.weights for layer in others)
+        )
+
+    def followed(self, block: "_Unit") -> "_Unit | None":
+        """Return this unit joined with the next block, or None if the block stays separate."""
+        if not block.light:
+            return None
+        both = (*self.layers, *block.layers)
+        if all(layer.kind == "view" for layer in block.layers):
+            return _Unit(both, self.rows, self.window)
+        if self.vector or self.window is None:
+            pools = any(layer.kind == "pool" for layer in block.layers)
+            return None if pools else _Unit(both, self.rows, self.window)
+        window = block.window
+        if window is None or block.rows != self.window.rows:
+            return None
+        if window.rows == 1 < block.rows:
+            return None  # separate, so that the unit before can be cut
+        return _Unit(both, self.rows, window.behind(self.window))
+
+
+def neuron_layers(profile: Profile, computation: Fraction | int = 1) -> tuple[NeuronLayer, ...]:
+    """Return the layers of Yan's model; their times are those of the profile's batch.
+
+    `computation` scales all times. InvalidInputError, as in `refuse_incomplete`, if a field is
+    missing.
+    """
+    refuse_incomplete(profile)
+    units = _units(profile)
+    layers: list[NeuronLayer] = []
+    for place, unit in enumerate(units):
+        after = units[place + 1] if place + 1 < len(units) else None
+        before = layers[-1] if layers else None
+        layers.append(_neuron_layer(unit, before, after, Fraction(computation)))
+    names = unique_names(layer.name for layer in layers)
+    return tuple(replace(layer, name=name) for layer, name in zip(layers, names, strict=True))
+
+
+def refuse_incomplete(profile: Profile) -> None:
+    """Raise InvalidInputError at the first field that the model needs and the profile lacks."""
+    if profile.batch_size is None:
+        raise InvalidInputError(
+            "batch_size",
+            "missing: planner profile and planner import take --batch-size; a factory of a model "
+            "with its own inputs takes batch_size",
+        )
+    if not profile.layers:
+        raise InvalidInputError("layers", "missing: Yan's model is of layers, not of a graph alone")
+    for place, layer in enumerate(profile.layers):
+        window = WINDOW if layer.kind in ("conv", "pool") else ()
+        for field in (*NEEDED, *window):
+            if getattr(layer, field) is None:
+                raise InvalidInputError(
+                    f"layers[{place}].{field}",
+                    f"missing of layer {shown(layer.name)}, and Yan's model needs it: planner "
+                    "profile records it of a torch model, planner import works it out of shapes "
+                    "and the right --batch-size; else write it into the profile",
+                )
+
+
+def _units(profile: Profile) -> list[_Unit]:
+    names = [f"{name}/forward" for name in unique_names(layer.name for layer in profile.layers)]
+    keys = [
+        (layer.block, place if layer.block is None else -1)
+        for place, layer in enumerate(profile.layers)
+    ]
+    units: list[_Unit] = []
+    for _, group in groupby(range(len(names)), key=keys.__getitem__):
+        members = {names[place]: profile.layers[place] for place in group}
+        layers = tuple(members.values())
+        before = units[-1] if units else None
+        passed = None if before is None or before.window is None else before.window.rows
+        rows = rows_read(layers[0], passed)
+        block = _Unit(layers, rows, block_window(members, profile.graph, rows))
+        together = None if before is None else before.followed(block)
+        if together is None:
+            units.append(block)
+        else:
+            units[-1] = together
+    return units
+
+
+def _neuron_layer(
+    unit: _Unit, before: NeuronLayer | None, after: _Unit | None, computation: Fraction
+) -> NeuronLayer:
+    """Return a unit as a layer of the model: fully connected, cut into bands, or not cut."""
+    known = [layer for layer in unit.layers if layer.output_shape is not None]
+    read = None
+    # an embedding reads the model's input
+    if after is not None and after.layers[0].kind != "embedding":
+        read = after.layers[0].input_shape
+    shape = read or known[-1].output_shape
+    assert shape is not None
+    passed, whole = prod(shape), merged(list(unit.layers))
+    common: dict[str, Any] = {
+        "name": whole.name or unit.layers[0].name,
+        "connections": max(1, sum(layer.connections or 0 for layer in unit.layers)),
+        "weights": sum(layer.weights or 0 for layer in unit.layers),
+        "forward_ns": computation * sum(layer.forward_ns for layer in unit.layers),
+        "backward_ns": computation * sum(layer.backward_ns for layer in unit.layers),
+    }
+    choices: list[dict[str, Any]] = []
+    if unit.vector:
+        choices.append({"kind": "full", "neurons": passed})
+    window = unit.window
+    if window is not None and window.rows <= MAX_SIDE and passed % window.rows == 0:
+        kernel, fits = window.high - window.low + 1, before is None or before.units == unit.rows
+        if fits and max(kernel, window.step) <= MAX_SIDE:
+            sides = _sides(shape, window.rows)
+            choices.append({"kernel": kernel, "stride": window.step, "shape": sides})
+    rows = rows_read(after.layers[0], None) if after else 1
+    if rows > MAX_SIDE or passed % rows:
+        rows = 1
+    choices.append({"shape": _sides(shape, rows)})
+    for choice in choices:
+        try:
+            layer = NeuronLayer(**{"kind": "block", "neurons": passed, **common, **choice})
+            if before is not None:
+                fields(before, layer)
+        except InvalidInputError:
+            if choice is choices[-1]:
+                raise
+            continue
+        return layer
+    raise AssertionError
+
+
+def _sides(shape: Sequence[int], rows: int) -> tuple[int, int, int]:
+    columns = shape[2] if len(shape) == 3 and shape[1] == rows else 1
+    return prod(shape) // (rows * columns), rows, columns

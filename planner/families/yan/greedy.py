@@ -5,35 +5,30 @@ layers that keeps the best prefix of each state (partitions, copies, threads) an
 best-first search over triples; states that are slower than a known configuration under every
 mapping are cut. Guarantee: a valid configuration, priced by the model; not optimal even among
 greedy mappings (docs/yan.md, "Why greedy mappings are not optimal"). The bound holds for every
-mapping. Where memory is short, a price on memory (`planner.families.yan.memory`) selects prefixes.
+mapping. Where memory is short, the exact method chooses the layers.
 Complexity: O(L·C·S·M·N_wr + L·C·M·N_wr·K) a triple: C choices a layer, S segments, M placements of
 the layer before (at most one a state). Source: Yan et al., KDD'15, slides "Efficient Search
 Algorithm", with one segment of a layer a worker.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.families.yan.configuration import (
-    Configuration,
-    Explored,
-    LayerChoice,
     LayerMapping,
     Plan,
     Ranked,
     Triple,
 )
-from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.layer_program import LayerProgram, LayerState, state_at
-from planner.families.yan.memory import PRICES, infeasibility
+from planner.families.yan.exact import quick, searched
+from planner.families.yan.layer_program import Chosen, LayerProgram, state_at
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Choice, Problem, refuse_different, refuse_fixed
-from planner.families.yan.search import GRACE_S, Engine, rank, search
-from planner.families.yan.tables import MAX_ELEMENTS, Array, Places, Tables
+from planner.families.yan.search import GRACE_S, Engine, Solved, configuration_of, rank
+from planner.families.yan.tables import MAX_ELEMENTS, Array, Places
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
@@ -41,44 +36,17 @@ from planner.solving.methods import Outcome
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return a good configuration.
 
-    NotApplicableError if machines differ or configurations are fixed; TimeUpError without any plan.
+    NotApplicableError if machines differ or configurations are fixed.
     """
     refuse_different(problem, "greedy")
     refuse_fixed(problem, "greedy")
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    solver = Greedy(problem, deadline)
-    engine = solver.engine
-    result = search(engine.layerwise, engine.space, solver.solve, problem.top, deadline)
-    ranking = []
-    for solution in result.solutions:
-        path = solver.path_of(solution.triple)
-        assert path is not None
-        configuration = path.configuration(solution.triple)
-        ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
-    ranking.sort(key=rank)
-    explored = Explored(result.triples, result.cut)
-    bound = any_mapping_bound(problem, deadline)
-    plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, bound)
-    proven = None if bound is None else Fraction(bound)
-    return Outcome(plan, proven, result.timed_out or solver.stopped)
-
-
-class Path(NamedTuple):
-    """The layers of a triple, their mappings, and the time of an epoch (ns, rounded)."""
-
-    epoch: float
-    states: tuple[LayerState, ...]
-    mappings: tuple[LayerMapping, ...]
-
-    def configuration(self, triple: Triple) -> Configuration:
-        """Return the configuration of a triple with these layers."""
-        layers = tuple(
-            LayerChoice(state.partitions, state.threads, state.copies, mapping)
-            for state, mapping in zip(self.states, self.mappings, strict=True)
-        )
-        return Configuration(triple.servers, triple.replicas, triple.workers, layers)
+    try:
+        return searched(Greedy(problem, deadline=deadline), proven=False)
+    except TimeUpError:
+        return quick(problem)
 
 
 class _Placed(NamedTuple):
@@ -121,31 +89,26 @@ class _Seen(NamedTuple):
     copy: Places
 
 
-class Greedy:
+class Greedy(Engine):
     """Greedy solver of one problem's triples; after the deadline it tries few choices."""
 
-    def __init__(self, problem: Problem, deadline: Deadline) -> None:
-        self.engine = Engine(problem, deadline=deadline)
-        self.tables: Tables = self.engine.tables
-        self.free = replace(self.engine.problem, memory_bytes=None)
-        self.deadline = deadline
-        self.stopped = False
-        self._solved: dict[Triple, Path | None] = {}
-
-    def path_of(self, triple: Triple) -> Path | None:
+    def path_of(self, triple: Triple) -> Chosen | None:
         """Return the path of a triple; None if none fits."""
-        key = self.engine.key(triple)
-        if key not in self._solved:
-            self._solved[key] = self._solve(key)
-        return self._solved[key]
+        solved = self.solved(triple)
+        return None if solved is None else solved.chosen
 
-    def solve(self, triple: Triple) -> float | None:
-        """Return the time of a triple, except for rounding; None if no path fits."""
-        path = self.path_of(triple)
-        return None if path is None else path.epoch
+    def ranked(self, triples: Iterable[Triple]) -> list[Ranked]:
+        """Return the paths of solved triples with their exact prices, in order."""
+        ranking = []
+        for triple in triples:
+            path = self.path_of(triple)
+            assert path is not None
+            configuration = configuration_of(triple, path.states, path.mappings)
+            ranking.append(Ranked(configuration, estimate(self.problem, configuration).epoch))
+        return sorted(ranking, key=rank)
 
-    def _solve(self, triple: Triple) -> Path | None:
-        layerwise, memory = self.engine.layerwise, self.engine.memory
+    def _solve(self, triple: Triple) -> Solved | None:
+        layerwise = self.layerwise
         try:
             through, _ = layerwise.coarse(triple)
         except TimeUpError:
@@ -162,48 +125,18 @@ class Greedy:
                 best = min(best, path, key=lambda candidate: candidate.epoch)
             except TimeUpError:
                 self.stopped = True
-        if memory is None or memory.fits(best.states):
-            return best
-        return self._fitting(triple)
+        if self.memory is not None and not self.memory.fits(best.states):
+            states = self.memory.smallest(triple)
+            if states is None:
+                return None
+            if not self.deadline.passed:
+                fitted = self.memory.fitting(self.exact, triple)
+                assert fitted is not None
+                states = fitted[1]
+            best = self.path(self.layerwise.only(triple, states), triple.workers)
+        return Solved(best, None, 0.0)
 
-    def _fitting(self, triple: Triple) -> Path | None:
-        """Return a path that fits in memory, found by prices on bytes, or None."""
-        layerwise, memory = self.engine.layerwise, self.engine.memory
-        assert memory is not None
-        lowest = layerwise.lowest(triple)
-        sizes = memory.sizes(layerwise.choices(triple.workers))
-        if sum(int(size.min()) for size in sizes) > memory.room:
-            return None
-        rows = [size.min(axis=1).argmin(keepdims=True) for size in sizes]
-        cut = [
-            np.where(size[row] == size.min(), 0.0, np.inf)
-            for size, row in zip(sizes, rows, strict=True)
-        ]
-        grace = self.deadline.at_least(GRACE_S)
-        best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
-        low, high = 0.0, None
-        price = best.epoch / memory.room * 2.0**-20
-        # Least price of a byte at which the best path fits: doubled until it does, then bisected.
-        for _ in range(PRICES):
-            if self.deadline.passed:
-                self.stopped = True
-                break
-            priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
-            program = layerwise.few(triple, priced)
-            charges = [price * size for size in memory.sizes(program.options)]
-            path = self.path(program.plus(charges), triple.workers)
-            if memory.fits(path.states):
-                epoch = estimate(self.free, path.configuration(triple)).epoch
-                best = min(
-                    best, path._replace(epoch=float(epoch)), key=lambda candidate: candidate.epoch
-                )
-                high = price
-            else:
-                low = price
-            price = 2 * price if high is None else (low + high) / 2
-        return best
-
-    def path(self, program: LayerProgram, workers: int, deadline: Deadline | None = None) -> Path:
+    def path(self, program: LayerProgram, workers: int, deadline: Deadline | None = None) -> Chosen:
         """Return the result of the paper's dynamic program on the given choices of each layer."""
         layers = [self._first(program, workers)]
         for place in range(1, len(program.options)):
@@ -216,7 +149,7 @@ class Greedy:
             states.append(state_at(options, b, h))
             mappings.append(layer.placed.mapping(which))
             which, h = int(layer.before[b, h]), int(layer.threads[b, h])
-        return Path(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
+        return Chosen(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
 
     def _first(self, program: LayerProgram, workers: int) -> _Layer:
         value = program.own[0]

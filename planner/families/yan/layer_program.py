@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.families.yan.configuration import LayerChoice, Triple, canonical_mapping
+from planner.families.yan.configuration import LayerChoice, LayerMapping, Triple, canonical_mapping
 from planner.families.yan.model import Phases, phases, reading, reading_factor, volume
 from planner.families.yan.problem import Choice, Problem
 from planner.families.yan.segments import segments_of
@@ -56,6 +56,7 @@ class Chosen(NamedTuple):
 
     epoch: float
     states: tuple[LayerState, ...]
+    mappings: tuple[LayerMapping, ...] = ()  # empty for the canonical ones
 
 
 @dataclass(frozen=True)

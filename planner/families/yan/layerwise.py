@@ -276,14 +276,18 @@ class Layerwise:
             triple, [np.arange(options.count(triple.workers)) for options in self.options]
         )
 
-    def time(self, triple: Triple, states: Sequence[LayerState]) -> float:
-        """Return the time of an epoch with these layers, except for rounding."""
+    def only(self, triple: Triple, states: Sequence[LayerState]) -> LayerProgram:
+        """Return the program on one state of each layer."""
         rows, cut = [], []
         for options, state in zip(self.options, states, strict=True):
             rows.append(np.array([options.choices.index(state.choice)]))
             cut.append(np.full((1, self.tables.problem.threads), np.inf))
             cut[-1][0, state.threads - 1] = 0.0
-        return float(self.reduced(triple, rows).plus(cut).values[0][-1].min())
+        return self.reduced(triple, rows).plus(cut)
+
+    def time(self, triple: Triple, states: Sequence[LayerState]) -> float:
+        """Return the time of an epoch with these layers, except for rounding."""
+        return float(self.only(triple, states).values[0][-1].min())
 
     def reduced(self, triple: Triple, rows: Sequence[Places]) -> LayerProgram:
         """Return the program on some rows of each layer's choices."""

@@ -21,7 +21,14 @@ from functools import cache, partial
 import numpy as np
 
 from planner.families.yan.configuration import Space, Triple
-from planner.families.yan.layer_program import Chosen, Exact, LayerState, Limit, best_path, state_at
+from planner.families.yan.layer_program import (
+    Chosen,
+    Exact,
+    LayerState,
+    Limit,
+    best_path,
+    state_at,
+)
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.problem import Choice, Problem, partitions_of
 from planner.families.yan.segments import server_bytes, worker_bytes
@@ -36,11 +43,7 @@ def fewest_servers(problem: Problem) -> int:
     """Return how many servers the weights need."""
     if problem.memory_bytes is None:
         return 1
-    whole = server_bytes(problem, 1)
-    servers = max(1, -(-whole // problem.memory_bytes))
-    while server_bytes(problem, servers) > problem.memory_bytes:
-        servers += 1
-    return servers
+    return max(1, -(-server_bytes(problem, 1) // problem.memory_bytes))
 
 
 def space_of(problem: Problem) -> Space:
@@ -150,19 +153,19 @@ def infeasibility(
 
 
 class Memory:
-    """Bytes of each layer's largest segment, computed on first use; `room` is the limit (bytes)."""
+    """The layers of triples that fit; `room` is the limit (bytes) of a worker."""
 
-    def __init__(self, problem: Problem, room: int) -> None:
-        self.room = room
-        self.threads = problem.threads
-        self.of = cache(partial(worker_bytes, problem))
+    def __init__(self, layerwise: Layerwise, room: int) -> None:
+        self.layerwise, self.room = layerwise, room
+        self.threads = layerwise.tables.problem.threads
+        self.of = cache(partial(worker_bytes, layerwise.tables.problem))
         self._row = cache(self._bytes)
 
     def _bytes(self, place: int, partitions: int) -> Array:
         return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
 
     def sizes(self, options: Sequence[Sequence[Choice]]) -> list[Array]:
-        """Return the bytes of each layer's choices, by choice and threads."""
+        """Return the bytes of the largest segment of each layer's choices, by threads."""
         return [
             np.array([self._row(place, p) for p, _ in choices])
             for place, choices in enumerate(options)
@@ -175,61 +178,51 @@ class Memory:
         )
         return sum(needed) <= self.room
 
+    def smallest(self, triple: Triple) -> tuple[LayerState, ...] | None:
+        """Return the states that need least memory, or None if even they do not fit."""
+        options = self.layerwise.choices(triple.workers)
+        states = tuple(
+            state_at(choices, *divmod(int(size.argmin()), size.shape[1]))
+            for choices, size in zip(options, self.sizes(options), strict=True)
+        )
+        return states if self.fits(states) else None
 
-def fitting(
-    layerwise: Layerwise, memory: Memory, exact: Exact, triple: Triple
-) -> tuple[Fraction, tuple[LayerState, ...]] | None:
-    """Return the exact time of an epoch (ns) and the best layers that fit, or None."""
-    lowest = layerwise.lowest(triple)
-    sizes = memory.sizes(layerwise.choices(triple.workers))
-    if sum(int(size.min()) for size in sizes) > memory.room:
-        return None
-    best, price = _priced(layerwise, memory, triple, lowest, sizes)
-    priced = [low + price * size for low, size in zip(lowest, sizes, strict=True)]
-    least = [costs.min() for costs in priced]
-    # Times and bytes at their price are compared together, so rounding grows with both.
-    cap = (best.epoch + price * memory.room) * (1 + 4 * layerwise.tables.error)
-    keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
-    program = layerwise.kept(triple, keep)
-    limit = Limit(memory.sizes(program.options), memory.room, price)
-    found = best_path(program, exact, triple, limit, cap)
-    return found or (exact.epoch(triple, best.states), best.states)
-
-
-def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[LayerState, ...]:
-    """Return the states that need least memory."""
-    options = layerwise.choices(triple.workers)
-    return tuple(
-        state_at(choices, *divmod(int(size.argmin()), size.shape[1]))
-        for choices, size in zip(options, memory.sizes(options), strict=True)
-    )
-
-
-def _priced(
-    layerwise: Layerwise, memory: Memory, triple: Triple, lowest: list[Array], sizes: list[Array]
-) -> tuple[Chosen, float]:
-    """Return layers that fit, and the price of a byte with the highest bound."""
-    least = smallest(layerwise, memory, triple)
-    best = Chosen(layerwise.time(triple, least), least)
-    low, high = 0.0, None
-    price, best_price, best_bound = 0.0, 0.0, -np.inf
-    start = best.epoch / memory.room
-    for _ in range(PRICES):
-        priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
-        bound = float(sum(costs.min() for costs in priced)) - price * memory.room
-        if bound > best_bound:
-            best_price, best_bound = price, bound
-        program = layerwise.few(triple, priced)
-        charges = [price * size for size in memory.sizes(program.options)]
-        states = program.plus(charges).best().states
-        if memory.fits(states):
-            time = layerwise.time(triple, states)
-            if time < best.epoch:
-                best = Chosen(time, states)
-            high = price
-            if price == 0:
-                break
-        else:
-            low = price
-        price = (max(2 * price, start * 2.0**-20)) if high is None else (low + high) / 2
-    return best, best_price
+    def fitting(
+        self, exact: Exact, triple: Triple
+    ) -> tuple[Fraction, tuple[LayerState, ...]] | None:
+        """Return the exact time of an epoch (ns) and the best layers that fit, or None."""
+        layerwise, states = self.layerwise, self.smallest(triple)
+        if states is None:
+            return None
+        lowest, sizes = layerwise.lowest(triple), self.sizes(layerwise.choices(triple.workers))
+        best = Chosen(layerwise.time(triple, states), states)
+        best_price, best_bound = 0.0, -np.inf
+        # Prices of a byte: none, then doubled ones until the layers fit, then bisected.
+        price, low, high = 0.0, 0.0, None
+        start = best.epoch / self.room * 2.0**-20
+        for _ in range(PRICES):
+            priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
+            bound = float(sum(costs.min() for costs in priced)) - price * self.room
+            if bound > best_bound:
+                best_price, best_bound = price, bound
+            program = layerwise.few(triple, priced)
+            charges = [price * size for size in self.sizes(program.options)]
+            states = program.plus(charges).best().states
+            if self.fits(states):
+                time = layerwise.time(triple, states)
+                best = min(best, Chosen(time, states), key=lambda candidate: candidate.epoch)
+                high = price
+                if price == 0:
+                    break
+            else:
+                low = price
+            price = max(2 * price, start) if high is None else (low + high) / 2
+        priced = [cost + best_price * size for cost, size in zip(lowest, sizes, strict=True)]
+        least = [costs.min() for costs in priced]
+        # Times and bytes at their price are compared together, so rounding grows with both.
+        cap = (best.epoch + best_price * self.room) * (1 + 4 * layerwise.tables.error)
+        keep = [costs - own + sum(least) <= cap for costs, own in zip(priced, least, strict=True)]
+        program = layerwise.kept(triple, keep)
+        limit = Limit(self.sizes(program.options), self.room, best_price)
+        found = best_path(program, exact, triple, limit, cap)
+        return found or (exact.epoch(triple, best.states), best.states)

@@ -12,7 +12,7 @@ with the corrections that docs/yan.md lists.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from planner.families.yan.configuration import Configuration
 from planner.families.yan.layers import NeuronLayer
@@ -81,7 +81,23 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     InvalidPlanError
         If the configuration is not valid for the problem.
     """
-    return priced(problem, configuration, cut(problem, configuration))
+    segments = cut(problem, configuration)
+    epochs = [
+        [
+            computed_times(problem, configuration, place, own, speeds)
+            for place, own in enumerate(segments)
+        ]
+        for speeds in speeds_of(problem, configuration)
+    ]
+    slowest = epochs[0]
+    if len(epochs) > 1:
+        slowest = max(epochs, key=lambda layers: sum((sum(times) for times in layers), Fraction(0)))
+    reading = reading_times(problem, configuration)
+    return Estimate(
+        tuple(
+            LayerTimes._make((*times, read)) for times, read in zip(slowest, reading, strict=True)
+        )
+    )
 
 
 def cut(problem: Problem, configuration: Configuration) -> list[list[Segment]]:
@@ -94,46 +110,35 @@ def cut(problem: Problem, configuration: Configuration) -> list[list[Segment]]:
     ]
 
 
-def priced(
-    problem: Problem, configuration: Configuration, segments: Sequence[Sequence[Segment]]
-) -> Estimate:
-    """Return `estimate`, given the segments that `cut` returns for this configuration."""
-    replicas = dict.fromkeys(_replicas(problem, configuration))  # equal ones take as long
-    epochs: list[list[tuple[Fraction, ...]]] = []
-    for speeds, nics in replicas:
-        epochs.append([])
-        for place, (choice, own) in enumerate(zip(configuration.layers, segments, strict=True)):
-            times = phases(problem, place, choice.threads, own, speeds, nics)
-            share = choice.threads * choice.copies * configuration.replicas
-            samples = Fraction(problem.samples, share)
-            phase_times = (*times.forward, *times.backward, times.update)
-            epochs[-1].append(tuple(samples * time for time in phase_times))
-    slowest = epochs[0]
-    if len(epochs) > 1:
-        slowest = max(epochs, key=lambda layers: sum((sum(times) for times in layers), Fraction(0)))
-    reading = _reading(problem, configuration)
-    return Estimate(
-        tuple(
-            LayerTimes._make((*times, read)) for times, read in zip(slowest, reading, strict=True)
-        )
-    )
+Speeds: TypeAlias = Sequence[Fraction] | None
+"""Speeds of the workers of a replica; None if all are as in the constants."""
 
 
-def _replicas(
-    problem: Problem, configuration: Configuration
-) -> list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]]:
-    """Return the speeds of the workers of each replica, and those of their NICs."""
-    count, machines = configuration.workers_per_replica, configuration.machines
-    replicas: list[tuple[int, ...]] = [(0,) * count]  # all machines are as fast as the first
-    if not problem.uniform:
-        assert machines is not None
-        starts = range(configuration.parameter_servers, len(machines), count)
-        replicas = [machines[start : start + count] for start in starts]
+def computed_times(
+    problem: Problem,
+    configuration: Configuration,
+    place: int,
+    segments: Sequence[Segment],
+    speeds: Speeds,
+) -> tuple[Fraction, ...]:
+    """Return the times of a layer in an epoch, without reading its weights, on one replica."""
+    choice = configuration.layers[place]
+    times = phases(problem, place, choice.threads, segments, speeds)
+    share = choice.threads * choice.copies * configuration.replicas
+    samples = Fraction(problem.samples, share)
+    return tuple(samples * time for time in (*times.forward, *times.backward, times.update))
 
-    def of(speeds: Sequence[Fraction] | None, mine: tuple[int, ...]) -> Sequence[Fraction] | None:
-        return None if speeds is None else tuple(speeds[machine] for machine in mine)
 
-    return [(of(problem.machine_speeds, mine), of(problem.nic_speeds, mine)) for mine in replicas]
+def speeds_of(problem: Problem, configuration: Configuration) -> list[Speeds]:
+    """Return the speeds of the workers of each replica; of replicas that are equal only one."""
+    count, speeds = configuration.workers_per_replica, problem.machine_speeds
+    if speeds is None or problem.uniform:
+        return [None if speeds is None else (speeds[0],) * count]
+    machines = configuration.machines
+    assert machines is not None
+    of_each = [speeds[machine] for machine in machines[configuration.parameter_servers :]]
+    starts = range(0, len(of_each), count)
+    return list(dict.fromkeys(tuple(of_each[start : start + count]) for start in starts))
 
 
 class Phases(NamedTuple):
@@ -149,29 +154,21 @@ def phases(
     place: int,
     threads: int,
     segments: Iterable[Segment],
-    speeds: Sequence[Fraction] | None = None,
-    nics: Sequence[Fraction] | None = None,
+    speeds: Speeds = None,
 ) -> Phases:
     """Return the times of a layer's slowest segments for one sample with `threads` threads.
 
-    `speeds` and `nics` are relative to the constants, by worker; 1 by default.
+    `speeds` are relative to the constants, by worker; 1 by default.
     """
     constants = problem.constants
     slower = constants.interference[threads - 1]
     latency = constants.latency_ns[threads - 1]
-    each = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
+    receive = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
     rates = problem.rates[place]
     nothing = Fraction(0)
     forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
-    differ = speeds is not None or nics is not None
-    # equal segments cost the same, and hashing fractions is slow
-    kinds: dict[tuple[int, ...], Segment] = {}
-    for segment in segments:
-        received = (*segment.activations.as_integer_ratio(), *segment.errors.as_integer_ratio())
-        kinds[segment[1:4] + received + ((segment.worker,) if differ else ())] = segment
-    for segment in sorted(kinds.values()):
+    for segment in distinct(segments, differ=speeds is not None):
         compute = slower / speeds[segment.worker] if speeds else slower
-        receive = each / nics[segment.worker] if nics else each
         work = compute * (rates.forward * segment.connections + rates.activation * segment.neurons)
         fetch = latency + segment.activations * receive if segment.activations else nothing
         forward = max(forward, (work, fetch), key=sum)
@@ -180,6 +177,15 @@ def phases(
         backward = max(backward, (work, fetch), key=sum)
         update = max(update, compute * rates.update * segment.connections)
     return Phases(forward, backward, update)
+
+
+def distinct(segments: Iterable[Segment], *, differ: bool) -> list[Segment]:
+    """Return one of all equal segments, in order; `differ`: on other workers they are not equal."""
+    kinds: dict[tuple[int, ...], Segment] = {}
+    for segment in segments:  # hashing fractions is slow
+        received = (*segment.activations.as_integer_ratio(), *segment.errors.as_integer_ratio())
+        kinds[segment[1:4] + received + ((segment.worker,) if differ else ())] = segment
+    return sorted(kinds.values())
 
 
 def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) -> Fraction:
@@ -203,12 +209,9 @@ def reading(problem: Problem, weights: int, threads: int, factor: Fraction) -> F
     return Fraction(problem.samples, problem.read_every) * each
 
 
-def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
+def reading_times(problem: Problem, configuration: Configuration) -> list[Fraction]:
     """Return the time in which each layer's weights are read in an epoch (ns)."""
     factor = reading_factor(problem, *configuration.triple)
-    if problem.nic_speeds is not None:
-        machines = configuration.machines or (0,)
-        factor /= min(problem.nic_speeds[machine] for machine in machines)
     return [
         reading(problem, volume(layer, choice.partitions, choice.copies), choice.threads, factor)
         for layer, choice in zip(problem.layers, configuration.layers, strict=True)

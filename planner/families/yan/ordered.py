@@ -1,8 +1,8 @@
 """Heterogeneous machines: which machine is a server, and which works where.
 
-Problem: as `planner.families.yan.exact`, but machines or their NICs differ, and the slowest sets
-the pace. Method: the fastest machines work, dealt to replicas in turn; layers come from the exact
-method for equal machines. See docs/yan.md, "Machines that differ".
+Problem: as `planner.families.yan.exact`, but machines differ, and the slowest sets the pace.
+Method: the fastest machines work, dealt to replicas in turn; layers come from the exact method for
+equal machines. See docs/yan.md, "Machines that differ".
 
 Guarantee: none for the plan; a lower bound for every triple under any mapping and any choice of
 machines. Triples with a bound above the best plan are not examined.
@@ -26,7 +26,7 @@ from planner.families.yan.configuration import (
     Ranked,
     Triple,
 )
-from planner.families.yan.exact import price_fixed
+from planner.families.yan.exact import price_fixed, quick
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
@@ -36,9 +36,6 @@ from planner.families.yan.tables import Array
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
-
-Speed = tuple[Fraction, Fraction]
-"""Speed of a machine's computation, and of its NIC."""
 
 
 class OrderedMachines:
@@ -50,25 +47,26 @@ class OrderedMachines:
     def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
         self.problem = problem
         self.deadline = deadline
-        count = problem.machines
-        alike = (Fraction(1),) * count
-        speeds, nics = problem.machine_speeds or alike, problem.nic_speeds or alike
-        self.speeds: list[Speed] = list(zip(speeds, nics, strict=True))
-        by_speed = sorted(range(count), key=lambda machine: (-speeds[machine], -nics[machine]))
-        by_nic = sorted(range(count), key=lambda machine: (-nics[machine], -speeds[machine]))
-        self.orders = [by_speed] if by_speed == by_nic else [by_speed, by_nic]
-        self.fastest = (max(speeds), max(nics))
-        self.by_rank = np.array([float(speeds[machine]) for machine in by_speed])
-        self._engines: dict[Speed, Engine] = {}
+        speeds = problem.machine_speeds or (Fraction(1),) * problem.machines
+        self.order = sorted(range(problem.machines), key=lambda machine: -speeds[machine])
+        self.speeds = [speeds[machine] for machine in self.order]
+        """Fastest first."""
+        self.paces = 1 / np.array(self.speeds, dtype=float)
+        """Time of a unit of work on each machine, fastest first."""
+        self._engines: dict[Fraction, Engine] = {}
 
-    def engine(self, speed: Speed) -> Engine:
+    def engine(self, speed: Fraction) -> Engine:
         """Return the engine for machines that all have one speed."""
         if speed not in self._engines:
-            count = self.problem.machines
-            speeds, nics = (speed[0],) * count, (speed[1],) * count
-            alike = replace(self.problem, machine_speeds=speeds, nic_speeds=nics, fixed=())
+            speeds = (speed,) * self.problem.machines
+            alike = replace(self.problem, machine_speeds=speeds, fixed=())
             self._engines[speed] = Engine(alike, deadline=self.deadline)
         return self._engines[speed]
+
+    @property
+    def fastest(self) -> Engine:
+        """The engine for machines that are all as fast as the fastest."""
+        return self.engine(self.speeds[0])
 
     @cached_property
     def least(self) -> list[tuple[Array, Array]]:
@@ -76,7 +74,7 @@ class OrderedMachines:
 
         By choice, phase (three) and threads, over an epoch of one replica.
         """
-        engine = self.engine((Fraction(1), self.fastest[1]))
+        engine = self.engine(Fraction(1))
         tables, bounds = engine.tables, []
         for place, options in enumerate(engine.layerwise.options):
             layer, rates = self.problem.layers[place], self.problem.rates[place]
@@ -100,10 +98,8 @@ class OrderedMachines:
 
     def bound(self, triple: Triple) -> float:
         """Return a bound on a triple, except for rounding."""
-        layerwise = self.engine(self.fastest).layerwise
-        # Time of a unit of work on the i-th fastest machine, and its mean over the first i.
-        inverse = 1 / self.by_rank
-        mean = np.cumsum(inverse) / np.arange(1, len(inverse) + 1)
+        layerwise = self.fastest.layerwise
+        mean = np.cumsum(self.paces) / np.arange(1, len(self.paces) + 1)  # of the first i machines
         turns = np.arange(1, triple.replicas + 1)
         total = 0.0
         for options, reading, (computing, receiving) in zip(
@@ -113,7 +109,7 @@ class OrderedMachines:
             segments = options.segments[:count].astype(int)
             # With s segments in each of R replicas, the slowest of replica i is at best on machine
             # i·s, fastest first; on average they are at best on the s·R fastest machines.
-            pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
+            pace = self.paces[np.outer(segments, turns) - 1].mean(axis=1)
             slowest = computing[:count] * pace[:, None, None]
             all_of_them = mean[segments * triple.replicas - 1][:, None, None]
             average = computing[:count] * all_of_them + receiving[:count]
@@ -124,29 +120,16 @@ class OrderedMachines:
         except TimeUpError:
             return total
 
-    def used(self, order: list[int], triple: Triple) -> tuple[list[int], list[int]]:
-        """Return the workers, fastest first, and the servers of a triple."""
-        working = triple.workers * triple.replicas
-        rest = sorted(order[working:], key=lambda machine: -self.speeds[machine][1])
-        return order[:working], rest[: triple.servers]
-
     def plans(self, triple: Triple) -> Iterator[Configuration]:
         """Yield configurations of a triple."""
-        for order in self.orders:
-            workers, servers = self.used(order, triple)
-            mine = [self.speeds[machine] for machine in workers]
-            nic = min(self.speeds[machine][1] for machine in (*workers, *servers))
-            slowest = (min(speed for speed, _ in mine), nic)
-            average = (sum((speed for speed, _ in mine), Fraction(0)) / len(mine), nic)
-            for speed in dict.fromkeys((slowest, average)):
-                engine = self.engine(speed)
-                if engine.solve(triple) is not None:
-                    states = engine.exactly(triple).states
-                    yield self.dealt(configuration_of(triple, states), workers, servers)
+        working = self.speeds[: triple.workers * triple.replicas]
+        average = sum(working, Fraction(0)) / len(working)
+        for speed in dict.fromkeys((working[-1], average)):
+            engine = self.engine(speed)
+            if engine.solve(triple) is not None:
+                yield self.dealt(configuration_of(triple, engine.exactly(triple).states))
 
-    def dealt(
-        self, configuration: Configuration, workers: list[int], servers: list[int]
-    ) -> Configuration:
+    def dealt(self, configuration: Configuration) -> Configuration:
         """Return a configuration with its machines."""
         places = sorted(
             range(configuration.workers_per_replica),
@@ -154,11 +137,11 @@ class OrderedMachines:
             reverse=True,
         )
         count = configuration.replicas
-        machines = [0] * len(workers)
+        machines = [0] * (count * len(places))
         for turn, place in enumerate(places):
             for replica in range(count):
-                slot = replica * len(places) + place
-                machines[slot] = workers[turn * count + replica]
+                machines[replica * len(places) + place] = self.order[turn * count + replica]
+        servers = self.order[len(machines) : configuration.machines_used]
         return replace(configuration, machines=(*servers, *machines))
 
     def _loads(self, layers: tuple[LayerChoice, ...]) -> dict[int, Fraction]:
@@ -177,14 +160,21 @@ class OrderedMachines:
 
 
 def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Plan for machines that differ; TimeUpError if there was no time for any plan."""
+    """Plan for machines that differ."""
+    try:
+        return _ordered(problem, deadline)
+    except TimeUpError:
+        return quick(problem)
+
+
+def _ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
     cluster = OrderedMachines(problem, deadline)
     if problem.fixed:
         return _fixed(problem, cluster)
-    engine = cluster.engine(cluster.fastest)
+    engine = cluster.fastest
     best: dict[Triple, Ranked] = {}
 
     def solve(triple: Triple) -> float | None:
@@ -201,24 +191,23 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         problem.top,
         deadline,
         stronger=[cluster.bound],
-        monotone=False,  # with fewer servers the slowest NIC may be a faster one
+        monotone=False,  # a plan is no optimum, and may be better with fewer servers
     )
     if not best:
         reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"
         return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
     ranking = sorted(best.values(), key=rank)[: problem.top]
     proven = engine.below(min(result.least, result.bound))
-    explored = Explored(result.triples, 0 if result.timed_out else result.cut)
+    explored = Explored(result.triples, result.cut)
     plan = Plan(ranking[0].configuration, tuple(ranking), explored, -int(-proven // 1))
     return Outcome(plan, min(proven, ranking[0].epoch), result.timed_out)
 
 
 def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:
     def made(triple: Triple, fixed: Fixed) -> tuple[list[Configuration], Fraction]:
-        bound = cluster.engine(cluster.fastest).below(cluster.bound(triple))
+        bound = cluster.fastest.below(cluster.bound(triple))
         if fixed.layers is None:
             return list(cluster.plans(triple)), bound
-        used = [cluster.used(order, triple) for order in cluster.orders]
-        return [cluster.dealt(fixed.configuration(), *machines) for machines in used], bound
+        return [cluster.dealt(fixed.configuration())], bound
 
     return price_fixed(problem, made, "machine")

@@ -18,6 +18,9 @@ MAX_TOP = 2**14
 MAX_FIXED = 2**10
 MAX_DECIMALS = 150
 
+COMPUTATION = ("muladd_ns", "activation_ns", "error_ns")
+"""Constants that are times of computation."""
+
 
 def _positive(value: Any, path: str) -> Fraction:
     """Return a number above 0 with few enough decimals for fast searches."""
@@ -123,8 +126,8 @@ class Problem:
         Most copies of a layer within a replica that are tried; 1 for plain model parallelism.
     memory_bytes : int, optional
         Memory of each machine.
-    machine_speeds, nic_speeds : sequence of Fraction, optional
-        Speed of each machine's computation, and of its NIC, relative to `constants`.
+    machine_speeds : sequence of Fraction, optional
+        Speed of each machine's computation, relative to `constants`.
     fixed : tuple of Fixed
         Configurations to price instead of a search.
     top : int
@@ -142,7 +145,6 @@ class Problem:
     max_copies: int | None = None
     memory_bytes: int | None = None
     machine_speeds: Sequence[Fraction] | None = None
-    nic_speeds: Sequence[Fraction] | None = None
     fixed: Sequence[Fixed] = ()
     top: int = 8
 
@@ -158,8 +160,13 @@ class Problem:
             set_integer(self, "memory_bytes", minimum=1, maximum=MAX_COUNT)
         one_of(self.read_model, "read_model", ("mean", "min", "max"))
         one_of(self.partitions, "partitions", ("all", "powers_of_two"))
-        for field in ("machine_speeds", "nic_speeds"):
-            self._check_speeds(field)
+        if self.machine_speeds is not None:
+            speeds = _all_positive(self.machine_speeds, "machine_speeds")
+            if len(speeds) != self.machines:
+                raise InvalidInputError(
+                    "machine_speeds", f"expected one a machine ({self.machines}), got {len(speeds)}"
+                )
+            object.__setattr__(self, "machine_speeds", speeds)
         self._check_layers()
         if not isinstance(self.constants, Constants):
             raise InvalidInputError("constants", f"expected Constants, got {shown(self.constants)}")
@@ -178,17 +185,6 @@ class Problem:
             )
         for place, fixed in enumerate(self.fixed):
             self._check_fixed(fixed, f"fixed[{place}]")
-
-    def _check_speeds(self, field: str) -> None:
-        speeds_given = getattr(self, field)
-        if speeds_given is None:
-            return
-        speeds = _all_positive(speeds_given, field)
-        if len(speeds) != self.machines:
-            raise InvalidInputError(
-                field, f"expected one a machine ({self.machines}), got {len(speeds)}"
-            )
-        object.__setattr__(self, field, speeds)
 
     def _check_layers(self) -> None:
         try:
@@ -254,10 +250,7 @@ class Problem:
     @property
     def uniform(self) -> bool:
         """Whether all machines are equal."""
-        return all(
-            speeds is None or len(set(speeds)) == 1
-            for speeds in (self.machine_speeds, self.nic_speeds)
-        )
+        return self.machine_speeds is None or len(set(self.machine_speeds)) == 1
 
     def _check_fixed(self, fixed: Fixed, path: str) -> None:
         if not isinstance(fixed, Fixed):
@@ -282,6 +275,27 @@ class Problem:
         for place, (choice, layer) in enumerate(zip(fixed.layers, self.layers, strict=True)):
             here = f"{path}.layers[{place}]"
             check_choice(choice, layer, fixed.workers_per_replica, self.threads, here)
+
+
+def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
+    """Return the problem with one constant scaled; of `interference` only the part above 1.
+
+    InvalidInputError if the value is too large, or has too many decimals.
+    """
+    constants = problem.constants
+    if constant == "muladd_ns":  # measured times consist of multiply-adds, too
+        problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
+    value: Any
+    if constant == "interference":
+        value = [
+            1 + factor * (slowdown - 1) if slowdown > 1 else slowdown
+            for slowdown in constants.interference
+        ]
+    elif constant == "latency_ns":
+        value = [factor * latency for latency in constants.latency_ns]
+    else:
+        value = factor * getattr(constants, constant)
+    return replace(problem, constants=replace(constants, **{constant: value}))
 
 
 Choice = tuple[int, int]
@@ -328,9 +342,4 @@ def refuse_different(
 ) -> None:
     """Raise NotApplicableError if the machines differ."""
     if not problem.uniform:
-        fields = [
-            field
-            for field in ("machine_speeds", "nic_speeds")
-            if len(set(getattr(problem, field) or ())) > 1
-        ]
-        raise NotApplicableError(fields[0], f"{what} {why}")
+        raise NotApplicableError("machine_speeds", f"{what} {why}")

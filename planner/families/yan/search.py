@@ -22,6 +22,7 @@ from planner.families.yan.configuration import (
     Configuration,
     Fixed,
     LayerChoice,
+    LayerMapping,
     Ranked,
     Space,
     Triple,
@@ -35,8 +36,8 @@ from planner.families.yan.layer_program import (
     best_path,
 )
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.memory import Memory, fitting, smallest, space_of
-from planner.families.yan.problem import Choice, Problem
+from planner.families.yan.memory import Memory, space_of
+from planner.families.yan.problem import COMPUTATION, Choice, Problem, scaled
 from planner.families.yan.tables import Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
@@ -56,7 +57,7 @@ class SearchResult:
     bound: float = float("inf")  # on every other triple, except for rounding
     triples: int = 0  # in the space
     solved: int = 0
-    cut: int = 0  # by bounds: all unsolved ones, unless the time was up
+    cut: int = 0  # by bounds: all unsolved ones, or 0 if the time was up
     least: float = float("inf")  # bound on every solved triple
     timed_out: bool = False
 
@@ -120,7 +121,6 @@ def search(
                 break
             if deadline.passed and (result.solutions or waiting):
                 result.bound, result.timed_out = value, True
-                push(value, stage, triple)
                 break
             fewer = triple._replace(servers=triple.servers - 1)
             if stage < last and not deadline.passed:
@@ -137,7 +137,6 @@ def search(
                     if not (result.solutions or waiting):
                         raise
                     result.bound, result.timed_out = value, True
-                    push(value, stage, triple)
                     break
                 result.solved += 1
                 result.least = min(result.least, value)
@@ -152,17 +151,11 @@ def search(
                     push(value, 0, fewer)
     if more:
         result.bound, result.timed_out = 0.0, True
-    result.cut = result.triples - result.solved
-    if result.timed_out:
-        if waiting and not result.solutions:
-            first = min(waiting, key=waiting.__getitem__)
-            result.solutions = [Solution(waiting[first], first)]
-        worst = max((solution.epoch for solution in result.solutions), default=float("inf"))
-        result.cut = sum(
-            triple.servers - space.servers(triple.workers, triple.replicas)[0] + 1
-            for value, stage, _, triple in heap
-            if stage <= last and value > worst
-        )
+    if not result.timed_out:
+        result.cut = result.triples - result.solved
+    elif waiting and not result.solutions:
+        first = min(waiting, key=waiting.__getitem__)
+        result.solutions = [Solution(waiting[first], first)]
     return result
 
 
@@ -176,25 +169,22 @@ GRACE_S = 0.1
 
 def normal(problem: Problem) -> Problem:
     """Return the same problem with the machines' common speed moved into the constants."""
-    if problem.machine_speeds is None and problem.nic_speeds is None:
+    if problem.machine_speeds is None:
         return problem
-    speed = problem.machine_speeds[0] if problem.machine_speeds else 1
-    nic = problem.nic_speeds[0] if problem.nic_speeds else 1
-    constants = problem.constants
-    scaled = replace(
-        constants,
-        muladd_ns=constants.muladd_ns / speed,
-        activation_ns=constants.activation_ns / speed,
-        error_ns=constants.error_ns / speed,
-        nic_bits_per_s=constants.nic_bits_per_s * nic,
+    speed = problem.machine_speeds[0]
+    for constant in COMPUTATION:
+        problem = scaled(problem, constant, 1 / speed)
+    return replace(problem, machine_speeds=None)
+
+
+def configuration_of(
+    triple: Triple, states: Sequence[LayerState], mappings: Sequence[LayerMapping] = ()
+) -> Configuration:
+    """Return a configuration, under the canonical mapping unless others are given."""
+    layers = tuple(
+        LayerChoice(state.partitions, state.threads, state.copies, mapping)
+        for state, mapping in zip(states, mappings or [()] * len(states), strict=True)
     )
-    layers = [layer.times(1 / Fraction(speed)) for layer in problem.layers]
-    return replace(problem, layers=layers, constants=scaled, machine_speeds=None, nic_speeds=None)
-
-
-def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configuration:
-    """Return a configuration under the canonical mapping."""
-    layers = tuple(LayerChoice(state.partitions, state.threads, state.copies) for state in states)
     return Fixed(triple.servers, triple.replicas, triple.workers, layers).configuration()
 
 
@@ -244,9 +234,11 @@ class Engine:
         self.layerwise = Layerwise(self.tables, max(1, most), allowed, deadline)
         self.exact = Exact(self.problem)
         self.memory = (
-            None if problem.memory_bytes is None else Memory(self.problem, problem.memory_bytes)
+            None if problem.memory_bytes is None else Memory(self.layerwise, problem.memory_bytes)
         )
         self.deadline = deadline
+        self.stopped = False
+        """Whether a triple was solved in haste, unknown to the search."""
         self._solved: dict[Triple, Solved | None] = {}
         self._exact: dict[Triple, Exactly] = {}
 
@@ -257,11 +249,15 @@ class Engine:
 
     def solve(self, triple: Triple) -> float | None:
         """Return the time of a triple, except for rounding; None if no configuration fits."""
+        solved = self.solved(triple)
+        return None if solved is None else solved.chosen.epoch
+
+    def solved(self, triple: Triple) -> Solved | None:
+        """Return the solution of a triple, or None if no configuration fits."""
         key = self.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
-        solved = self._solved[key]
-        return None if solved is None else solved.chosen.epoch
+        return self._solved[key]
 
     def _solve(self, triple: Triple) -> Solved | None:
         try:
@@ -271,7 +267,7 @@ class Engine:
             return self._quickly(triple)
         if self.memory is None or self.memory.fits(chosen.states):
             return Solved(chosen, program, chosen.epoch)
-        fitted = fitting(self.layerwise, self.memory, self.exact, triple)
+        fitted = self.memory.fitting(self.exact, triple)
         if fitted is None:
             return None
         epoch, states = fitted
@@ -287,8 +283,8 @@ class Engine:
         program = self.layerwise.few(triple, self.layerwise.lowest(triple))
         chosen = replace(program, deadline=self.deadline.at_least(GRACE_S)).best()
         if self.memory is not None and not self.memory.fits(chosen.states):
-            states = smallest(self.layerwise, self.memory, triple)
-            if not self.memory.fits(states):
+            states = self.memory.smallest(triple)
+            if states is None:
                 return None
             chosen = Chosen(self.layerwise.time(triple, states), states)
         return Solved(chosen, None, bound)

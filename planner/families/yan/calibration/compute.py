@@ -17,15 +17,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from operator import truediv
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 from planner.families.yan.calibration import worker
 from planner.model import machine
@@ -106,7 +105,11 @@ def measure_computation(
     report = progress or (lambda _done, _total: None)
     rounds: dict[str, list[float]] = {kernel: [] for kernel in _CONSTANTS}
     ratios: list[list[float]] = [[] for _ in range(cores)]
-    with _workers(processors[:cores]) as (workers, versions):
+    with ExitStack() as started:
+        workers = [
+            started.enter_context(closing(_Worker(processor))) for processor in processors[:cores]
+        ]
+        versions: dict[str, str] = [json.loads(process.answer()) for process in workers][-1]
         for kernel in (*_CONSTANTS, "layer"):  # warm-up: fills caches, raises clock rates
             _window(workers, kernel)
         for done in range(repetitions):
@@ -192,30 +195,11 @@ class _Worker:
         reason = output[-1] if output else f"exit status {self.process.wait()}"
         raise MeasurementError(f"a process that measures ended: {reason}")
 
-    def end(self) -> None:
+    def close(self) -> None:
+        """End the process."""
         self.process.kill()
-        with (
-            suppress(BrokenPipeError),
-            self.process,
-        ):  # closes the pipes; commands do not matter now
-            pass
-
-
-@contextmanager
-def _workers(processors: Sequence[int]) -> Iterator[tuple[list[_Worker], dict[str, str]]]:
-    """Start one process per processor; end all of them on exit."""
-    started: list[_Worker] = []
-    try:
-        for processor in processors:
-            process = _Worker(processor)
-            started.append(process)  # at once, so that an interrupt ends it too
-        versions: dict[str, Any] = {}
-        for process in started:
-            versions = json.loads(process.answer())
-        yield started, versions
-    finally:
-        for process in started:
-            process.end()
+        with suppress(BrokenPipeError), self.process:
+            pass  # closes the pipes; commands do not matter now
 
 
 def _rounded(value: float) -> Fraction:
