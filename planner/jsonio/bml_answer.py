@@ -178,19 +178,12 @@ def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlA
 def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
     """Return an answer with the fields that do not depend on the plan."""
     bcube, ideal = problem.bcube, ideal_ns(problem)
-    return BmlAnswer(
+    failed = {name: len(getattr(problem.failed, name)) for name in FailedCounts.__struct_fields__}
+    return filled(
+        BmlAnswer,
+        bcube,
         **head(BmlAnswer, result),
-        n=bcube.n,
-        k=bcube.k,
-        servers=bcube.servers,
-        failed=FailedCounts(
-            servers=len(problem.failed.servers),
-            nics=len(problem.failed.nics),
-            switches=len(problem.failed.switches),
-        )
-        if problem.failed
-        else UNSET,
-        switches=bcube.switches,
+        failed=FailedCounts(**failed) if problem.failed else UNSET,
         full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
@@ -208,8 +201,9 @@ def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
         time: int | None = algorithm.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError:
         time = None
-    volume = float(algorithm.volume)
-    return filled(ComparisonRow, algorithm, times_full_transfer=volume, time_ns=time)
+    return filled(
+        ComparisonRow, algorithm, times_full_transfer=float(algorithm.volume), time_ns=time
+    )
 
 
 def check_listable(problem: Problem, wanted: range) -> None:

@@ -11,7 +11,7 @@ from planner.families.caramel.evaluation import Evaluation, plan_heads
 from planner.families.caramel.for_target import BUCKETS, exported
 from planner.families.caramel.methods import RULES
 from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
-from planner.families.caramel.problem import Plan, Problem, Stages
+from planner.families.caramel.problem import Plan, Problem
 from planner.jsonio.control import (
     TargetRequest,
     method_names,
@@ -107,7 +107,6 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             graph=graph_of(self.ops, self.parameters),
             cost=ring_cost(cost, workers),
             workers=workers,
-            stages=made_of(Stages, self.stages),
             interference=network.interference,
             target=target_of(self.target),
         )

@@ -10,8 +10,7 @@ from planner.jsonio.links import FailedDocument, failures_of
 from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_of
 from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none
-from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
-from planner.model.contention import ALONE
+from planner.model.clusters import MAX_MACHINES, Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.model.validation import inside
@@ -108,9 +107,6 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
     with inside(path):
         with inside("topology"):
             topology = _topology(document)
-        with inside("nic"):
-            nic = made_of(Nic, document.nic)
-        scheduling, beside = or_none(document.scheduling), or_none(document.interference)
         measured = or_none(document.network)
         with inside("network"):
             network = None if measured is None else measured.typed()
@@ -118,10 +114,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             Cluster,
             document,
             topology=topology,
-            nic=nic,
-            scheduling=None if scheduling is None else made_of(Scheduling, scheduling),
             failed=_failures(topology, document.failed),
-            interference=ALONE if beside is None else beside.typed("interference"),
             network=network,
         )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Id, Moment, Rate, Seconds
+from planner.jsonio.types import Id, Moment, Rate, Seconds, filled
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, inside, shown
 from planner.solving.deadline import Cancel, Control, Incumbent
@@ -143,11 +143,7 @@ def target_answer(target: Target | None) -> TargetField:
     """Return the JSON form of the target planned for; UNSET if there is none."""
     if target is None:
         return UNSET
-    return TargetAnswer(
-        name=target.name,
-        version=f"{target.title}, {target.version}",
-        settings=target.settings,
-    )
+    return filled(TargetAnswer, target, version=f"{target.title}, {target.version}")
 
 
 def targets_answer(prices: Mapping[str, Exported] | None) -> TargetsField:
@@ -156,9 +152,7 @@ def targets_answer(prices: Mapping[str, Exported] | None) -> TargetsField:
     Targets under which the plan takes more than 63 bits of nanoseconds are left out.
     """
     answers = {
-        name: ExportedAnswer(
-            plan_ns=price.plan_ns, default_ns=price.default_ns, reason=price.reason or UNSET
-        )
+        name: filled(ExportedAnswer, price, reason=price.reason or UNSET)
         for name, price in (prices or {}).items()
         if max(price.default_ns, price.plan_ns or 0) <= MAX_TOTAL
     }

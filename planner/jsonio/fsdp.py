@@ -208,55 +208,26 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         return FsdpAnswer(**known)
     assert evaluation is not None
     mesh = problem.meshes[plan.mesh]
-    return FsdpAnswer(
+    return filled(
+        FsdpAnswer,
+        evaluation,
         **known,
-        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
+        mesh=filled(MeshAnswer, mesh, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
         units=tuple(
-            filled(
-                UnitAnswer,
-                load,
-                layers=(unit.start, unit.stop),
-                keep=unit.keep,
-                recompute=unit.recompute,
-                forward_at=unit.forward_at,
-                backward_at=unit.backward_at,
-            )
+            filled(UnitAnswer, load, unit, layers=(unit.start, unit.stop))
             for unit, load in zip(plan.units, evaluation.loads, strict=True)
         ),
-        **_costs(plan, evaluation),
+        steps=_steps(plan, evaluation),
     )
 
 
-def _costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
-    """Return the fields of an answer that follow from its units."""
-    sent = {
-        name: tuple(filled(SentAnswer, transfer) for transfer in getattr(evaluation, name))
-        for name in ("gathers", "reduces", "sums")
-    }
-    steps = (
-        filled(
-            StepAnswer,
-            step,
-            unit=plan.unit_of(number),
-            phase="forward" if number < len(plan.units) else "backward",
-        )
+def _steps(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> tuple[StepAnswer, ...]:
+    phases = ["forward"] * len(plan.units) + ["backward"] * len(plan.units)
+    return tuple(
+        filled(StepAnswer, step, unit=plan.unit_of(number), phase=phases[number])
         for number, step in enumerate(evaluation.steps)
     )
-    names = (
-        "iteration_ns",
-        "compute_ns",
-        "recompute_ns",
-        "exposed_ns",
-        "state_bytes",
-        "peak_bytes",
-    )
-    return {
-        **{name: getattr(evaluation, name) for name in names},
-        **sent,
-        "steps": tuple(steps),
-        "levels": tuple(filled(LevelAnswer, level) for level in evaluation.levels),
-    }
 
 
 def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
@@ -296,7 +267,7 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     evaluation = evaluation_of(
         plan, loads, answer.state_bytes, answer.channels, apart=answer.mesh.own_links
     )
-    check_priced(answer, _costs(plan, evaluation))
+    check_priced(answer, filled(FsdpAnswer, evaluation, answer, steps=_steps(plan, evaluation)))
     if answer.memory_bytes is not None and evaluation.peak_bytes > answer.memory_bytes:
         raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
     labels = [_label(unit, names) for unit in plan.units]

@@ -3,7 +3,7 @@
 The status is derived: an answer is `optimal` exactly if its objective equals its lower bound.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -171,10 +171,10 @@ def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
         raise InvalidInputError("status", f"{status}, but lower_bound_ns is {shown(bound)}")
 
 
-def check_priced(answer: Head, costs: Mapping[str, Any]) -> None:
-    """Check that fields of an answer, row by row, are what the family's evaluation makes of it."""
-    for name, right in costs.items():
-        stated = getattr(answer, name)
+def check_priced(answer: H, priced: H) -> None:
+    """Check that an answer is, row by row, what the family's evaluation makes of its plan."""
+    for name in answer.__struct_fields__:
+        stated, right = getattr(answer, name), getattr(priced, name)
         if isinstance(right, tuple) and isinstance(stated, tuple) and len(right) == len(stated):
             for place, pair in enumerate(zip(stated, right, strict=True)):
                 check_same(*pair, f"{name}[{place}]")

@@ -291,12 +291,12 @@ def answer(
 ) -> IbatchAnswer:
     """Return the JSON form of a result, with the names of layers and parameters where given."""
     known: dict[str, Any] = {
-        **head(IbatchAnswer, result),
         "direction": problem.direction,
         "objective": problem.objective,
         "layer_names": UNSET if layer_names is None else layer_names,
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
+        **head(IbatchAnswer, result),
         "target": target_answer(problem.target),
     }
     if result.plan is None:
@@ -304,7 +304,7 @@ def answer(
     evaluation = result.evaluation
     assert evaluation is not None
     schedule = tuple(
-        BatchAnswer(layers=batch, **when._asdict())
+        filled(BatchAnswer, when, layers=batch)
         for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
     )
     if problem.target is not None or layer_parameters is not None:

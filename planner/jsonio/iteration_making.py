@@ -141,12 +141,7 @@ def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
     if beside.is_none:
         return {}
     return {
-        "interference": InterferenceAnswer(
-            startup_ns=beside.startup_ns,
-            ns_per_byte=float(beside.ns_per_byte),
-            slowdown=float(beside.slowdown),
-            delay_ns=beside.delay_ns,
-        ),
+        "interference": filled(InterferenceAnswer, beside),
         "slowed_ns": evaluation.computation_ns - problem.base.windows.compute_ns,
     }
 
@@ -174,20 +169,18 @@ def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingA
     if plan is None or evaluation is None:
         none = dict.fromkeys(("group_size", "iteration_ns", "overhead", "speedup"))
         return filled(SchedulingAnswer, result.infeasibility, **none)
-    overhead, speedup = float(evaluation.overhead), float(evaluation.speedup)
-    return filled(
-        SchedulingAnswer, evaluation, group_size=plan.group_size, overhead=overhead, speedup=speedup
-    )
+    return filled(SchedulingAnswer, evaluation, plan)
 
 
 def _alternative(alternative: Alternative) -> AlternativeAnswer:
-    return AlternativeAnswer(
-        algorithm=alternative.synchronisation.algorithm,
-        mode=alternative.mode,
+    return filled(
+        AlternativeAnswer,
+        alternative,
+        alternative.synchronisation,
+        alternative.infeasibility,
         objective_ns=_counted(alternative.objective_ns),
         lower_bound_ns=_counted(alternative.lower_bound_ns),
         transfers=None if alternative.plan is None else len(alternative.plan.transfers),
-        reason=UNSET if alternative.infeasibility is None else alternative.infeasibility.reason,
     )
 
 
@@ -197,20 +190,11 @@ def _counted(time_ns: int | None) -> int | None:
 
 
 def _why(explanation: Explanation) -> WhyAnswer:
-    runner_up = explanation.runner_up
-    return filled(
-        WhyAnswer,
-        explanation,
-        runner_up=None
-        if runner_up is None or (objective := _counted(runner_up.objective_ns)) is None
-        else RunnerUp(
-            algorithm=runner_up.synchronisation.algorithm,
-            mode=runner_up.mode,
-            objective_ns=objective,
-            dominated_by=explanation.dominated_by,
-            wins_if=tuple(filled(ChangeAnswer, change) for change in explanation.changes),
-        ),
-    )
+    second, answered = explanation.runner_up, None
+    if second is not None and _counted(second.objective_ns) is not None:
+        changes = tuple(filled(ChangeAnswer, change) for change in explanation.changes)
+        answered = filled(RunnerUp, second, second.synchronisation, explanation, wins_if=changes)
+    return filled(WhyAnswer, explanation, runner_up=answered)
 
 
 def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
@@ -236,8 +220,8 @@ def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
 def _cost(cost: AffineCost | TableCost) -> CostAnswer:
     if isinstance(cost, TableCost):
         slope = float(cost.pieces()[-1].slope)
-        return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=slope, table=cost.points)
-    return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
+        return filled(CostAnswer, cost, ns_per_byte=slope, table=cost.points)
+    return filled(CostAnswer, cost)
 
 
 def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:

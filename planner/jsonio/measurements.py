@@ -12,7 +12,7 @@ from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.layout import laid_out, numbers
 from planner.jsonio.profiles import ProvenanceDocument
-from planner.jsonio.types import fields_of, filled, or_none
+from planner.jsonio.types import filled, made_of, or_none
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
@@ -64,7 +64,7 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             f"expected as many as the network has ({len(problem.layers)}), "
             f"got {len(document.layers)}",
         )
-    choices = [LayerChoice(**fields_of(choice)) for choice in document.layers]
+    choices = [made_of(LayerChoice, choice) for choice in document.layers]
     workers = document.workers_per_replica
     for place, (choice, layer) in enumerate(zip(choices, problem.layers, strict=True)):
         where = f"{path}.layers[{place}]"

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of, or_none
+from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of, made_of, or_none
 from planner.model.clusters import Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -116,7 +116,7 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def typed(self, path: str) -> Interference:
         """Return the typed contention parameters; errors carry `path`."""
         with inside(path):
-            return Interference(**fields_of(self))
+            return made_of(Interference, self)
 
 
 class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
 """The JSON form of profiles."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -11,8 +11,8 @@ from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import Size, Time, filled, made_of
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.model.layers import KINDS, Layer
-from planner.model.profiles import Profile, Provenance
+from planner.model.layers import KINDS
+from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE
 
 Count = Annotated[int, Meta(ge=0, le=2**31)]
@@ -117,25 +117,14 @@ def decode_profile(data: bytes | str) -> Profile:
 
 def profile_of(document: ProfileDocument) -> Profile:
     """Return the typed profile; errors carry a path."""
-    layers = () if document.layers is UNSET else document.layers
-    return Profile(
-        name=document.name,
-        layers=tuple(made_of(Layer, layer) for layer in layers),
-        provenance=made_of(Provenance, document.provenance),
-        batch_size=document.batch_size,
-        graph=document.graph(),
-    )
+    known = {"layers": ()} if document.layers is UNSET else {}
+    return made_of(Profile, document, graph=document.graph(), **known)
 
 
 def encode_profile(profile: Profile) -> str:
     """Return a profile as JSON text, with one line per layer, op or parameter."""
     ops, parameters = documents_of(profile.graph) if profile.graph else ((), ())
-    document = ProfileDocument(
-        name=profile.name,
-        provenance=filled(ProvenanceDocument, profile.provenance),
-        batch_size=profile.batch_size,
-        layers=tuple(filled(LayerDocument, layer) for layer in profile.layers) or UNSET,
-        ops=ops or UNSET,
-        parameters=parameters or UNSET,
-    )
-    return laid_out(document)
+    known: dict[str, Any] = {"ops": ops or UNSET, "parameters": parameters or UNSET}
+    if not profile.layers:
+        known["layers"] = UNSET
+    return laid_out(filled(ProfileDocument, profile, **known))

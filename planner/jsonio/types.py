@@ -1,11 +1,15 @@
 """Scalar types of the JSON interface, with ranges and units, and helpers for structures."""
 
+from collections.abc import Callable, Container
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from typing import Annotated, Any, TypeVar
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.model.validation import MAX_TOTAL, MAX_VALUE
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, inside
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
@@ -46,24 +50,90 @@ LayerRange = Annotated[
 ]
 
 
-def filled(kind: type[S], source: object, /, **others: Any) -> S:
-    """Return a document with `others`, and otherwise with the fields of `source` by name."""
-    names = [
-        name for name in kind.__struct_fields__ if name not in others and hasattr(source, name)
-    ]
-    return kind(**{name: getattr(source, name) for name in names}, **others)
+def filled(kind: type[S], /, *sources: object, **others: Any) -> S:
+    """Return a document with `others`, and otherwise with attributes of the first source by name.
+
+    Rows inside become documents as well, and fractions numbers; what is None stays unset.
+    """
+    for name, (form, nullable) in _forms(kind).items():
+        if name not in others:
+            source = next((source for source in sources if hasattr(source, name)), None)
+            value = getattr(source, name, UNSET)
+            if value is not None and value is not UNSET:
+                others[name] = form(value)
+            elif value is None and nullable:
+                others[name] = None
+    return kind(**others)
 
 
-def fields_of(document: Struct, kind: type[Any] | None = None) -> dict[str, Any]:
-    """Return the fields of a document that are set: all, or those that a dataclass has too."""
-    fields = structs.asdict(document)
-    names = fields if kind is None else fields.keys() & kind.__dataclass_fields__.keys()
-    return {name: fields[name] for name in names if fields[name] is not UNSET}
+@cache
+def _forms(kind: type[Struct]) -> dict[str, tuple[Callable[[Any], Any], bool]]:
+    """Return what brings each field's value into its form, and whether it may be None."""
+    hints = get_type_hints(kind)
+    return {
+        name: (_form(hints[name]), NoneType in get_args(hints[name]))
+        for name in kind.__struct_fields__
+    }
+
+
+def _form(hint: Any) -> Callable[[Any], Any]:
+    for part in (hint, *get_args(hint)):
+        if isinstance(part, type) and issubclass(part, Struct):
+            return lambda value: value if isinstance(value, part) else filled(part, value)
+        if get_origin(part) is tuple and get_args(part)[1:] == (...,):
+            row = _form(get_args(part)[0])
+            return lambda rows: tuple(map(row, rows))
+        if part is float:
+            return lambda value: float(value) if isinstance(value, Fraction) else value
+        if get_origin(hint) not in (Union, UnionType):
+            break
+    return lambda value: value
+
+
+def fields_of(document: Struct) -> dict[str, Any]:
+    """Return the fields of a document that are set."""
+    given = structs.asdict(document)
+    return {name: value for name, value in given.items() if value is not UNSET}
+
+
+def fields_for(kind: Any, document: Struct, but: Container[str] = ()) -> dict[str, Any]:
+    """Return the set fields of a document that a dataclass has too, apart from `but`.
+
+    Documents inside become dataclasses of their own; errors carry the path into the document.
+    """
+    inner = _dataclasses_in(kind)
+    return {
+        name: _made(inner[name], value, name)
+        for name, value in fields_of(document).items()
+        if name in inner and name not in but
+    }
 
 
 def made_of(kind: type[T], document: Struct, /, **others: Any) -> T:
-    """Return a dataclass with `others`, and otherwise with the set fields of a document."""
-    return kind(**{**fields_of(document, kind), **others})
+    """Return a dataclass with `others`, and otherwise with `fields_for` it."""
+    return kind(**fields_for(kind, document, others), **others)
+
+
+def _made(kind: type[Any] | None, value: Any, path: str) -> Any:
+    if kind is None or not isinstance(value, Struct | tuple):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_made(kind, row, f"{path}[{place}]") for place, row in enumerate(value))
+    with inside(path):
+        return made_of(kind, value)
+
+
+@cache
+def _dataclasses_in(kind: type[Any]) -> dict[str, type[Any] | None]:
+    """Return the fields of a dataclass, each with the dataclass that it, or its rows, are."""
+
+    def found(hint: Any) -> type[Any] | None:
+        if is_dataclass(hint):
+            return cast(type[Any], hint)
+        return next(filter(None, map(found, get_args(hint))), None)
+
+    hints = get_type_hints(kind)
+    return {field.name: found(hints[field.name]) for field in fields(kind)}
 
 
 def or_none(value: T | UnsetType) -> T | None:

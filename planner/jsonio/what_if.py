@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
 from planner.jsonio.heads import PlanOrReason, warned
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled, or_none
+from planner.jsonio.types import Moment, PositiveRate, Rate, filled, made_of, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
@@ -165,9 +165,8 @@ def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | No
     scenarios = []
     for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
-            numbers = fields_of(document)
-            weight = numbers.pop("weight", Fraction(1))
-            scenarios.append((Scenario(**numbers), weight))
+            weight = Fraction(1) if document.weight is UNSET else document.weight
+            scenarios.append((made_of(Scenario, document), weight))
     return Outlook(tuple(scenarios), percentile)
 
 
@@ -176,11 +175,12 @@ def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectFie
     if prospect is None:
         return UNSET
     value, usual = prospect.value, prospect.usual_value
-    return ProspectAnswer(
+    return filled(
+        ProspectAnswer,
+        prospect,
         value_ns=float(value),
         lower_bound_ns=float(prospect.bound),
         usual_value_ns=float(usual),
-        usual_ns=prospect.usual_ns,
         gain=float(usual / value) if value else 1.0,
         loss=objective_ns / prospect.usual_ns if prospect.usual_ns else 1.0,
     )
@@ -235,18 +235,7 @@ def regret_answers(rows: Sequence[Regret] | None) -> RegretField:
     if rows is None:
         return UNSET
     return tuple(
-        filled(
-            RegretAnswer,
-            row,
-            computation=float(row.scenario.computation),
-            startup=float(row.scenario.startup),
-            bandwidth=float(row.scenario.bandwidth),
-            late=float(row.scenario.late),
-            lower_bound_ns=row.bound_ns,
-            at_least=float(row.at_least),
-            at_most=_number(row.at_most),
-        )
-        for row in rows
+        filled(RegretAnswer, row, row.scenario, lower_bound_ns=row.bound_ns) for row in rows
     )
 
 
@@ -254,17 +243,7 @@ def advice_answer(advice: Advice | None) -> AdviceField:
     """Return the JSON form of advice; UNSET if there is none."""
     if advice is None:
         return UNSET
-    return AdviceAnswer(
-        keep_ddp=advice.keep_ddp,
-        bucket_cap_mb=advice.bucket_mb,
-        ddp_ns=advice.ddp_ns,
-        gain=float(advice.gain),
-        at_most=_number(advice.at_most),
-    )
-
-
-def _number(ratio: Fraction | None) -> float | None:
-    return None if ratio is None else float(ratio)
+    return filled(AdviceAnswer, advice, bucket_cap_mb=advice.bucket_mb)
 
 
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):

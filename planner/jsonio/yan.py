@@ -1,16 +1,16 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.families.yan.configuration import Fixed, LayerChoice, Plan
+from planner.families.yan.configuration import Plan
 from planner.families.yan.family import METHODS, YAN
 from planner.families.yan.from_profile import ProfiledProblem, profiled
-from planner.families.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
+from planner.families.yan.layers import MAX_COUNT, MAX_SIDE
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import (
     MAX_FIXED,
@@ -27,7 +27,7 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, or_none
 from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.jsonio.yan_answer import (
     YanAnswer,
@@ -165,9 +165,9 @@ def asked(request: YanRequest) -> ProfiledProblem:
 
     Errors carry a path into the request.
     """
-    given = fields_of(request, Problem)
-    if request.fixed is not UNSET:
-        given["fixed"] = tuple(map(_fixed, request.fixed))
+    given = fields_for(Problem, request, but=("constants",))
+    if request.constants is not UNSET:
+        given["constants"] = Constants(**fields_of(request.constants))
     if request.profile is not UNSET:
         return _of_profile(request, request.profile, given)
     for name in _OF_PROFILE[1:]:
@@ -178,8 +178,6 @@ def asked(request: YanRequest) -> ProfiledProblem:
             raise InvalidInputError(name, "missing (or profile and cluster)")
     if "read_every" not in given:
         raise InvalidInputError("read_every", "missing")
-    given["layers"] = layers_of(given["layers"])
-    given["constants"] = Constants(**fields_of(given["constants"]))
     return ProfiledProblem(Problem(**given), 1, ())
 
 
@@ -264,23 +262,6 @@ def with_extras(
             study = sensitivity(problem, result.plan.configuration, deadline=deadline)
             answered = replace(answered, sensitivity=sensitivity_answer(study))
     return answered
-
-
-def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
-    """Return the typed layers; errors carry a path that starts with ``layers[``."""
-    layers = []
-    for place, document in enumerate(documents):
-        with inside(f"layers[{place}]"):
-            layers.append(NeuronLayer(**fields_of(document)))
-    return tuple(layers)
-
-
-def _fixed(document: FixedDocument) -> Fixed:
-    layers = None
-    if document.layers is not UNSET:
-        layers = tuple(LayerChoice(**fields_of(choice)) for choice in document.layers)
-    triple = document.parameter_servers, document.replicas, document.workers_per_replica
-    return Fixed(*triple, layers)
 
 
 def memory_doubts(request: YanRequest) -> tuple[str, ...]:

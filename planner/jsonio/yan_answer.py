@@ -6,7 +6,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.families.yan.configuration import (
     Configuration,
@@ -168,23 +167,25 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
     Raises InvalidInputError if an epoch takes more than 63 bits of nanoseconds.
     """
     problem = made.problem
-    base = YanAnswer(
+    known = {
         **head(YanAnswer, result),
-        machines=problem.machines,
-        batch_size=made.batch_size if made.assumptions else UNSET,
-        assumptions=made.assumptions or UNSET,
-    )
-    plan = result.plan
+        "machines": problem.machines,
+        "batch_size": made.batch_size if made.assumptions else UNSET,
+        "assumptions": made.assumptions or UNSET,
+    }
+    plan, estimate = result.plan, result.evaluation
     if plan is None:
-        return base
-    estimate = result.evaluation
+        return YanAnswer(**known)
     assert estimate is not None
-    return replace(
-        base,
+    return YanAnswer(
+        **known,
         epoch_ns=_rounded(estimate.epoch),
         configuration=_configuration(problem, plan.configuration),
         breakdown=_breakdown(problem, estimate),
-        top=tuple(_top_row(ranked) for ranked in plan.ranking),
+        top=tuple(
+            filled(TopRow, ranked.configuration, epoch_ns=_rounded(ranked.epoch))
+            for ranked in plan.ranking
+        ),
         explored=filled(ExploredAnswer, plan.explored),
         lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
     )
@@ -215,7 +216,6 @@ def _configuration(problem: Problem, configuration: Configuration) -> Configurat
             filled(MappedAnswer, choice, name=layer.name)
             for layer, choice in zip(problem.layers, configuration.layers, strict=True)
         ),
-        machines=UNSET if configuration.machines is None else configuration.machines,
     )
 
 
@@ -246,16 +246,6 @@ def _whole(times: Sequence[Fraction]) -> Iterator[int]:
         after = -int(-exact // 1)
         yield after - before
         before = after
-
-
-def _top_row(ranked: Ranked) -> TopRow:
-    configuration = ranked.configuration
-    return filled(
-        TopRow,
-        configuration,
-        epoch_ns=_rounded(ranked.epoch),
-        layers=tuple(filled(ChoiceAnswer, choice) for choice in configuration.layers),
-    )
 
 
 def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
