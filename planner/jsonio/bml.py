@@ -8,12 +8,7 @@ from planner.families.bml.family import BML, METHODS
 from planner.families.bml.problem import Problem
 from planner.families.bml.reroute import GRACE_S
 from planner.families.collectives import Collective
-from planner.jsonio.bml_answer import (
-    BmlAnswer,
-    algorithm_answer,
-    answer,
-    check_listable,
-)
+from planner.jsonio.bml_answer import BmlAnswer, algorithm_answer, answer, check_listable
 from planner.jsonio.bml_transfers import times
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import warned
@@ -36,6 +31,7 @@ from planner.jsonio.types import (
     Time,
     made_of,
     or_none,
+    says,
 )
 from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
@@ -68,15 +64,13 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     layer_bytes: Sizes | UnsetType = UNSET
     element_bytes: PositiveSize = 1
     link_bytes_per_s: PositiveRate | UnsetType = UNSET
-    latency_ns: Annotated[Time, Meta(description="start-up cost of a step")] | UnsetType = UNSET
+    latency_ns: Annotated[Time, says("start-up cost of a step")] | UnsetType = UNSET
     network: Network | UnsetType = UNSET
-    reduce_ns_per_byte: (
-        Annotated[Rate, Meta(description="a server's time to add a byte")] | UnsetType
-    ) = UNSET
+    reduce_ns_per_byte: Annotated[Rate | UnsetType, says("a server's time to add a byte")] = UNSET
     schedule: Literal["none", "all"] | ServerDocument = "none"
     failed: FailedDocument | UnsetType = UNSET
     method: MethodName = "auto"
-    note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+    note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
         """Return the typed problem, if the transfers that are wanted can be listed."""

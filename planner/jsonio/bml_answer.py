@@ -16,7 +16,7 @@ from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
 from planner.jsonio.heads import head
 from planner.jsonio.links import Digits, Number
-from planner.jsonio.types import Moment, filled
+from planner.jsonio.types import Moment, filled, says
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
@@ -40,7 +40,7 @@ class ComparisonRow(Struct, frozen=True, kw_only=True):
     """An algorithm on a topology of as many servers, nothing failed, the gradient at once."""
 
     times_full_transfer: Annotated[float, Meta(ge=0, description="its time × T_F, start-up apart")]
-    time_ns: Annotated[Moment | None, Meta(description="null: beyond 63 bits")]
+    time_ns: Annotated[Moment | None, says("null: beyond 63 bits")]
     steps: Amount
     nics: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="of a server")]
     switches: Annotated[int, Meta(ge=1, description="with n ports, as the BML paper counts")]
@@ -90,10 +90,10 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
     failed: FailedCounts | UnsetType = UNSET
     switches: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
-    full_transfer_ns: Annotated[Moment, Meta(description="T_F: the gradient over one link")]
+    full_transfer_ns: Annotated[Moment, says("T_F: the gradient over one link")]
     ideal_ns: Annotated[
         Moment | None,
-        Meta(description="Algorithm 1, nothing failed, pieces of one size; null: beyond 63 bits"),
+        says("Algorithm 1, nothing failed, pieces of one size; null: beyond 63 bits"),
     ]
     pieces: Number | UnsetType = UNSET
     pieces_left_out: Number | UnsetType = UNSET
@@ -108,10 +108,9 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] | UnsetType = UNSET
     comparison: dict[str, ComparisonRow] | UnsetType = UNSET
     transfers: tuple[TransferRow, ...] | UnsetType = UNSET
-    schedule: (
-        Annotated[Literal["all"] | Digits, Meta(description="whose transfers are listed")]
-        | UnsetType
-    ) = UNSET
+    schedule: Annotated[Literal["all"] | Digits, says("whose transfers are listed")] | UnsetType = (
+        UNSET
+    )
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
 
     def sentence(self) -> str:

@@ -12,12 +12,7 @@ from planner.families.caramel.for_target import BUCKETS, exported
 from planner.families.caramel.methods import RULES
 from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
 from planner.families.caramel.problem import Plan, Problem
-from planner.jsonio.control import (
-    TargetRequest,
-    method_names,
-    target_answer,
-    targets_answer,
-)
+from planner.jsonio.control import TargetRequest, method_names, target_answer, targets_answer
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface

@@ -9,7 +9,7 @@ from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
 from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_of
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none
+from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none, says
 from planner.model.clusters import MAX_MACHINES, Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
@@ -83,10 +83,9 @@ class ClusterDocument(
     notes: tuple[str, ...] = ()
     failed: FailedDocument | UnsetType = UNSET
     interference: InterferenceDocument | UnsetType = UNSET
-    network: (
-        Annotated[MeasuredDocument, Meta(description="what collectives took there, as measured")]
-        | UnsetType
-    ) = UNSET
+    network: Annotated[
+        MeasuredDocument | UnsetType, says("what collectives took there, as measured")
+    ] = UNSET
 
 
 def decode_cluster(data: bytes | str) -> Cluster:

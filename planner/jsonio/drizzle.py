@@ -10,7 +10,17 @@ from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, filled, made_of, or_none
+from planner.jsonio.types import (
+    Count,
+    Moment,
+    PositiveTime,
+    Rate,
+    Time,
+    filled,
+    made_of,
+    or_none,
+    says,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
@@ -19,11 +29,9 @@ from planner.solving.views import GroupPoint, Groups, share_text
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
-GroupTime = Annotated[Rate, Meta(description="scheduling of a group, in ns; default: 0")]
-TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group, in ns")]
-ConstantTime = Annotated[
-    Rate, Meta(description="scheduling of a task, in every iteration, in ns; default: 0")
-]
+GroupTime = Annotated[Rate, says("scheduling of a group, in ns; default: 0")]
+TaskTime = Annotated[Rate, says("scheduling of a task, once a group, in ns")]
+ConstantTime = Annotated[Rate, says("scheduling of a task, in every iteration, in ns; default: 0")]
 TriggerCount = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 GroupSize = Annotated[int, Meta(ge=1, le=MAX_TOTAL, description="iterations")]
 

@@ -27,6 +27,7 @@ from planner.jsonio.types import (
     filled,
     made_of,
     or_none,
+    says,
 )
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.costs import AffineCost, TableCost
@@ -41,7 +42,7 @@ from planner.solving.timeline import Interval, Kind, Memory, Timeline
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
 StepIndex = Annotated[int, Meta(ge=0, le=2**32)]
-Pair = Annotated[tuple[Index, Index], Meta(description="two layers that share a parameter")]
+Pair = Annotated[tuple[Index, Index], says("two layers that share a parameter")]
 
 
 class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

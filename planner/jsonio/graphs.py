@@ -6,12 +6,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import PositiveSize, Size, Time, or_none
+from planner.jsonio.types import PositiveSize, Size, Time, or_none, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter, Phase
 from planner.model.validation import shown
 
-Spread = Annotated[Time, Meta(description="interquartile range of the measured times")]
+Spread = Annotated[Time, says("interquartile range of the measured times")]
 OpNames = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.jsonio.types import Id, Moment
+from planner.jsonio.types import Id, Moment, says
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import format_ns
@@ -50,16 +50,13 @@ class Head(Struct, frozen=True, kw_only=True):
     lower_bound_ns: Moment | None
     runtime_s: float
     plan: KeptPlan | UnsetType = UNSET
-    warnings: (
-        Annotated[
-            tuple[str, ...],
-            Meta(
-                description="why times may be off, which numbers are likely in other units, and "
-                "why a start plan was ignored"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    warnings: Annotated[
+        tuple[str, ...] | UnsetType,
+        says(
+            "why times may be off, which numbers are likely in other units, and "
+            "why a start plan was ignored"
+        ),
+    ] = UNSET
     profile_threads: (
         Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
         | UnsetType

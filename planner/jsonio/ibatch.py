@@ -7,18 +7,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.families import ibatch
-from planner.families.ibatch.evaluation import (
-    BatchTimes,
-    check_batches,
-    timeline_of,
-)
+from planner.families.ibatch.evaluation import BatchTimes, check_batches, timeline_of
 from planner.families.ibatch.methods import check_modules, exported
-from planner.jsonio.control import (
-    ShardedTargetRequest,
-    method_names,
-    target_answer,
-    targets_answer,
-)
+from planner.jsonio.control import ShardedTargetRequest, method_names, target_answer, targets_answer
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
@@ -37,13 +28,9 @@ from planner.jsonio.types import (
     filled,
     made_of,
     or_none,
+    says,
 )
-from planner.jsonio.what_if import (
-    OutlookField,
-    TargetedAnswer,
-    WhatIfRequest,
-    asked,
-)
+from planner.jsonio.what_if import OutlookField, TargetedAnswer, WhatIfRequest, asked
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError
@@ -58,7 +45,7 @@ from planner.solving.timeline import Timeline
 
 LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
-    Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),
+    says("names of the parameters of each layer, layer 0 first, none given twice"),
 ]
 MethodName = Annotated[
     str, Meta(extra_json_schema={"enum": method_names([*ibatch.METHODS, FSDP2.name])})
@@ -80,8 +67,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     network: Network | UnsetType = UNSET
     compute_ns: Times
     spread_ns: (
-        Annotated[Times, Meta(description="interquartile ranges of the times measured of layers")]
-        | UnsetType
+        Annotated[Times, says("interquartile ranges of the times measured of layers")] | UnsetType
     ) = UNSET
     max_batch_bytes: PositiveSize | UnsetType = UNSET
     objective: Literal["makespan", "eq4"] = "makespan"

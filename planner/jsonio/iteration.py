@@ -20,14 +20,7 @@ from planner.jsonio.interfaces import Interface
 from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import (
-    PositiveRate,
-    PositiveSize,
-    PositiveTime,
-    Rate,
-    Size,
-    or_none,
-)
+from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Size, or_none, says
 from planner.jsonio.what_if import OutlookField, WhatIfRequest, asked, unless_tied
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
@@ -55,19 +48,16 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
     profile: ProfileDocument
     cluster: ClusterDocument
     method: MethodName = "auto"
-    computation_scale: (
-        Annotated[PositiveRate, Meta(description="what all times of computation are multiplied by")]
-        | UnsetType
-    ) = UNSET
-    optimiser_ratio: (
-        Annotated[Rate, Meta(description="bytes of optimiser state for each of parameters")]
-        | UnsetType
-    ) = UNSET
+    computation_scale: Annotated[
+        PositiveRate | UnsetType, says("what all times of computation are multiplied by")
+    ] = UNSET
+    optimiser_ratio: Annotated[
+        Rate | UnsetType, says("bytes of optimiser state for each of parameters")
+    ] = UNSET
     activation_bytes: (
-        Annotated[Size, Meta(description="memory for activations, in place of the profile's")]
-        | UnsetType
+        Annotated[Size, says("memory for activations, in place of the profile's")] | UnsetType
     ) = UNSET
-    ignore_memory: Annotated[bool, Meta(description="plan as if memory did not bind")] = False
+    ignore_memory: Annotated[bool, says("plan as if memory did not bind")] = False
     max_transfer_bytes: PositiveSize | UnsetType = UNSET
     algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] | UnsetType = UNSET
     modes: (

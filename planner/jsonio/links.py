@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct
 
 from planner.families.collectives.prediction import measured_nic, predicted, range_note
 from planner.jsonio.network import Described, described, measured_as
+from planner.jsonio.types import says
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
@@ -113,8 +114,8 @@ def link_notes(request: "BigdlRequest | BmlRequest", machines: int) -> tuple[str
 # The JSON form of failures in a BCube, shared by requests, clusters and programs.
 
 Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
-Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
-Nic = Annotated[tuple[Digits, Number], Meta(description="[digits of the server, level]")]
+Digits = Annotated[tuple[Number, ...], says("[v_(k-1), …, v_0]")]
+Nic = Annotated[tuple[Digits, Number], says("[digits of the server, level]")]
 
 
 class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +127,7 @@ class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     switches: tuple[
         Annotated[
             tuple[Number, Digits],
-            Meta(description="[level, the digits its servers have in common]"),
+            says("[level, the digits its servers have in common]"),
         ],
         ...,
     ] = ()

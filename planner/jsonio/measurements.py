@@ -12,7 +12,7 @@ from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.layout import laid_out, numbers
 from planner.jsonio.profiles import ProvenanceDocument
-from planner.jsonio.types import filled, made_of, or_none
+from planner.jsonio.types import filled, made_of, or_none, says
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
@@ -28,13 +28,10 @@ class MeasurementDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     replicas: Machines
     workers_per_replica: Machines
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)]
-    machines: (
-        Annotated[
-            tuple[Worker, ...],
-            Meta(description="where machines differ: the servers', then each replica's workers'"),
-        ]
-        | UnsetType
-    ) = UNSET
+    machines: Annotated[
+        tuple[Worker, ...] | UnsetType,
+        says("where machines differ: the servers', then each replica's workers'"),
+    ] = UNSET
     epoch_ns: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 
 

@@ -13,7 +13,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of, made_of, or_none
+from planner.jsonio.types import (
+    Count,
+    PositiveRate,
+    Rate,
+    Rows,
+    Time,
+    fields_of,
+    made_of,
+    or_none,
+    says,
+)
 from planner.model.clusters import Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -162,7 +172,7 @@ class LinkDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 Links = Annotated[
     tuple[LinkDocument, ...],
-    Meta(description="where a host has several kinds of link, by rising ranks"),
+    says("where a host has several kinds of link, by rising ranks"),
 ]
 
 

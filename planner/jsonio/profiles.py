@@ -8,7 +8,7 @@ from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
 from planner.jsonio.layout import laid_out
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Size, Time, filled, made_of
+from planner.jsonio.types import Size, Time, filled, made_of, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.layers import KINDS
@@ -16,7 +16,7 @@ from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE
 
 Count = Annotated[int, Meta(ge=0, le=2**31)]
-Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], Meta(description="lengths")]
+Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], says("lengths")]
 
 
 class ProvenanceDocument(
@@ -34,9 +34,7 @@ class ProvenanceDocument(
     statistic: str = ""
     versions: dict[str, str] = {}
     notes: tuple[str, ...] = ()
-    warnings: Annotated[
-        tuple[str, ...], Meta(description="why the numbers may be off; answers repeat it")
-    ] = ()
+    warnings: Annotated[tuple[str, ...], says("why the numbers may be off; answers repeat it")] = ()
 
 
 class LayerDocument(
@@ -51,15 +49,14 @@ class LayerDocument(
     gradient_bytes: Size | None = None
     activation_bytes: Size = 0
     kept_bytes: (
-        Annotated[Size, Meta(description="kept for the backward pass; if unknown, the output is")]
-        | None
+        Annotated[Size, says("kept for the backward pass; if unknown, the output is")] | None
     ) = None
     gradient_ready_ns: Time | None = None
     forward_spread_ns: Time | None = None
     backward_spread_ns: Time | None = None
     block: Count | None = None
     parameters: Annotated[
-        tuple[str, ...], Meta(description="names in the model; none if they are unknown")
+        tuple[str, ...], says("names in the model; none if they are unknown")
     ] = ()
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(KINDS)})] | None = None
     input_shape: Shape | None = None

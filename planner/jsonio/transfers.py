@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from planner.jsonio.types import Moment, PositiveSize, Size
+from planner.jsonio.types import Moment, PositiveSize, Size, says
 from planner.model.graphs import Graph, Phase
 from planner.model.layers import module_range
 from planner.solving.timeline import Interval, Kind, Mark, Timeline, Window
@@ -15,7 +15,7 @@ _SHOWN = 60
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 ParameterBytes = Annotated[
-    dict[str, Size], Meta(description="bytes of every gradient: together, the transfers' parts")
+    dict[str, Size], says("bytes of every gradient: together, the transfers' parts")
 ]
 
 
@@ -38,13 +38,10 @@ class TransferDocument(Struct, frozen=True, kw_only=True):
     startup_end_ns: Moment
     end_ns: Moment
     due_ns: Moment
-    part: (
-        Annotated[
-            dict[str, tuple[Size, Size]],
-            Meta(description="[first byte, byte after the last] of parameters sent in parts"),
-        ]
-        | UnsetType
-    ) = UNSET
+    part: Annotated[
+        dict[str, tuple[Size, Size]] | UnsetType,
+        says("[first byte, byte after the last] of parameters sent in parts"),
+    ] = UNSET
 
 
 def op_times(

@@ -14,6 +14,12 @@ from planner.model.validation import MAX_TOTAL, MAX_VALUE, inside
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
+
+def says(text: str) -> Meta:
+    """Return the description of a field in the schema and in the reference."""
+    return Meta(description=text)
+
+
 Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
 PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 Moment = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="nanoseconds")]
@@ -40,14 +46,12 @@ Rows = Annotated[
 ]
 Id = Annotated[
     str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
-    Meta(description="of the caller; it comes back in the answer, an error and each progress line"),
+    says("of the caller; it comes back in the answer, an error and each progress line"),
 ]
 Seconds = Annotated[float, Meta(gt=0, le=1e9, description="seconds")]
 Count = Annotated[int, Meta(ge=1, le=MAX_VALUE)]
 Index = Annotated[int, Meta(ge=0, le=2**31)]
-LayerRange = Annotated[
-    tuple[Index, Index], Meta(description="half-open: [a, b] holds layers a … b-1")
-]
+LayerRange = Annotated[tuple[Index, Index], says("half-open: [a, b] holds layers a … b-1")]
 
 
 def filled(kind: type[S], /, *sources: object, **others: Any) -> S:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
 from planner.jsonio.heads import PlanOrReason, warned
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.types import Moment, PositiveRate, Rate, filled, made_of, or_none
+from planner.jsonio.types import Moment, PositiveRate, Rate, filled, made_of, or_none, says
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
@@ -32,37 +32,23 @@ from planner.solving.what_if import Advice, Regret, regrets, robust_plan
 class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be otherwise, and how likely that is."""
 
-    computation: (
-        Annotated[PositiveRate, Meta(description="times of computation are multiplied by; or 1")]
-        | UnsetType
-    ) = UNSET
-    startup: (
-        Annotated[Rate, Meta(description="start-up costs are multiplied by; or 1")] | UnsetType
-    ) = UNSET
-    bandwidth: (
-        Annotated[PositiveRate, Meta(description="what the network carries, relatively; or 1")]
-        | UnsetType
-    ) = UNSET
-    late: (
-        Annotated[
-            Rate,
-            Meta(description="share of the backward pass by which the last rank falls behind"),
-        ]
-        | UnsetType
-    ) = UNSET
-    spread: (
-        Annotated[
-            Rate, Meta(description="of their measured spreads, how many ops of part are late; or 0")
-        ]
-        | UnsetType
-    ) = UNSET
-    part: (
-        Annotated[Part, Meta(description="what is late: all, a pass, a third of the backward pass")]
-        | UnsetType
-    ) = UNSET
-    weight: (
-        Annotated[PositiveRate, Meta(description="how likely, beside the others; or 1")] | UnsetType
-    ) = UNSET
+    computation: Annotated[
+        PositiveRate | UnsetType, says("times of computation are multiplied by; or 1")
+    ] = UNSET
+    startup: Annotated[Rate | UnsetType, says("start-up costs are multiplied by; or 1")] = UNSET
+    bandwidth: Annotated[
+        PositiveRate | UnsetType, says("what the network carries, relatively; or 1")
+    ] = UNSET
+    late: Annotated[
+        Rate | UnsetType, says("share of the backward pass by which the last rank falls behind")
+    ] = UNSET
+    spread: Annotated[
+        Rate | UnsetType, says("of their measured spreads, how many ops of part are late; or 0")
+    ] = UNSET
+    part: Annotated[
+        Part | UnsetType, says("what is late: all, a pass, a third of the backward pass")
+    ] = UNSET
+    weight: Annotated[PositiveRate | UnsetType, says("how likely, beside the others; or 1")] = UNSET
 
 
 class ProspectAnswer(Struct, frozen=True, kw_only=True):
@@ -91,8 +77,8 @@ ScenariosField = Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | U
 OutlookField = (
     Annotated[
         Literal["nominal", "mean", "p90"],
-        Meta(
-            description="what counts: times as they are, or what measured spreads make of them; "
+        says(
+            "what counts: times as they are, or what measured spreads make of them; "
             "by default the mean where method auto knows spreads"
         ),
     ]
@@ -212,7 +198,7 @@ class RegretAnswer(Struct, frozen=True, kw_only=True):
 class AdviceAnswer(Struct, frozen=True, kw_only=True):
     """What the plan gains over DDP with its best bucket size, and whether that is worth it."""
 
-    keep_ddp: Annotated[bool, Meta(description="whether the plan gains less than 3 %")]
+    keep_ddp: Annotated[bool, says("whether the plan gains less than 3 %")]
     bucket_cap_mb: (
         Annotated[int, Meta(ge=1, description="MiB of DDP's best buckets; null: its default")]
         | None
@@ -224,7 +210,7 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
 
 RegretRequest = Annotated[
     bool,
-    Meta(description="also say how far the plan is from the best one if the numbers are others"),
+    says("also say how far the plan is from the best one if the numbers are others"),
 ]
 AdviceField = AdviceAnswer | UnsetType
 RegretField = tuple[RegretAnswer, ...] | UnsetType

@@ -27,15 +27,9 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, or_none
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, or_none, says
 from planner.jsonio.what_if import WhatIfRequest, planned
-from planner.jsonio.yan_answer import (
-    YanAnswer,
-    answer,
-    front_rows,
-    scaling,
-    sensitivity_answer,
-)
+from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling, sensitivity_answer
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import inside
 from planner.solving.compare import Case
@@ -63,10 +57,7 @@ class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     neurons: Amount
     connections: Amount
     weights: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-    shape: (
-        Annotated[tuple[Amount, Side, Side], Meta(description="channels, rows, columns")]
-        | UnsetType
-    ) = UNSET
+    shape: Annotated[tuple[Amount, Side, Side] | UnsetType, says("channels, rows, columns")] = UNSET
     kernel: Side | UnsetType = UNSET
     stride: Side = 1
     pool: Side = 1
@@ -135,10 +126,9 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     read_every: Count | UnsetType = UNSET
     profile: ProfileDocument | UnsetType = UNSET
     cluster: ClusterDocument | UnsetType = UNSET
-    computation_scale: (
-        Annotated[PositiveRate, Meta(description="what the profile's times are multiplied by")]
-        | UnsetType
-    ) = UNSET
+    computation_scale: Annotated[
+        PositiveRate | UnsetType, says("what the profile's times are multiplied by")
+    ] = UNSET
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] | UnsetType = UNSET
     max_copies: Machines | UnsetType = UNSET
@@ -152,7 +142,7 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     method: MethodName = "auto"
     pareto: bool = False
     sensitivity: bool = False
-    note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+    note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
 
 def problem_of(request: YanRequest) -> Problem:

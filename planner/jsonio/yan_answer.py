@@ -20,7 +20,7 @@ from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.families.yan.segments import check_machines
 from planner.jsonio.heads import check_head, head
 from planner.jsonio.schedules import placed
-from planner.jsonio.types import Index, Moment, filled, or_none
+from planner.jsonio.types import Index, Moment, filled, or_none, says
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted
@@ -145,10 +145,9 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
         UNSET
     )
-    assumptions: (
-        Annotated[tuple[str, ...], Meta(description="beyond the profile it was made of")]
-        | UnsetType
-    ) = UNSET
+    assumptions: Annotated[
+        tuple[str, ...] | UnsetType, says("beyond the profile it was made of")
+    ] = UNSET
 
     def sentence(self) -> str:
         """Return one line about the plan."""
