@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
-from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_of
+from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_form
 from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none, says
 from planner.model.clusters import MAX_MACHINES, Cluster
@@ -21,7 +21,7 @@ _KINDS: Forms = {
     "fattree": (("kind", "ports"), ()),
     "rails": (("kind", "accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
 }
-_TOPOLOGIES = one_of(_KINDS, {kind: {"kind": {"const": kind}} for kind in _KINDS})
+_TOPOLOGIES = one_form(_KINDS, {kind: {"kind": {"const": kind}} for kind in _KINDS})
 
 Ports = Annotated[int, Meta(ge=1, le=2**22)]
 Text = Annotated[str, Meta(min_length=1)]

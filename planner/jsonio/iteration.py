@@ -26,9 +26,9 @@ from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import three_digits
-from planner.model.validation import MAX_VALUE, inside
+from planner.model.validation import MAX_VALUE, inside, one_of
 from planner.solving.deadline import NEVER, Control, Deadline
-from planner.solving.methods import REPLAN, known_method
+from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Target, target_of
@@ -166,7 +166,7 @@ def planned(
     cancel = control.get("cancel")
     target: Target | None = options.get("target")
     if target is None:
-        known_method(method, (*iteration.METHODS, REPLAN))
+        one_of(method, (*iteration.METHODS, REPLAN), "method")
     elif epoch_samples is not None:
         raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:

@@ -65,7 +65,7 @@ _MARKS = {
 """Field that identifies each form; the first match counts."""
 
 
-def one_of(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def one_form(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the JSON Schema rule that a document has one of the given forms.
 
     `rules` are those of single fields, by form.
@@ -79,7 +79,7 @@ def one_of(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def _forms(*names: str) -> dict[str, Any]:
-    return one_of(
+    return one_form(
         {name: _FORMS[name] for name in names}, {"depths": {"depths": {"required": ["1"]}}}
     )
 

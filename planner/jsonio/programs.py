@@ -17,7 +17,7 @@ from planner.jsonio.links import FailedDocument, failed_document, failures_of
 from planner.jsonio.types import says
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
-from planner.model.validation import inside, shown
+from planner.model.validation import inside, one_of, shown
 
 MAX_CHECKED = 2**12
 """Largest number of ranks for which the program is checked (takes a few milliseconds)."""
@@ -89,11 +89,7 @@ def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int
     if recipe is None:
         return
     path = "synchronisation.program"
-    if recipe.generator not in GENERATORS:
-        raise InvalidInputError(
-            f"{path}.generator",
-            f"expected one of {', '.join(GENERATORS)}, got {shown(recipe.generator)}",
-        )
+    one_of(recipe.generator, GENERATORS, f"{path}.generator")
     name = recipe.generator.removesuffix("_bcube").removesuffix("_rails")
     unnamed = algorithm in ("none", "measured")  # these do not name an algorithm
     if not unnamed and algorithm not in _ALGORITHMS.get(name, (name,)):

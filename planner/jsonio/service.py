@@ -16,7 +16,7 @@ from planner.jsonio.translating import instead
 from planner.jsonio.types import Id
 from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError, PluginError
-from planner.model.validation import did_you_mean, shown
+from planner.model.validation import one_of, shown
 from planner.solving.deadline import Cancel, Incumbent
 
 OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
@@ -232,22 +232,15 @@ def _answer(
 def _interface(request: Any) -> Interface:
     if not isinstance(request, dict):
         raise InvalidInputError("", f"expected an object, got {shown(request)}")
-    known = ", ".join(PROBLEMS)
     if "problem" not in request:
         other = instead(request, "request")
         raise InvalidInputError(
             "problem",
             f"missing: expected a request, {other}"
             if other
-            else f"missing; expected one of {known}",
+            else f"missing; expected one of {', '.join(PROBLEMS)}",
         )
-    name = request["problem"]
-    if not isinstance(name, str) or name not in PROBLEMS:
-        hint = did_you_mean(name, PROBLEMS)
-        raise InvalidInputError(
-            "problem", f"expected one of {known}, got {shown(name)}{hint and f' ({hint})'}"
-        )
-    return PROBLEMS[name]
+    return PROBLEMS[one_of(request["problem"], PROBLEMS, "problem")]
 
 
 def _error(

@@ -31,10 +31,10 @@ from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_o
 from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling, sensitivity_answer
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.validation import inside
+from planner.model.validation import inside, one_of
 from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
-from planner.solving.methods import REPLAN, known_method
+from planner.solving.methods import REPLAN
 from planner.solving.result import Result, Status
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
@@ -268,7 +268,7 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     made = asked(request)
     problem = made.problem
     if request.sensitivity:
-        known_method(request.method, (*METHODS, REPLAN))
+        one_of(request.method, (*METHODS, REPLAN), "method")
         refuse_sensitivity(problem, request.method)
         if request.scenarios is not UNSET:
             reason = "not with scenarios: it is about the best configuration for the constants"

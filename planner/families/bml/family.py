@@ -18,11 +18,10 @@ from planner.model.network import scaled_network
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube, Failures
 from planner.model.units import format_bytes, format_ns
-from planner.model.validation import total
+from planner.model.validation import one_of, total
 from planner.solving.compare import Case, Column, Option, Place
 from planner.solving.deadline import NEVER, Cancel, Deadline, TimeUpError
 from planner.solving.family import Family
-from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.scenarios import Scenario, refuse_changes
 
@@ -144,7 +143,10 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         problem = case.problem
         if problem.failed:
             return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
-        name, topology = known_method(method, COLLECTIVES), case.options.get(_TOPOLOGY.key, "any")
+        name, topology = (
+            one_of(method, COLLECTIVES, "method"),
+            case.options.get(_TOPOLOGY.key, "any"),
+        )
         if topology not in ("any", name.rpartition("_")[2]):
             raise NotApplicableError(_TOPOLOGY.name, f"it does not run on {topology}")
         tensors: Sequence[int] = problem.layer_bytes
