@@ -35,7 +35,6 @@ from planner.jsonio.what_if import (
     TargetedAnswer,
     WhatIfRequest,
     advice_answer,
-    asked,
 )
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
@@ -45,7 +44,6 @@ from planner.model.validation import MAX_VALUE, total
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
 from planner.solving.timeline import Kind, Timeline
 from planner.solving.what_if import Advice, advise
@@ -67,6 +65,8 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
+
+    chooses = "search"
 
     problem: Literal["caramel"]
     ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)]
@@ -110,18 +110,10 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
         """Return warnings about costs that were not measured, of transfers of these sizes."""
         return warnings_of(self.settled(), sizes)
 
-    def to_outlook(self, problem: Problem) -> Outlook | None:
-        """Return the scenarios to plan for, or None."""
+    def lacks_spreads(self, problem: Problem, /) -> str:
+        """Return what the request lacks to have measured spreads; empty if it has them."""
         known = any(op.spread_ns for op in problem.graph.ops)
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if known else "ops with a spread_ns, or scenarios",
-            method=self.method,
-            chooses="search",
-            target=problem.target,
-        )
+        return "" if known else "ops with a spread_ns, or scenarios"
 
 
 class GroupAnswer(TransferDocument, frozen=True, kw_only=True):

@@ -130,18 +130,14 @@ class ExportedAnswer(Struct, frozen=True, kw_only=True):
     reason: Annotated[str, says("why it cannot")] | UnsetType = UNSET
 
 
-TargetField = TargetAnswer | UnsetType
-TargetsField = Annotated[dict[str, ExportedAnswer], says("by target, under its rules")] | UnsetType
-
-
-def target_answer(target: Target | None) -> TargetField:
+def target_answer(target: Target | None) -> TargetAnswer | UnsetType:
     """Return the JSON form of the target planned for; UNSET if there is none."""
     if target is None:
         return UNSET
     return filled(TargetAnswer, target, version=f"{target.title}, {target.version}")
 
 
-def targets_answer(prices: Mapping[str, Exported] | None) -> TargetsField:
+def targets_answer(prices: Mapping[str, Exported] | None) -> dict[str, ExportedAnswer] | UnsetType:
     """Return the JSON form of a plan's cost under the rules of targets; UNSET if there is none.
 
     Targets under which the plan takes more than 63 bits of nanoseconds are left out.

@@ -30,7 +30,7 @@ from planner.jsonio.types import (
     or_none,
     says,
 )
-from planner.jsonio.what_if import OutlookField, TargetedAnswer, WhatIfRequest, asked
+from planner.jsonio.what_if import OutlookField, TargetedAnswer, WhatIfRequest
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError
@@ -39,7 +39,6 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
 from planner.solving.compare import Case
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook
 from planner.solving.targets import FSDP2, PLANNER, target_of
 from planner.solving.timeline import Timeline
 
@@ -57,6 +56,8 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
+
+    chooses = "exact"
 
     problem: Literal["ibatch"]
     direction: Literal["pull", "push"] = "pull"
@@ -107,19 +108,10 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         network = self.settled()
         return () if network is None else warnings_of(network, sizes)
 
-    def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
-        """Return the scenarios to plan for, or None."""
-        makespan = problem.objective == "makespan"
-        known = makespan and any(problem.spread_ns or ())
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if known else "spread_ns and objective makespan, or scenarios",
-            method=self.method,
-            chooses="exact",
-            target=problem.target,
-        )
+    def lacks_spreads(self, problem: ibatch.Problem, /) -> str:
+        """Return what the request lacks to have measured spreads; empty if it has them."""
+        known = problem.objective == "makespan" and any(problem.spread_ns or ())
+        return "" if known else "spread_ns and objective makespan, or scenarios"
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return the cost of a communication (None without table or network) and contention."""

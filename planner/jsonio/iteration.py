@@ -195,8 +195,8 @@ def planned(
     problem, prospect = Problem.from_profile(profile, cluster, **options), None
     known = any(op.spread_ns for op in problem.graph.ops)
     outlook = asked(
-        **{"outlook": UNSET, **(likely or {})},
-        spreads="" if known else "layers of profile with spreads, or scenarios",
+        likely or {},
+        lacks="" if known else "layers of profile with spreads, or scenarios",
         method=method,
         chooses=iteration.JOINT,
         target=target,

@@ -2,11 +2,9 @@
 
 import json
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 _WIDTH = 100
 """A longer object or array has a line for each field or item."""
@@ -30,17 +28,6 @@ def _lines(value: Any, indent: str) -> str:
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     lines = f",\n{inner}".join(rows)
     return f"{opening}\n{inner}{lines}\n{indent}{closing}"
-
-
-def numbers(kind: type[S], source: object) -> S:
-    """Return a document of an object's fractions and tuples of fractions, by field name."""
-    values = {name: getattr(source, name) for name in kind.__struct_fields__}
-    return kind(
-        **{
-            name: tuple(map(number, value)) if isinstance(value, tuple) else number(value)
-            for name, value in values.items()
-        }
-    )
 
 
 def number(value: Fraction) -> float:

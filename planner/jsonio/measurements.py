@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
 from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import laid_out, numbers
+from planner.jsonio.layout import laid_out
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.types import filled, made_of, or_none, says
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
@@ -81,15 +82,15 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
 class ComputeTimes(Struct, frozen=True, kw_only=True):
     """What computing takes."""
 
-    muladd_ns: float
-    activation_ns: float
-    error_ns: float
+    muladd_ns: Fraction
+    activation_ns: Fraction
+    error_ns: Fraction
 
 
 class ComputationConstants(ComputeTimes, frozen=True, kw_only=True):
     """The constants of computation, without those of a network."""
 
-    interference: tuple[float, ...]
+    interference: tuple[Fraction, ...]
 
 
 class ComputationDocument(Struct, frozen=True, kw_only=True):
@@ -102,11 +103,11 @@ class ComputationDocument(Struct, frozen=True, kw_only=True):
 class FittedConstants(ComputeTimes, frozen=True, kw_only=True):
     """All constants, as a request takes them."""
 
-    latency_ns: tuple[float, ...]
-    nic_bits_per_s: float
-    bits_per_activation: float
-    bits_per_weight: float
-    interference: tuple[float, ...]
+    latency_ns: tuple[Fraction, ...]
+    nic_bits_per_s: Fraction
+    bits_per_activation: Fraction
+    bits_per_weight: Fraction
+    interference: tuple[Fraction, ...]
 
 
 class HeldOutErrors(Struct, frozen=True, kw_only=True):
@@ -145,7 +146,7 @@ class FitDocument(Struct, frozen=True, kw_only=True):
 
 def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
-    constants = numbers(ComputationConstants, computation)
+    constants = filled(ComputationConstants, computation)
     provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
     return laid_out(ComputationDocument(constants=constants, provenance=provenance))
 
@@ -156,7 +157,7 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
     `source` says where the measurements come from; `versions` are those of the software.
     """
     document = FitDocument(
-        constants=numbers(FittedConstants, result.constants),
+        constants=filled(FittedConstants, result.constants),
         provenance=filled(
             FitProvenance,
             result,

@@ -6,15 +6,24 @@ Each family whose problems can be perturbed takes them in the same form: its req
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Unpack
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
+from planner.jsonio.control import Controlled, ExportedAnswer, TargetAnswer, tell, without_start
 from planner.jsonio.heads import PlanOrReason, warned
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.types import Moment, PositiveRate, Rate, filled, made_of, or_none, says
+from planner.jsonio.types import (
+    Moment,
+    PositiveRate,
+    Rate,
+    fields_of,
+    filled,
+    made_of,
+    or_none,
+    says,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
@@ -65,15 +74,13 @@ class ProspectAnswer(Struct, frozen=True, kw_only=True):
 OUTLOOKS = ("nominal", *OBJECTIVES)
 """Objectives that a request can name."""
 
-_Percentile = Annotated[
+Percentile = Annotated[
     Fraction,
     Meta(
         description="percentile of the times in the scenarios, by weight",
         extra_json_schema={"exclusiveMinimum": 0, "maximum": 100},
     ),
 ]
-PercentileField = _Percentile | UnsetType
-ScenariosField = Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType
 OutlookField = (
     Annotated[
         Literal["nominal", "mean", "p90"],
@@ -85,25 +92,20 @@ OutlookField = (
     | UnsetType
 )
 
-ProspectField = ProspectAnswer | UnsetType
-
 
 def asked(
-    *,
-    outlook: OutlookField = UNSET,
-    scenarios: ScenariosField = UNSET,
-    percentile: PercentileField = UNSET,
-    spreads: str = "",
-    method: str,
-    chooses: str = "auto",
-    target: Target | None = None,
+    given: Mapping[str, Any], *, lacks: str, method: str, chooses: str, target: Target | None
 ) -> Outlook | None:
     """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
-    `spreads` names what the request lacks to have measured spreads (empty if it has them);
-    `chooses` is the method behind `auto`, the only one that takes scenarios. Raises
-    InvalidInputError, with a path, if the fields contradict each other.
+    `given` holds `outlook`, `scenarios` and `percentile`; `lacks` names what the request lacks to
+    have measured spreads (empty if it has them); `chooses` is the method behind `auto`, the only
+    one that takes scenarios. Raises InvalidInputError, with a path, if the fields contradict each
+    other.
     """
+    outlook, scenarios, percentile = (
+        given.get(name, UNSET) for name in ("outlook", "scenarios", "percentile")
+    )
     if outlook == "nominal":
         for name, value in (("scenarios", scenarios), ("percentile", percentile)):
             if value is not UNSET:
@@ -113,7 +115,7 @@ def asked(
     if outlook is UNSET and scenarios is UNSET:
         if percentile is not UNSET:
             raise InvalidInputError("percentile", "missing beside it: scenarios")
-        return None if spreads or method != "auto" or target is not None else measured()
+        return None if lacks or method != "auto" or target is not None else measured()
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
     if method not in ("auto", chooses):
@@ -125,8 +127,8 @@ def asked(
     counts = or_none(percentile) if outlook is UNSET else OBJECTIVES[outlook]
     if scenarios is not UNSET:
         return _outlook_of(scenarios, counts)
-    if spreads:
-        raise InvalidInputError("outlook", f"missing beside it: {spreads}")
+    if lacks:
+        raise InvalidInputError("outlook", f"missing beside it: {lacks}")
     return measured(counts)
 
 
@@ -156,7 +158,7 @@ def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | No
     return Outlook(tuple(scenarios), percentile)
 
 
-def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectField:
+def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectAnswer | UnsetType:
     """Return the JSON form of the expected cost; UNSET without scenarios."""
     if prospect is None:
         return UNSET
@@ -208,15 +210,10 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
     at_most: Annotated[float, Meta(ge=0, description="of any plan: over the bound")] | None
 
 
-RegretRequest = Annotated[
-    bool,
-    says("also say how far the plan is from the best one if the numbers are others"),
-]
 AdviceField = AdviceAnswer | UnsetType
-RegretField = tuple[RegretAnswer, ...] | UnsetType
 
 
-def regret_answers(rows: Sequence[Regret] | None) -> RegretField:
+def regret_answers(rows: Sequence[Regret] | None) -> tuple[RegretAnswer, ...] | UnsetType:
     """Return the JSON form of a regret table; UNSET if not requested."""
     if rows is None:
         return UNSET
@@ -235,33 +232,45 @@ def advice_answer(advice: Advice | None) -> AdviceField:
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request that may ask for regret, or for one plan for several scenarios."""
 
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
+    chooses: ClassVar[str] = "auto"
+    """The method behind `auto`, the only one that takes scenarios."""
+
+    regret: Annotated[
+        bool, says("also say how far the plan is from the best one if the numbers are others")
+    ] = False
+    scenarios: Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    percentile: Percentile | UnsetType = UNSET
     method: str = "auto"
 
-    def to_outlook(self, _: Any) -> Outlook | None:
-        """Return the scenarios to plan a problem for, or None: here, those listed."""
+    def lacks_spreads(self, _problem: Any, /) -> str:
+        """Return what the request lacks to have measured spreads; empty if it has them."""
+        return "scenarios"
+
+    def to_outlook(self, problem: Any) -> Outlook | None:
+        """Return the scenarios to plan a problem for, or None."""
         return asked(
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="scenarios",
+            fields_of(self),
+            lacks=self.lacks_spreads(problem),
             method=self.method,
+            chooses=self.chooses,
+            target=getattr(problem, "target", None),
         )
 
 
 class WhatIfAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The fields of `PlanOrReason`, and what the plan costs if the numbers are others."""
 
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
+    regret: tuple[RegretAnswer, ...] | UnsetType = UNSET
+    prospect: ProspectAnswer | UnsetType = UNSET
 
 
 class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The fields of `WhatIfAnswer`, and the rules that the plan keeps to, or would be sent by."""
 
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET
+    target: TargetAnswer | UnsetType = UNSET
+    targets: (
+        Annotated[dict[str, ExportedAnswer], says("by target, under its rules")] | UnsetType
+    ) = UNSET
 
 
 class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
@@ -302,8 +311,7 @@ def planned(
     if limit is not None and request.regret:
         limit /= 2
     outlook = request.to_outlook(problem)
-    given = {name: getattr(request, name) for name in request.__struct_fields__}
-    outlook = unless_tied(outlook, control.get("tie_break"), given)
+    outlook = unless_tied(outlook, control.get("tie_break"), fields_of(request))
     if outlook is None:
         result = family.solve(problem, method=request.method, time_limit=limit, **control)
     else:
