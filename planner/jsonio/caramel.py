@@ -1,7 +1,7 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -44,9 +44,9 @@ from planner.model.validation import MAX_VALUE, total
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.result import Result
-from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
+from planner.solving.targets import PLANNER, TARGETS, target_of
 from planner.solving.timeline import Kind, Timeline
-from planner.solving.what_if import Advice, advise
+from planner.solving.what_if import advise
 
 MethodName = Annotated[
     str,
@@ -172,23 +172,17 @@ def told(
     problem, plan = case.problem, result.plan
     if plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
-    advice = targets = None
+    more: dict[str, Any] = {} if case.place is None else {"ranks": problem.workers}
     if deadline is not None:
         if result.method == "search":
             advice = advise(caramel.CARAMEL, problem, result, deadline)
-        targets = exported(problem, plan, deadline)
-    made = answer(problem, result, advice=advice, targets=targets)
-    return made if case.place is None else msgspec.structs.replace(made, ranks=problem.workers)
+            more["advice"] = advice_answer(advice)
+        more["targets"] = targets_answer(exported(problem, plan, deadline))
+    return msgspec.structs.replace(answer(problem, result), **more)
 
 
-def answer(
-    problem: Problem,
-    result: Result[Plan, Evaluation],
-    *,
-    advice: Advice | None = None,
-    targets: Mapping[str, Exported] | None = None,
-) -> CaramelAnswer:
-    """Return the JSON form of a result and of its optional parts.
+def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
+    """Return the JSON form of a result.
 
     Raises InvalidInputError if the iteration takes more than 63 bits of nanoseconds.
     """
@@ -227,9 +221,7 @@ def answer(
             if problem.interference.is_none
             else evaluation.computation_ns - problem.windows.compute_ns
         ),
-        advice=advice_answer(advice),
         target=target_answer(problem.target),
-        targets=targets_answer(targets),
     )
 
 

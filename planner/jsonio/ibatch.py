@@ -13,7 +13,7 @@ from planner.jsonio.control import ShardedTargetRequest, method_names, target_an
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
-from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.network import Described, Network, described, measured_as, one_form
 from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -131,20 +131,13 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
 REQUEST_RULES = {
     "dependentRequired": {"max_batch_bytes": ["layer_bytes"]},
-    "oneOf": [
+    **one_form(
         {
-            "required": ["startup_ns", "transfer_ns"],
-            "properties": {"cost_table": False, "network": False},
-        },
-        {
-            "required": ["layer_bytes", "cost_table"],
-            "properties": {"startup_ns": False, "transfer_ns": False, "network": False},
-        },
-        {
-            "required": ["layer_bytes", "network"],
-            "properties": {"startup_ns": False, "transfer_ns": False, "cost_table": False},
-        },
-    ],
+            "layers": (("startup_ns", "transfer_ns"), ("layer_bytes",)),
+            "table": (("layer_bytes", "cost_table"), ()),
+            "network": (("layer_bytes", "network"), ()),
+        }
+    ),
 }
 """JSON Schema rules of a request that field types cannot express."""
 

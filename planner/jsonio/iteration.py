@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, structs
 
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
@@ -14,14 +14,22 @@ from planner.families.iteration.scheduling import group_size
 from planner.families.iteration.sizing import Sizing, choose_size
 from planner.families.iteration.synchronisation import assumed_startups, notes_of
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import TargetRequest, method_names, tell
+from planner.jsonio.control import TargetRequest, method_names, targets_answer, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.iteration_answer import IterationAnswer, timeline
-from planner.jsonio.iteration_making import answer
+from planner.jsonio.iteration_making import answer, scheduling_answer, sizing_answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Size, or_none, says
-from planner.jsonio.what_if import OutlookField, WhatIfRequest, asked, unless_tied
+from planner.jsonio.what_if import (
+    OutlookField,
+    WhatIfRequest,
+    advice_answer,
+    asked,
+    prospect_answer,
+    regret_answers,
+    unless_tied,
+)
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
@@ -224,25 +232,21 @@ def planned(
         result = iteration.solve(problem, method=method, time_limit=limit, **control)
     if unhurried:
         end, deadline = Deadline.of(time_limit, cancel), NEVER
-    groups = None
+    more: dict[str, Any] = {"prospect": prospect_answer(prospect, result.objective_ns or 0)}
     if cluster.scheduling is not None and result.objective_ns:
         groups = group_size(cluster, result.objective_ns, **(limits or {}))
-    answered = answer(
-        problem,
-        result,
-        alternatives,
-        model=profile.name,
-        samples=epoch_samples,
-        sizing=sizing,
-        groups=groups,
-        advice=advise(iteration.ITERATION, problem, result, end) if alternatives else None,
-        prospect=prospect,
-        regret=regrets(iteration.ITERATION, problem, result.plan, end, progress)
-        if regret and result.plan
-        else None,
-        targets=exported(problem, result.plan, end) if result.plan else None,
-        deadline=deadline,
-    )
+        more["scheduling"] = scheduling_answer(groups)
+    if epoch_samples is not None and sizing is not None:
+        more["sizing"] = sizing_answer(epoch_samples, sizing)
+    if alternatives:
+        more["advice"] = advice_answer(advise(iteration.ITERATION, problem, result, end))
+    if result.plan and regret:
+        table = regrets(iteration.ITERATION, problem, result.plan, end, progress)
+        more["regret"] = regret_answers(table)
+    if result.plan:
+        more["targets"] = targets_answer(exported(problem, result.plan, end))
+    answered = answer(problem, result, alternatives, model=profile.name, deadline=deadline)
+    answered = structs.replace(answered, **more)
     unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
     return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
 

@@ -1,6 +1,6 @@
 """Encode plans of whole iterations as JSON answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
@@ -21,7 +21,7 @@ from planner.families.iteration.evaluation import cost_of
 from planner.families.iteration.plan import How
 from planner.families.iteration.sizing import Sizing
 from planner.families.iteration.synchronisation import recipe_on
-from planner.jsonio.control import target_answer, targets_answer
+from planner.jsonio.control import target_answer
 from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
@@ -43,16 +43,12 @@ from planner.jsonio.links import failed_document
 from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
-from planner.jsonio.what_if import advice_answer, prospect_answer, regret_answers
 from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost
 from planner.model.topologies import BCube
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Prospect
-from planner.solving.targets import Exported
-from planner.solving.what_if import Advice, Regret
 
 
 def answer(
@@ -61,19 +57,12 @@ def answer(
     alternatives: Sequence[Alternative] = (),
     *,
     model: str = "",
-    samples: int | None = None,
-    sizing: Sizing | None = None,
-    groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
-    advice: Advice | None = None,
-    regret: Sequence[Regret] | None = None,
-    prospect: Prospect | None = None,
-    targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
-    """Return the JSON form of a result and of its optional parts.
+    """Return the JSON form of a result.
 
-    `alternatives` are the candidates from which the plan was chosen; `samples` is the size of an
-    epoch; `groups` is the driver's group scheduling; `deadline` ends the search for explanations.
+    `alternatives` are the candidates from which the plan was chosen; `deadline` ends the search for
+    explanations.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
@@ -85,13 +74,7 @@ def answer(
         **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
-        "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
-        "scheduling": _scheduling(groups) if groups else UNSET,
-        "advice": advice_answer(advice),
-        "regret": regret_answers(regret),
-        "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
-        "targets": targets_answer(targets),
     }
     plan = result.plan
     if plan is None:
@@ -146,7 +129,8 @@ def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
+def sizing_answer(samples: int, sizing: Sizing) -> SizingAnswer:
+    """Return the JSON form of the machines chosen for epochs of so many samples."""
     return SizingAnswer(
         epoch_samples=samples,
         at_most=max(candidate.machines for candidate in sizing.candidates),
@@ -164,7 +148,8 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
     )
 
 
-def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingAnswer:
+def scheduling_answer(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingAnswer:
+    """Return the JSON form of a driver's group scheduling."""
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
         none = dict.fromkeys(("group_size", "iteration_ns", "overhead", "speedup"))

@@ -65,7 +65,7 @@ _MARKS = {
 """Field that identifies each form; the first match counts."""
 
 
-def one_form(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def one_form(forms: Forms, rules: Mapping[str, Mapping[str, Any]] = {}) -> dict[str, Any]:
     """Return the JSON Schema rule that a document has one of the given forms.
 
     `rules` are those of single fields, by form.

@@ -26,6 +26,7 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
+from planner.jsonio.network import one_form
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, or_none, says
 from planner.jsonio.what_if import WhatIfRequest, planned
@@ -192,18 +193,12 @@ _INSTEAD = ("machines", "cores", "layers", "constants")
 
 _OF_PROFILE = ("profile", "cluster", "computation_scale")
 
-REQUEST_RULES: dict[str, Any] = {
-    "oneOf": [
-        {
-            "required": [*_INSTEAD, "read_every"],
-            "properties": dict.fromkeys(_OF_PROFILE, False),
-        },
-        {
-            "required": ["profile", "cluster"],
-            "properties": dict.fromkeys(_INSTEAD, False),
-        },
-    ]
-}
+REQUEST_RULES = one_form(
+    {
+        "layers": ((*_INSTEAD, "read_every"), ()),
+        "profile": (("profile", "cluster"), ("computation_scale", "read_every")),
+    }
+)
 """JSON Schema rules of a request that field types cannot express."""
 
 
