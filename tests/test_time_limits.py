@@ -15,7 +15,7 @@ import pytest
 
 import planner
 from planner.families import bigdl, caramel, ibatch, iteration, yan
-from planner.jsonio.bml_answer import answer as bml_answer
+from planner.jsonio.bml import answer as bml_answer
 from planner.solving.deadline import Deadline
 
 Request = dict[str, Any]

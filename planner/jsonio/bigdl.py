@@ -14,7 +14,7 @@ from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
-from planner.jsonio.schedules import check_order, check_serial, placed
+from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Moment,

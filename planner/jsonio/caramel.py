@@ -18,12 +18,13 @@ from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.schedules import check_iteration, check_parts
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
     ParameterBytes,
     TransferDocument,
+    check_iteration,
+    check_parts,
     op_times,
     sent,
     timeline_of,

@@ -14,7 +14,7 @@ from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as, one_form
-from planner.jsonio.schedules import check_order, check_serial, placed
+from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Index,

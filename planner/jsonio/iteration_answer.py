@@ -11,8 +11,16 @@ from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import check_head
 from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
-from planner.jsonio.schedules import check_iteration, check_parts, placed
-from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument, timeline_of
+from planner.jsonio.transfers import (
+    Names,
+    OpTimes,
+    ParameterBytes,
+    TransferDocument,
+    check_iteration,
+    check_parts,
+    placed,
+    timeline_of,
+)
 from planner.jsonio.types import Moment, Rows, Size, says
 from planner.jsonio.what_if import AdviceField, TargetedAnswer
 from planner.model.errors import InvalidInputError

@@ -11,9 +11,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
 from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import laid_out
 from planner.jsonio.profiles import ProvenanceDocument
-from planner.jsonio.types import filled, made_of, or_none, says
+from planner.jsonio.types import filled, laid_out, made_of, or_none, says
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE

@@ -6,9 +6,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
-from planner.jsonio.layout import laid_out
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Size, Time, filled, made_of, says
+from planner.jsonio.types import Size, Time, filled, laid_out, made_of, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.layers import KINDS

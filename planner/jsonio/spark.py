@@ -12,8 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.loops import Application, Loop, Sent, main_loop
 from planner.families.drizzle.problem import Problem
-from planner.jsonio.layout import laid_out, number
-from planner.jsonio.types import Count, Time, filled
+from planner.jsonio.types import Count, Time, filled, laid_out, number
 from planner.model.validation import MAX_VALUE
 
 _ELEMENT_BYTES = 4

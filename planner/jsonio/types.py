@@ -1,5 +1,6 @@
 """Scalar types of the JSON interface, with ranges and units, and helpers for structures."""
 
+import json
 from collections.abc import Callable, Container
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
@@ -7,7 +8,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
 
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, inside
 
@@ -143,3 +144,35 @@ def _dataclasses_in(kind: type[Any]) -> dict[str, type[Any] | None]:
 def or_none(value: T | UnsetType) -> T | None:
     """Return a field's value, or None if it is unset."""
     return None if value is UNSET else value
+
+
+# ---
+# Layout of JSON files that people read and edit.
+
+_WIDTH = 100
+"""A longer object or array has a line for each field or item."""
+
+
+def laid_out(document: Struct) -> str:
+    """Return JSON text with a line for each field, and for each row of a table."""
+    return _lines(to_builtins(document, enc_hook=number), "") + "\n"
+
+
+def _lines(value: Any, indent: str) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list | tuple) or (indent and len(flat) <= _WIDTH):
+        return flat
+    inner = f"{indent} "
+    if isinstance(value, dict):
+        fields = value.items()
+        rows = [f"{json.dumps(key)}: {_lines(field, inner)}" for key, field in fields]
+    else:
+        rows = [json.dumps(row, ensure_ascii=False) for row in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    lines = f",\n{inner}".join(rows)
+    return f"{opening}\n{inner}{lines}\n{indent}{closing}"
+
+
+def number(value: Fraction) -> float:
+    """Return a fraction as a JSON number: an int if whole, else a float."""
+    return int(value) if value.denominator == 1 else float(value)

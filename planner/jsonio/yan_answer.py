@@ -19,7 +19,7 @@ from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.families.yan.segments import check_machines
 from planner.jsonio.heads import check_head, head
-from planner.jsonio.schedules import placed
+from planner.jsonio.transfers import placed
 from planner.jsonio.types import Index, Moment, filled, or_none, says
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError
