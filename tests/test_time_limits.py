@@ -211,7 +211,7 @@ CARAMEL = sorted(caramel.METHODS)
 BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
 ITERATION = sorted(set(iteration.METHODS) - {"auto"})
 
-EXTRAS = ("pareto", "sensitivity")
+EXTRAS = ("pareto",)
 
 CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),

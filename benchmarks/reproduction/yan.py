@@ -42,7 +42,7 @@ from yan_spread import spread
 
 from planner.families.yan import Problem, solve
 from planner.families.yan.model import estimate
-from planner.families.yan.sensitivity import scaled
+from planner.families.yan.problem import scaled
 from planner.solving.result import Status
 
 LIMIT = 10

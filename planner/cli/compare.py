@@ -198,8 +198,6 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
         request = decode_request(data)
         problem: str = request.problem
         made = yan.asked(request) if problem == "yan" else request.to_problem()
-        if getattr(request, "sensitivity", False):
-            yan.refuse_sensitivity(made.problem, "exact")
         document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
         profile = None if document is UNSET else profile_of(document)
         doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts

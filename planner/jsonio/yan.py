@@ -1,7 +1,6 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -30,13 +29,12 @@ from planner.jsonio.network import one_form
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, or_none, says
 from planner.jsonio.what_if import WhatIfRequest, planned
-from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling, sensitivity_answer
-from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.validation import inside, one_of
+from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling
+from planner.model.errors import InvalidInputError
+from planner.model.validation import inside
 from planner.solving.compare import Case
-from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
-from planner.solving.methods import REPLAN
-from planner.solving.result import Result, Status
+from planner.solving.deadline import NEVER, Control, Deadline
+from planner.solving.result import Result
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
@@ -142,7 +140,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
     method: MethodName = "auto"
     pareto: bool = False
-    sensitivity: bool = False
     note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
 
@@ -202,51 +199,23 @@ REQUEST_RULES = one_form(
 """JSON Schema rules of a request that field types cannot express."""
 
 
-def refuse_sensitivity(problem: Problem, method: str) -> None:
-    """Raise an error unless the method finds the best configuration of the whole space."""
-    if problem.fixed:
-        raise NotApplicableError(
-            "sensitivity",
-            "only of the best configuration of the whole space, not of those in fixed: ask without "
-            "fixed",
-        )
-    if method not in ("auto", "exact") or not problem.uniform:
-        name = method if problem.uniform else "ordered"
-        raise NotApplicableError(
-            "sensitivity",
-            "only of the configuration that is proven best, by method auto or exact on machines "
-            f"that are alike, not with {name}",
-        )
-
-
-def with_extras(
+def with_front(
     answered: YanAnswer,
     problem: Problem,
     result: Result[Plan, Estimate],
     request: YanRequest,
     deadline: Deadline = NEVER,
 ) -> YanAnswer:
-    """Return the answer with Pareto front and sensitivity, where requested.
+    """Return the answer with the Pareto front, where requested and where there is a configuration.
 
-    An answer without a configuration gets none. At the deadline the front is cut; the part it
-    covers is correct. Sensitivity is of a proven best configuration only, and given only if
-    complete.
+    At the deadline the front is cut; the part it covers is correct.
     """
-    if result.plan is None:
+    if result.plan is None or not request.pareto:
         return answered
-    if request.pareto:
-        from planner.families.yan.pareto import pareto_front
+    from planner.families.yan.pareto import pareto_front
 
-        front = pareto_front(problem, deadline=deadline)
-        answered = replace(answered, pareto=front_rows(front))
-    searched = result.method == "exact" and result.status is not Status.TIME_LIMIT
-    if request.sensitivity and searched:
-        from planner.families.yan.sensitivity import sensitivity
-
-        with suppress(TimeUpError):
-            study = sensitivity(problem, result.plan.configuration, deadline=deadline)
-            answered = replace(answered, sensitivity=sensitivity_answer(study))
-    return answered
+    front = pareto_front(problem, deadline=deadline)
+    return replace(answered, pareto=front_rows(front))
 
 
 def memory_doubts(request: YanRequest) -> tuple[str, ...]:
@@ -262,16 +231,10 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     deadline = Deadline(limit, control.get("cancel"))
     made = asked(request)
     problem = made.problem
-    if request.sensitivity:
-        one_of(request.method, (*METHODS, REPLAN), "method")
-        refuse_sensitivity(problem, request.method)
-        if request.scenarios is not UNSET:
-            reason = "not with scenarios: it is about the best configuration for the constants"
-            raise InvalidInputError("sensitivity", reason)
     foreseen = planned(YAN, request, problem, control)
     result = foreseen.result
     answered = answer(made, result)
-    answered = with_extras(answered, problem, result, request, deadline)
+    answered = with_front(answered, problem, result, request, deadline)
     answered = replace(answered, **foreseen.fields)
     if request.profile is UNSET:
         return answered
@@ -285,7 +248,7 @@ def told(
     made = answer(case.made, result)
     if case.request is None or deadline is None:
         return made
-    return with_extras(made, case.problem, result, case.request, deadline)
+    return with_front(made, case.problem, result, case.request, deadline)
 
 
 INTERFACE = Interface(

@@ -1,9 +1,8 @@
 """The JSON answers of scaling (Yan et al.), and the data of their pictures."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from math import isfinite
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -26,10 +25,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 from planner.model.validation import check_count, check_same, shown, total
 from planner.solving.result import Result
-from planner.solving.views import LayerTime, Point, Range, Scaling, epoch_text
-
-if TYPE_CHECKING:  # a study imports NumPy
-    from planner.families.yan.sensitivity import FactorRange
+from planner.solving.views import LayerTime, Point, Scaling, epoch_text
 
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
@@ -117,15 +113,6 @@ class ExploredAnswer(Struct, frozen=True, kw_only=True):
     triples_cut: Total
 
 
-class SensitivityAnswer(Struct, frozen=True, kw_only=True):
-    """The factors of each constant between which the configuration stays the best.
-
-    An end is null where none was found.
-    """
-
-    intervals: dict[str, tuple[float | None, float | None]]
-
-
 class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The configuration, what an epoch takes and the proof; or why there is none."""
 
@@ -140,7 +127,6 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     explored: ExploredAnswer | UnsetType = UNSET
     lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
     pareto: tuple[FrontRow, ...] | UnsetType = UNSET
-    sensitivity: SensitivityAnswer | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
         UNSET
@@ -188,19 +174,6 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
         explored=filled(ExploredAnswer, plan.explored),
         lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
     )
-
-
-def sensitivity_answer(study: "tuple[FactorRange, ...]") -> SensitivityAnswer:
-    """Return the JSON form of the intervals of the constants."""
-    return SensitivityAnswer(
-        intervals={
-            interval.constant: (_number(interval.low), _number(interval.high)) for interval in study
-        }
-    )
-
-
-def _number(value: Fraction | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _rounded(epoch: Fraction) -> int:
@@ -281,13 +254,11 @@ def scaling(answer: YanAnswer) -> Scaling:
     _check_configuration(configuration, answer.machines)
     layers = _layers(breakdown, configuration, epoch)
     best = _point(configuration, epoch)
-    study = or_none(answer.sensitivity)
     return Scaling(
         layers,
         best,
         _ranking(or_none(answer.top) or (), best, len(configuration.layers)),
         _points(or_none(answer.pareto) or (), "pareto"),
-        () if study is None else _ranges(study.intervals),
     )
 
 
@@ -354,14 +325,3 @@ def _points(rows: Iterable[TopRow | FrontRow], name: str) -> tuple[Point, ...]:
         field = "machines" if isinstance(row, FrontRow) else "machines_used"
         check_same(getattr(row, field), points[-1].machines, f"{path}.{field}")
     return tuple(points)
-
-
-def _ranges(intervals: Mapping[str, tuple[float | None, float | None]]) -> tuple[Range, ...]:
-    for constant, ends in intervals.items():
-        for place, end in enumerate(ends):
-            if end is not None and not (isfinite(end) and end > 0):
-                raise InvalidInputError(
-                    f"sensitivity.intervals.{constant}[{place}]",
-                    f"expected a number > 0, got {shown(end)}",
-                )
-    return tuple(Range(constant, *ends) for constant, ends in intervals.items())

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from planner.families.yan.configuration import Explored, Plan, Ranked
 from planner.families.yan.from_profile import ProfiledProblem, profiled
 from planner.families.yan.model import Estimate, estimate
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Problem, scaled
 from planner.families.yan.units import refuse_incomplete
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError
@@ -157,8 +157,6 @@ class _Yan(Family[Problem, Plan, Estimate]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with other constants; those of computation are three."""
-        from planner.families.yan.sensitivity import scaled
-
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         if not scenario.startup:

@@ -334,3 +334,24 @@ def refuse_different(
             if len(set(getattr(problem, field) or ())) > 1
         ]
         raise NotApplicableError(fields[0], f"{what} {why}")
+
+
+def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
+    """Return the problem with one constant scaled; of `interference` only the part above 1.
+
+    InvalidInputError if the value is too large, or has too many decimals.
+    """
+    constants = problem.constants
+    if constant == "muladd_ns":  # measured times consist of multiply-adds, too
+        problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
+    value: Any
+    if constant == "interference":
+        value = [
+            1 + factor * (slowdown - 1) if slowdown > 1 else slowdown
+            for slowdown in constants.interference
+        ]
+    elif constant == "latency_ns":
+        value = [factor * latency for latency in constants.latency_ns]
+    else:
+        value = factor * getattr(constants, constant)
+    return replace(problem, constants=replace(constants, **{constant: value}))
