@@ -361,12 +361,10 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
-    foreseen = planned(BML, request, problem, control)
-    result, fields = foreseen.result, foreseen.fields
-    listing = last.share(2)  # encoding takes as long as listing
+    result, _, more = planned(BML, request, problem, control)
+    fields, listing = more(), last.share(2)  # encoding takes as long as listing
     try:
-        made = answer(problem, result, wanted, listing)
-        made = structs.replace(made, **fields)
+        made = structs.replace(answer(problem, result, wanted, listing), **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
         runtime = result.runtime_s

@@ -4,9 +4,9 @@ Each family whose problems can be perturbed takes them in the same form: its req
 `WhatIfRequest`, and its `run` step is `planned`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from planner.model.validation import inside
 from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
-from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
+from planner.solving.result import EvaluationT, PlanT, Result
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
 from planner.solving.what_if import Advice, Regret, regrets, robust_plan
@@ -273,45 +273,23 @@ class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     ) = UNSET
 
 
-class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
-    """A result, and what is needed to say what it costs if the numbers are others."""
-
-    family: Family[ProblemT, PlanT, EvaluationT]
-    problem: ProblemT
-    result: Result[PlanT, EvaluationT]
-    prospect: Prospect | None
-    wanted: bool
-    deadline: Deadline
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of the answer. The regret is worked out here."""
-        plan, rows = self.result.plan, None
-        if self.wanted and plan is not None:
-            rows = regrets(self.family, self.problem, plan, self.deadline)
-        return {
-            "regret": regret_answers(rows),
-            "prospect": prospect_answer(self.prospect, self.result.objective_ns or 0),
-        }
-
-
 def planned(
-    family: Family[ProblemT, PlanT, EvaluationT],
-    request: Any,
-    problem: ProblemT,
-    control: Control[PlanT],
-) -> Foreseen[ProblemT, PlanT, EvaluationT]:
-    """Return the plan that a request asks for: for its scenarios if there are any.
+    family: Family[Any, PlanT, EvaluationT], request: Any, problem: Any, control: Control[PlanT]
+) -> tuple[Result[PlanT, EvaluationT], Deadline, Callable[[], dict[str, Any]]]:
+    """Return the result for a request: for its scenarios if there are any.
 
-    A plan whose regret is asked for too has half of the time. Raises InvalidInputError if the
-    request is none, such as a scenario that changes what the family does not have.
+    Also returns the deadline, and what works out the fields of the answer about other numbers. A
+    plan whose regret is asked for has half of the time. Raises InvalidInputError if the request is
+    none, such as a scenario that changes what the family does not have.
     """
     limit, cancel = or_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
-    if limit is not None and request.regret:
+    regret, outlook = False, None
+    if isinstance(request, WhatIfRequest):
+        regret, outlook = request.regret, request.to_outlook(problem)
+        outlook = unless_tied(outlook, control.get("tie_break"), fields_of(request))
+    if limit is not None and regret:
         limit /= 2
-    outlook = request.to_outlook(problem)
-    outlook = unless_tied(outlook, control.get("tie_break"), fields_of(request))
     if outlook is None:
         result = family.solve(problem, method=request.method, time_limit=limit, **control)
     else:
@@ -319,7 +297,19 @@ def planned(
         result, prospect = robust_plan(family, problem, outlook, end)
         result = without_start(result, control)
         tell(result, control)
-    return Foreseen(family, problem, result, prospect, request.regret, deadline)
+
+    def more() -> dict[str, Any]:
+        if not isinstance(request, WhatIfRequest):
+            return {}
+        rows = None
+        if regret and result.plan is not None:
+            rows = regrets(family, problem, result.plan, deadline)
+        return {
+            "regret": regret_answers(rows),
+            "prospect": prospect_answer(prospect, result.objective_ns or 0),
+        }
+
+    return result, deadline, more
 
 
 def answer_request(interface: Interface, request: Any, **control: Unpack[Control[Any]]) -> Any:
@@ -328,16 +318,8 @@ def answer_request(interface: Interface, request: Any, **control: Unpack[Control
         return interface.run(request, **control)
     family = interface.family
     case: Case[Any] = Case(request.to_problem(), request=request)
-    if isinstance(request, WhatIfRequest):
-        foreseen = planned(family, request, case.problem, control)
-        result, deadline = foreseen.result, foreseen.deadline
-    else:
-        limit = or_none(request.time_limit_s)
-        deadline = Deadline.of(limit, control.get("cancel"))
-        result = family.solve(case.problem, method=request.method, time_limit=limit, **control)
-    made = interface.told(case, result, deadline)
-    if isinstance(request, WhatIfRequest):
-        made = replace(made, **foreseen.fields)
+    result, deadline, more = planned(family, request, case.problem, control)
+    made = replace(interface.told(case, result, deadline), **more())
     return warned(made, caveats(family, case, result))
 
 

@@ -1,7 +1,7 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -27,13 +27,13 @@ from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.network import one_form
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, or_none, says
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, says
+from planner.jsonio.what_if import WhatIfRequest
 from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
-from planner.solving.deadline import NEVER, Control, Deadline
+from planner.solving.deadline import Deadline
 from planner.solving.result import Result
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
@@ -142,6 +142,10 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     pareto: bool = False
     note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
+    def to_problem(self) -> ProfiledProblem:
+        """Return the typed problem, with the assumptions where it is made of a profile."""
+        return asked(self)
+
 
 def problem_of(request: YanRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
@@ -199,56 +203,24 @@ REQUEST_RULES = one_form(
 """JSON Schema rules of a request that field types cannot express."""
 
 
-def with_front(
-    answered: YanAnswer,
-    problem: Problem,
-    result: Result[Plan, Estimate],
-    request: YanRequest,
-    deadline: Deadline = NEVER,
-) -> YanAnswer:
-    """Return the answer with the Pareto front, where requested and where there is a configuration.
-
-    At the deadline the front is cut; the part it covers is correct.
-    """
-    if result.plan is None or not request.pareto:
-        return answered
-    from planner.families.yan.pareto import pareto_front
-
-    front = pareto_front(problem, deadline=deadline)
-    return replace(answered, pareto=front_rows(front))
-
-
-def memory_doubts(request: YanRequest) -> tuple[str, ...]:
-    """Return the warning if the cluster's memory looks like that of one accelerator."""
-    if request.cluster is UNSET:
-        return ()
-    return cluster_of(request.cluster, "cluster").memory_doubts
-
-
-def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline(limit, control.get("cancel"))
-    made = asked(request)
-    problem = made.problem
-    foreseen = planned(YAN, request, problem, control)
-    result = foreseen.result
-    answered = answer(made, result)
-    answered = with_front(answered, problem, result, request, deadline)
-    answered = replace(answered, **foreseen.fields)
-    if request.profile is UNSET:
-        return answered
-    return of_profile(answered, profile_of(request.profile), memory_doubts(request))
-
-
 def told(
     case: Case[Problem], result: Result[Plan, Estimate], deadline: Deadline | None
 ) -> YanAnswer:
-    """Return the answer to a case; until a deadline, with what the request asks for beside."""
-    made = answer(case.made, result)
-    if case.request is None or deadline is None:
+    """Return the answer to a case; until a deadline, with what the request asks for beside.
+
+    At the deadline the Pareto front is cut; the part it covers is correct.
+    """
+    made, request = answer(case.made, result), case.request
+    if request is None or deadline is None:
         return made
-    return with_front(made, case.problem, result, case.request, deadline)
+    if request.pareto and result.plan is not None:
+        from planner.families.yan.pareto import pareto_front
+
+        made = replace(made, pareto=front_rows(pareto_front(case.problem, deadline=deadline)))
+    if case.profile is None and request.profile is not UNSET:
+        doubts = cluster_of(request.cluster, "cluster").memory_doubts
+        made = of_profile(made, profile_of(request.profile), doubts)
+    return made
 
 
 INTERFACE = Interface(
@@ -257,6 +229,5 @@ INTERFACE = Interface(
     answer=YanAnswer,
     told=told,
     view=scaling,
-    run=run,
     request_rules=REQUEST_RULES,
 )
