@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from planner.jsonio.results import PlanDocument
 from planner.jsonio.types import Id, Moment, says
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
@@ -23,13 +24,6 @@ _REASONS = ("reason", "binding", "layers")
 _HOUR_NS = 3600 * 10**9
 
 H = TypeVar("H", bound="Head")
-
-
-class KeptPlan(Struct, frozen=True, kw_only=True):
-    """The plan itself, as `start_plan` of another request takes it."""
-
-    kind: str
-    plan: dict[str, Any]
 
 
 WITH_PLAN: Any = UNSET
@@ -49,7 +43,7 @@ class Head(Struct, frozen=True, kw_only=True):
     objective_ns: Moment | None
     lower_bound_ns: Moment | None
     runtime_s: float
-    plan: KeptPlan | UnsetType = UNSET
+    plan: PlanDocument | UnsetType = UNSET
     warnings: Annotated[
         tuple[str, ...] | UnsetType,
         says(

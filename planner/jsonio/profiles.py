@@ -1,5 +1,7 @@
 """The JSON form of profiles."""
 
+from os import PathLike
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -124,3 +126,16 @@ def encode_profile(profile: Profile) -> str:
     if not profile.layers:
         known["layers"] = UNSET
     return laid_out(filled(ProfileDocument, profile, **known))
+
+
+def read_profile(path: str | PathLike[str]) -> Profile:
+    """Read a profile from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is not a valid profile, with the path of the first wrong field.
+    OSError
+        If it cannot be read.
+    """
+    return decode_profile(Path(path).read_bytes())

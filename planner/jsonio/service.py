@@ -9,9 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from planner.jsonio.control import control_of
 from planner.jsonio.decoding import decode, plain, typed
-from planner.jsonio.heads import Head, KeptPlan
+from planner.jsonio.heads import Head
 from planner.jsonio.interfaces import PROBLEMS, Interface
-from planner.jsonio.results import plain_plan
+from planner.jsonio.results import PlanDocument, plain_plan
 from planner.jsonio.translating import instead
 from planner.jsonio.types import Id
 from planner.jsonio.what_if import answer_request
@@ -224,7 +224,7 @@ def _answer(
     if asked.id is not UNSET:
         answer = msgspec.structs.replace(answer, id=asked.id)
     if kept:
-        plan = KeptPlan(**plain_plan(kept[0], answer.problem))
+        plan = PlanDocument(**plain_plan(kept[0], answer.problem))
         return msgspec.structs.replace(answer, plan=plan)
     return answer
 
