@@ -13,7 +13,7 @@ from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.types import filled, laid_out, made_of, or_none, says
-from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
+from planner.jsonio.yan import ChoiceDocument, FixedDocument, Worker, YanRequest, problem_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 
@@ -21,12 +21,9 @@ if TYPE_CHECKING:  # fitting imports NumPy; the schema does not need it
     from planner.families.yan.calibration import Computation, Fit, MeasuredEpoch
 
 
-class MeasurementDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MeasurementDocument(FixedDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was run, and how long an epoch took."""
 
-    parameter_servers: Machines
-    replicas: Machines
-    workers_per_replica: Machines
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)]
     machines: Annotated[
         tuple[Worker, ...] | UnsetType,
