@@ -15,7 +15,7 @@ from planner.families.bml.reroute import GRACE_S, Damage
 from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head, warned
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
     LINK_RULES,
@@ -204,7 +204,7 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     steps: tuple[StepRow, ...] | UnsetType = UNSET
-    comparison: dict[str, ComparisonRow] | UnsetType = UNSET
+    comparison: dict[str, ComparisonRow] = WITH_PLAN
     transfers: tuple[TransferRow, ...] | UnsetType = UNSET
     schedule: Annotated[Literal["all"] | Digits, says("whose transfers are listed")] | UnsetType = (
         UNSET
@@ -393,7 +393,6 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     if answer.schedule is not UNSET and answer.transfers is UNSET:
         raise InvalidInputError("transfers", "missing: schedule says that they are listed")
     assert answer.objective_ns is not None
-    assert answer.comparison is not UNSET
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
         check_same(getattr(answer, path), number, path)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
@@ -143,8 +142,7 @@ class FitDocument(Struct, frozen=True, kw_only=True):
 def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
     constants = filled(ComputationConstants, computation)
-    provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
-    return laid_out(ComputationDocument(constants=constants, provenance=provenance))
+    return laid_out(filled(ComputationDocument, computation, constants=constants))
 
 
 def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
@@ -152,8 +150,9 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
 
     `source` says where the measurements come from; `versions` are those of the software.
     """
-    document = FitDocument(
-        constants=filled(FittedConstants, result.constants),
+    document = filled(
+        FitDocument,
+        result,
         provenance=filled(
             FitProvenance,
             result,

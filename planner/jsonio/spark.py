@@ -96,11 +96,12 @@ def encode_spark(
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(
-        drizzle=SparkDrizzle(
-            compute_ns=problem.compute_ns,
+        drizzle=filled(
+            SparkDrizzle,
+            fitted,
+            problem,
             tasks=problem.tasks or 1,
             constants=filled(GroupsConstants, fitted),
-            confounded=fitted.confounded,
             mean_error=float(sum(errors, Fraction(0)) / len(errors)),
             measurements=tuple(filled(OverheadDocument, row) for row in measurements),
         ),

@@ -17,7 +17,7 @@ from planner.families.yan.from_profile import ProfiledProblem
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.families.yan.segments import check_machines
-from planner.jsonio.heads import check_head, head
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.transfers import placed
 from planner.jsonio.types import Index, Moment, filled, or_none, says
 from planner.jsonio.what_if import WhatIfAnswer
@@ -120,9 +120,9 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 
     problem: Literal["yan"] = "yan"
     machines: Machines
-    epoch_ns: Moment | UnsetType = UNSET
-    configuration: ConfigurationAnswer | UnsetType = UNSET
-    breakdown: Breakdown | UnsetType = UNSET
+    epoch_ns: Moment = WITH_PLAN
+    configuration: ConfigurationAnswer = WITH_PLAN
+    breakdown: Breakdown = WITH_PLAN
     top: tuple[TopRow, ...] | UnsetType = UNSET
     explored: ExploredAnswer | UnsetType = UNSET
     lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
@@ -137,8 +137,6 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         """Return one line about the plan."""
-        assert self.configuration is not UNSET
-        assert self.epoch_ns is not UNSET
         point = _point(self.configuration, self.epoch_ns)
         return (
             f"An epoch takes {epoch_text(self.epoch_ns)} with {point.words} on "
@@ -245,9 +243,6 @@ def scaling(answer: YanAnswer) -> Scaling:
     """
     configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
     check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
-    assert configuration is not UNSET
-    assert epoch is not UNSET
-    assert breakdown is not UNSET
     anywhere = answer.lower_bound_any_mapping_ns
     if isinstance(anywhere, int) and anywhere > epoch:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
