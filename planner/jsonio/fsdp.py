@@ -1,10 +1,9 @@
 """The JSON interface of fully sharded training (FSDP)."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.families import fsdp
 from planner.families.fsdp.checker import check_issues
@@ -69,25 +68,19 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
     meshes: Annotated[tuple[MeshDocument, ...], Meta(min_length=1)]
     channels: ChannelsName = "one"
     memory_bytes: Size | UnsetType = UNSET
-    optimiser_ratio: Rate | UnsetType = UNSET
+    optimiser: Rate | UnsetType = field(name="optimiser_ratio", default=UNSET)
     tied: tuple[Pair, ...] = ()
     blocks: Annotated[tuple[Index, ...], Meta(min_length=1)] | UnsetType = UNSET
     element_bytes: PositiveSize = 4
-    layer_names: tuple[str, ...] | UnsetType = UNSET
+    names: tuple[str, ...] | UnsetType = field(name="layer_names", default=UNSET)
     method: MethodName = "auto"
 
     def to_problem(self) -> fsdp.Problem:
         """Return the typed problem."""
-        names = or_none(self.layer_names)
-        if names is not None:
-            check_count(names, len(self.forward_ns), "layer_names", "layers")
-        return made_of(
-            fsdp.Problem,
-            self,
-            meshes=tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes)),
-            optimiser=or_none(self.optimiser_ratio) or Fraction(0),
-            names=names,
-        )
+        if self.names is not UNSET:
+            check_count(self.names, len(self.forward_ns), "layer_names", "layers")
+        meshes = tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes))
+        return made_of(fsdp.Problem, self, meshes=meshes)
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:

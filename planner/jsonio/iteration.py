@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
-from msgspec import UNSET, Meta, UnsetType, structs
+from msgspec import UNSET, Meta, UnsetType, field, structs
 
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
@@ -20,7 +20,16 @@ from planner.jsonio.interfaces import Interface
 from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.jsonio.iteration_making import answer, scheduling_answer, sizing_answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Size, or_none, says
+from planner.jsonio.types import (
+    PositiveRate,
+    PositiveSize,
+    PositiveTime,
+    Rate,
+    Size,
+    fields_of,
+    or_none,
+    says,
+)
 from planner.jsonio.what_if import (
     OutlookField,
     WhatIfRequest,
@@ -56,12 +65,12 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
     profile: ProfileDocument
     cluster: ClusterDocument
     method: MethodName = "auto"
-    computation_scale: Annotated[
+    computation: Annotated[
         PositiveRate | UnsetType, says("what all times of computation are multiplied by")
-    ] = UNSET
-    optimiser_ratio: Annotated[
+    ] = field(name="computation_scale", default=UNSET)
+    optimiser: Annotated[
         Rate | UnsetType, says("bytes of optimiser state for each of parameters")
-    ] = UNSET
+    ] = field(name="optimiser_ratio", default=UNSET)
     activation_bytes: (
         Annotated[Size, says("memory for activations, in place of the profile's")] | UnsetType
     ) = UNSET
@@ -95,19 +104,11 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of `Problem.from_profile`."""
-        return {
-            "computation": 1 if self.computation_scale is UNSET else self.computation_scale,
-            "optimiser": 0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
-            "activation_bytes": or_none(self.activation_bytes),
-            "ignore_memory": self.ignore_memory,
-            "max_transfer_bytes": or_none(self.max_transfer_bytes),
-            "algorithms": iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
-            "modes": iteration.MODES if self.modes is UNSET else self.modes,
-            "op_order": or_none(self.op_order),
-            "element_bytes": self.element_bytes,
-            "seed": self.seed,
-            "target": target_of(self.target),
-        }
+        names = (
+            *("computation", "optimiser", "activation_bytes", "ignore_memory"),
+            *("max_transfer_bytes", "algorithms", "modes", "op_order", "element_bytes", "seed"),
+        )
+        return {**fields_of(self, names), "target": target_of(self.target)}
 
     def to_profile(self) -> Profile:
         """Return the typed profile; errors carry a path into ``profile``."""
@@ -119,11 +120,6 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
 
 def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> IterationAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
-    limits = {
-        name: getattr(request, name)
-        for name in ("max_overhead", "max_group_ns")
-        if getattr(request, name) is not UNSET
-    }
     return planned(
         request.to_profile(),
         cluster_of(request.cluster, "cluster"),
@@ -131,9 +127,9 @@ def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> Iteration
         method=request.method,
         time_limit=or_none(request.time_limit_s),
         epoch_samples=or_none(request.epoch_samples),
-        limits=limits,
+        limits=fields_of(request, ("max_overhead", "max_group_ns")),
         regret=request.regret,
-        likely={name: getattr(request, name) for name in ("outlook", "scenarios", "percentile")},
+        likely=fields_of(request, ("outlook", "scenarios", "percentile")),
         **control,
     ).answer
 
@@ -289,7 +285,7 @@ def _prepared(
     try:
         return robust_plan(iteration.ITERATION, problem, outlook, deadline.share(1), usual, others)
     except InvalidInputError:
-        if any(value is not UNSET for value in (likely or {}).values()):
+        if likely:
             raise
         return usual, None
 

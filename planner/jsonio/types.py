@@ -1,14 +1,14 @@
 """Scalar types of the JSON interface, with ranges and units, and helpers for structures."""
 
 import json
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, inside
 
@@ -95,9 +95,9 @@ def _form(hint: Any) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def fields_of(document: Struct) -> dict[str, Any]:
-    """Return the fields of a document that are set."""
-    given = structs.asdict(document)
+def fields_of(document: Struct, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the fields of a document that are set: all, or those of some names."""
+    given = {name: getattr(document, name) for name in names or document.__struct_fields__}
     return {name: value for name, value in given.items() if value is not UNSET}
 
 
