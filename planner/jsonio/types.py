@@ -132,13 +132,13 @@ def _made(kind: type[Any] | None, value: Any, path: str) -> Any:
 def _dataclasses_in(kind: type[Any]) -> dict[str, type[Any] | None]:
     """Return the fields of a dataclass, each with the dataclass that it, or its rows, are."""
 
-    def found(hint: Any) -> type[Any] | None:
+    def dataclass_in(hint: Any) -> type[Any] | None:
         if is_dataclass(hint):
             return cast(type[Any], hint)
-        return next(filter(None, map(found, get_args(hint))), None)
+        return next(filter(None, map(dataclass_in, get_args(hint))), None)
 
     hints = get_type_hints(kind)
-    return {field.name: found(hints[field.name]) for field in fields(kind)}
+    return {field.name: dataclass_in(hints[field.name]) for field in fields(kind)}
 
 
 def or_none(value: T | UnsetType) -> T | None:
