@@ -84,7 +84,7 @@ def problem_of(request: Any) -> Any:
         case "bml":
             return bml.problem_of(request)
         case "yan":
-            return yan.asked(request).problem
+            return yan.problem_of(request)
     return request.to_problem()
 
 

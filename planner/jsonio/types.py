@@ -56,18 +56,19 @@ LayerRange = Annotated[tuple[Index, Index], says("half-open: [a, b] holds layers
 
 
 def filled(kind: type[S], /, *sources: object, **others: Any) -> S:
-    """Return a document with `others`, and otherwise with attributes of the first source by name.
+    """Return a document with `others`, and otherwise with attributes of the sources, by name.
 
-    Rows inside become documents as well, and fractions numbers; what is None stays unset.
+    The first source that has one counts. Rows inside become documents as well, and fractions
+    numbers; what is None stays unset.
     """
     for name, (form, nullable) in _forms(kind).items():
         if name not in others:
-            source = next((source for source in sources if hasattr(source, name)), None)
-            value = getattr(source, name, UNSET)
-            if value is not None and value is not UNSET:
-                others[name] = form(value)
-            elif value is None and nullable:
+            values = (getattr(source, name, UNSET) for source in sources)
+            value = next((value for value in values if value is not UNSET), UNSET)
+            if value is None and nullable:
                 others[name] = None
+            elif value is not None and value is not UNSET:
+                others[name] = form(value)
     return kind(**others)
 
 

@@ -144,49 +144,38 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
 
     def to_problem(self) -> ProfiledProblem:
         """Return the typed problem, with the assumptions where it is made of a profile."""
-        return asked(self)
+        given = fields_for(Problem, self, but=("constants",))
+        if self.constants is not UNSET:
+            given["constants"] = Constants(**fields_of(self.constants))
+        if self.profile is not UNSET:
+            return self._of_profile(self.profile, given)
+        for name in _OF_PROFILE[1:]:
+            if getattr(self, name) is not UNSET:
+                raise InvalidInputError(name, "only together with profile")
+        for name in _INSTEAD:
+            if name not in given:
+                raise InvalidInputError(name, "missing (or profile and cluster)")
+        if "read_every" not in given:
+            raise InvalidInputError("read_every", "missing")
+        return ProfiledProblem(Problem(**given), 1, ())
+
+    def _of_profile(self, document: ProfileDocument, given: Mapping[str, Any]) -> ProfiledProblem:
+        for name in _INSTEAD:
+            if name in given:
+                raise InvalidInputError(name, "not together with profile")
+        if self.cluster is UNSET:
+            raise InvalidInputError("cluster", "missing: it comes with profile")
+        with inside("profile"):
+            profile = profile_of(document)
+            refuse_incomplete(profile)
+        cluster = cluster_of(self.cluster, "cluster")
+        computation = 1 if self.computation_scale is UNSET else self.computation_scale
+        return profiled(profile, cluster, computation=computation, **given)
 
 
 def problem_of(request: YanRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
-    return asked(request).problem
-
-
-def asked(request: YanRequest) -> ProfiledProblem:
-    """Return the typed problem, with the assumptions where it is made of a profile.
-
-    Errors carry a path into the request.
-    """
-    given = fields_for(Problem, request, but=("constants",))
-    if request.constants is not UNSET:
-        given["constants"] = Constants(**fields_of(request.constants))
-    if request.profile is not UNSET:
-        return _of_profile(request, request.profile, given)
-    for name in _OF_PROFILE[1:]:
-        if getattr(request, name) is not UNSET:
-            raise InvalidInputError(name, "only together with profile")
-    for name in _INSTEAD:
-        if name not in given:
-            raise InvalidInputError(name, "missing (or profile and cluster)")
-    if "read_every" not in given:
-        raise InvalidInputError("read_every", "missing")
-    return ProfiledProblem(Problem(**given), 1, ())
-
-
-def _of_profile(
-    request: YanRequest, document: ProfileDocument, given: Mapping[str, Any]
-) -> ProfiledProblem:
-    for name in _INSTEAD:
-        if name in given:
-            raise InvalidInputError(name, "not together with profile")
-    if request.cluster is UNSET:
-        raise InvalidInputError("cluster", "missing: it comes with profile")
-    with inside("profile"):
-        profile = profile_of(document)
-        refuse_incomplete(profile)
-    cluster = cluster_of(request.cluster, "cluster")
-    computation = 1 if request.computation_scale is UNSET else request.computation_scale
-    return profiled(profile, cluster, computation=computation, **given)
+    return request.to_problem().problem
 
 
 _INSTEAD = ("machines", "cores", "layers", "constants")
