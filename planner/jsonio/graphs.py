@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import PositiveSize, Size, Time, filled, made_of, says
+from planner.jsonio.types import PositiveSize, Size, Time, filled, or_none, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter, Phase
 from planner.model.validation import shown
@@ -37,15 +37,10 @@ class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument]) -> Graph:
     """Return the typed graph; errors carry a path into ``ops`` or ``parameters``."""
     return Graph(
-        tuple(made_of(Op, op) for op in ops),
+        tuple(Op(op.name, op.duration_ns, op.phase, op.after, or_none(op.spread_ns)) for op in ops),
         tuple(
-            made_of(
-                Parameter,
-                parameter,
-                updated_by=_several(parameter.updated_by),
-                read_by=_several(parameter.read_by),
-            )
-            for parameter in parameters
+            Parameter(row.name, row.size_bytes, _several(row.updated_by), _several(row.read_by))
+            for row in parameters
         ),
     )
 

@@ -275,7 +275,7 @@ def answer(
     evaluation = result.evaluation
     assert evaluation is not None
     schedule = tuple(
-        filled(BatchAnswer, when, layers=batch)
+        BatchAnswer(layers=batch, **when._asdict())
         for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
     )
     if problem.target is not None or layer_parameters is not None:

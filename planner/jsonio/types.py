@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Container, Iterable
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -62,18 +62,19 @@ def filled(kind: type[S], /, *sources: object, **others: Any) -> S:
     numbers; what is None stays unset.
     """
     for name, (form, nullable) in _forms(kind).items():
-        if name not in others:
-            values = (getattr(source, name, UNSET) for source in sources)
-            value = next((value for value in values if value is not UNSET), UNSET)
-            if value is None and nullable:
-                others[name] = None
-            elif value is not None and value is not UNSET:
-                others[name] = form(value)
+        for source in () if name in others else sources:
+            value = getattr(source, name, UNSET)
+            if value is not UNSET:
+                if value is not None:
+                    others[name] = value if form is None else form(value)
+                elif nullable:
+                    others[name] = None
+                break
     return kind(**others)
 
 
 @cache
-def _forms(kind: type[Struct]) -> dict[str, tuple[Callable[[Any], Any], bool]]:
+def _forms(kind: type[Struct]) -> dict[str, tuple[Callable[[Any], Any] | None, bool]]:
     """Return what brings each field's value into its form, and whether it may be None."""
     hints = get_type_hints(kind)
     return {
@@ -82,23 +83,28 @@ def _forms(kind: type[Struct]) -> dict[str, tuple[Callable[[Any], Any], bool]]:
     }
 
 
-def _form(hint: Any) -> Callable[[Any], Any]:
+def _form(hint: Any) -> Callable[[Any], Any] | None:
     for part in (hint, *get_args(hint)):
         if isinstance(part, type) and issubclass(part, Struct):
             return lambda value: value if isinstance(value, part) else filled(part, value)
         if get_origin(part) is tuple and get_args(part)[1:] == (...,):
             row = _form(get_args(part)[0])
-            return lambda rows: tuple(map(row, rows))
+            return tuple if row is None else partial(_each, row)
         if part is float:
             return lambda value: float(value) if isinstance(value, Fraction) else value
         if get_origin(hint) not in (Union, UnionType):
             break
-    return lambda value: value
+    return None
+
+
+def _each(form: Callable[[Any], Any], rows: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(map(form, rows))
 
 
 def fields_of(document: Struct, names: Iterable[str] | None = None) -> dict[str, Any]:
     """Return the fields of a document that are set: all, or those of some names."""
-    given = {name: getattr(document, name) for name in names or document.__struct_fields__}
+    names = document.__struct_fields__ if names is None else names
+    given = {name: getattr(document, name) for name in names}
     return {name: value for name, value in given.items() if value is not UNSET}
 
 
@@ -108,10 +114,10 @@ def fields_for(kind: Any, document: Struct, but: Container[str] = ()) -> dict[st
     Documents inside become dataclasses of their own; errors carry the path into the document.
     """
     inner = _dataclasses_in(kind)
+    names = [name for name in document.__struct_fields__ if name in inner and name not in but]
     return {
-        name: _made(inner[name], value, name)
-        for name, value in fields_of(document).items()
-        if name in inner and name not in but
+        name: value if inner[name] is None else _made(inner[name], value, name)
+        for name, value in fields_of(document, names).items()
     }
 
 
@@ -120,8 +126,8 @@ def made_of(kind: type[T], document: Struct, /, **others: Any) -> T:
     return kind(**fields_for(kind, document, others), **others)
 
 
-def _made(kind: type[Any] | None, value: Any, path: str) -> Any:
-    if kind is None or not isinstance(value, Struct | tuple):
+def _made(kind: Any, value: Any, path: str) -> Any:
+    if not isinstance(value, Struct | tuple):
         return value
     if isinstance(value, tuple):
         return tuple(_made(kind, row, f"{path}[{place}]") for place, row in enumerate(value))
