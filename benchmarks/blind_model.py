@@ -22,7 +22,7 @@ from blind_sharded import Unit, part_ns
 
 from planner.families.iteration import ALGORITHMS, Problem, solve
 from planner.families.iteration.synchronisation import synchronisations
-from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
+from planner.jsonio import read_cluster, read_profile, shipped_clusters
 from planner.model.clusters import Cluster
 from planner.model.layers import Layer
 from planner.model.network import ring_cost

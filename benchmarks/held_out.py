@@ -22,7 +22,7 @@ from leaving_out import (
 )
 from tables import rows_below
 
-from planner.jsonio.files import read_cluster, shipped_clusters
+from planner.jsonio import read_cluster, shipped_clusters
 from planner.model.fitting import fit_affine
 from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.units import format_bytes

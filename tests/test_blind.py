@@ -17,7 +17,7 @@ from blind_rows import FOLDER, SOURCES, Group, Row, Rule, read_source
 from blind_sharded import Unit, part_ns
 from results import load, sections
 
-from planner.jsonio.files import read_cluster, shipped_clusters
+from planner.jsonio import read_cluster, shipped_clusters
 
 GROUPS = [group for name in SOURCES for group in read_source(name).groups]
 

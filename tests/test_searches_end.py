@@ -199,7 +199,7 @@ OPTIONS: dict[str, dict[str, Request]] = {
 }
 
 REFUSED_AT = {
-    *("method", "target", "objective", "outlook", "machine_speeds", "sensitivity"),
+    *("method", "target", "objective", "outlook", "machine_speeds"),
     *("layer_bytes", "memory_bytes", "workers", "time_limit_s", "pareto"),
 }
 """What a method or an option may say it does not go with."""

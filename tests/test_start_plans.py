@@ -84,7 +84,7 @@ def problem_of(request: Any) -> Any:
         case "bml":
             return bml.problem_of(request)
         case "yan":
-            return yan.asked(request).problem
+            return yan.problem_of(request)
     return request.to_problem()
 
 
@@ -128,7 +128,7 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
         try:
             answer, again = solve_or_raise(asked), solve_or_raise(asked | {"method": REPLAN})
         except NotApplicableError:
-            continue  # an option that replan does not have, such as the sensitivity of yan
+            continue  # an option that replan does not have
         for one in (answer, again):
             schemas.validate(one, family, "answer")
         assert (answer["status"] == "infeasible") == (usual["status"] == "infeasible")

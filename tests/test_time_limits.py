@@ -15,7 +15,7 @@ import pytest
 
 import planner
 from planner.families import bigdl, caramel, ibatch, iteration, yan
-from planner.jsonio.bml_answer import answer as bml_answer
+from planner.jsonio.bml import answer as bml_answer
 from planner.solving.deadline import Deadline
 
 Request = dict[str, Any]
@@ -211,7 +211,7 @@ CARAMEL = sorted(caramel.METHODS)
 BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
 ITERATION = sorted(set(iteration.METHODS) - {"auto"})
 
-EXTRAS = ("pareto", "sensitivity")
+EXTRAS = ("pareto",)
 
 CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),

@@ -45,7 +45,7 @@ from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
 from planner.families.iteration import fsdp_from_profile as fully_sharded
 from planner.families.iteration.sizing import scheduling_from_profile
-from planner.jsonio import PROBLEMS, decode_profile, yan
+from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import Head, of_profile, warned
@@ -197,9 +197,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
     with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem
-        made = yan.asked(request) if problem == "yan" else request.to_problem()
-        if getattr(request, "sensitivity", False):
-            yan.refuse_sensitivity(made.problem, "exact")
+        made = request.to_problem()
         document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
         profile = None if document is UNSET else profile_of(document)
         doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts

@@ -9,8 +9,7 @@ from planner.cli.parsing import add_options, parse_names, parse_number
 from planner.cli.telling import tell
 from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster, without
-from planner.jsonio.files import cluster_data
+from planner.jsonio.clusters import cluster_data, decode_cluster, without
 from planner.jsonio.network import decode_network, measured_as
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference

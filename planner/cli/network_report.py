@@ -137,8 +137,8 @@ def cluster_text(
     provenance: dict[str, Any],
 ) -> str:
     """Return the cluster file of a measured network."""
-    from planner.jsonio.layout import laid_out
     from planner.jsonio.network_measurements import cluster_document
+    from planner.jsonio.types import laid_out
 
     each = os.environ.get("LOCAL_WORLD_SIZE", "1")
     shared = int(each) if each.isdecimal() and int(each) else 1

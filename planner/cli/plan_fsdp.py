@@ -20,8 +20,8 @@ from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.jsonio.heads import of_profile
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_bytes, format_ns, parse_bytes, printable
+from planner.model.validation import one_of
 from planner.solving.compare import Comparison, compare
-from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER
 from planner.view import format_table
@@ -78,7 +78,7 @@ def refuse_options(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan FSDP's units and compare with the baselines."""
-    known_method(options.method, fsdp.METHODS, "--method")
+    one_of(options.method, fsdp.METHODS, "--method")
     job = settle(options)
     draw = checked(options)
     problem = _problem(job, options)

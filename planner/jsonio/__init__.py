@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from planner.model.loading import loader
 
 if TYPE_CHECKING:
-    from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
+    from planner.jsonio.clusters import read_cluster, shipped_clusters
     from planner.jsonio.interfaces import PROBLEMS
-    from planner.jsonio.profiles import decode_profile, encode_profile
+    from planner.jsonio.profiles import decode_profile, encode_profile, read_profile
     from planner.jsonio.results import decode_plan, encode_plan
     from planner.jsonio.schemas import schema
     from planner.jsonio.service import (
@@ -45,9 +45,9 @@ __all__ = [
 __getattr__ = loader(
     __name__,
     {
-        "files": ("read_cluster", "read_profile", "shipped_clusters"),
+        "clusters": ("read_cluster", "shipped_clusters"),
         "interfaces": ("PROBLEMS",),
-        "profiles": ("decode_profile", "encode_profile"),
+        "profiles": ("decode_profile", "encode_profile", "read_profile"),
         "results": ("decode_plan", "encode_plan"),
         "schemas": ("schema",),
         "service": (

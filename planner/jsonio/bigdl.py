@@ -5,17 +5,16 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.families import bigdl
 from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
-from planner.jsonio.interfaces import Interface
+from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
-from planner.jsonio.schedules import check_order, check_serial, placed
+from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Moment,
@@ -23,13 +22,12 @@ from planner.jsonio.types import (
     PositiveSize,
     Rate,
     Time,
-    fields_of,
     filled,
+    made_of,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, total
-from planner.solving.compare import Case
 from planner.solving.deadline import NEVER
 from planner.solving.methods import REPLAN, concrete
 from planner.solving.result import Result
@@ -75,8 +73,7 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return the typed problem."""
         if self.method not in _DRIVERS:
             _check_listed(self.nodes)  # before anything is built
-        given = fields_of(self, bigdl.Problem)
-        return bigdl.Problem(**{**given, "network": links_of(self, 1, self.nodes)})
+        return made_of(bigdl.Problem, self, network=links_of(self, 1, self.nodes))
 
     def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
         """Return warnings about links that were estimated from measured collectives."""
@@ -132,11 +129,6 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         )
 
 
-def told(case: Case[bigdl.Problem], result: Result[Any, Any], _: object) -> BigdlAnswer:
-    """Return the answer to a case."""
-    return answer(case.problem, result)
-
-
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
 """Methods without pulls: a driver adds up the gradients."""
 
@@ -158,34 +150,24 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan, bigdl.Evaluation])
         _check_listed(problem.nodes)
     plan, cost = result.plan, result.evaluation
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
-    base = filled(
-        BigdlAnswer,
-        problem,
+    known = {
         **head(BigdlAnswer, result),
-        full_transfer_ns=total(full_transfer, "elements", "the time of a full transfer"),
-        comparison=_comparison(problem),
-    )
-    if plan is None:
-        return base
-    assert cost is not None
-    base = replace(
-        base,
-        times_full_transfer=float(cost.times_full_transfer),
-        phases=tuple(
+        "full_transfer_ns": total(full_transfer, "elements", "the time of a full transfer"),
+        "comparison": _comparison(problem),
+    }
+    if cost is not None:
+        starts = (0, *cost.ends_ns)
+        known["phases"] = tuple(
             filled(PhaseAnswer, phase, start_ns=start, end_ns=end)
-            for phase, start, end in zip(
-                cost.phases, (0, *cost.ends_ns), cost.ends_ns, strict=False
-            )
-        ),
-    )
+            for phase, start, end in zip(cost.phases, starts, cost.ends_ns, strict=False)
+        )
     if isinstance(plan, bigdl.Driver):
-        return replace(base, levels=plan.levels)
-    nodes = range(plan.nodes)
-    return replace(
-        base,
-        slices=tuple(map(plan.slice, nodes)),
-        pull_order=tuple(map(plan.pull_order, nodes)),
-    )
+        known["levels"] = plan.levels
+    elif plan is not None:
+        nodes = range(plan.nodes)
+        known["slices"] = tuple(map(plan.slice, nodes))
+        known["pull_order"] = tuple(map(plan.pull_order, nodes))
+    return filled(BigdlAnswer, problem, cost, **known)
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
@@ -196,8 +178,7 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
         assert plan is not None
         with suppress(NotApplicableError):
             cost = bigdl.evaluate(problem, plan)
-            ratio, time = float(cost.times_full_transfer), cost.objective_ns
-            rows[name] = filled(MethodCost, cost, time_ns=time, times_full_transfer=ratio)
+            rows[name] = filled(MethodCost, cost, time_ns=cost.objective_ns)
     return rows
 
 
@@ -246,7 +227,7 @@ INTERFACE = Interface(
     family=bigdl.BIGDL,
     request=BigdlRequest,
     answer=BigdlAnswer,
-    told=told,
+    told=of_result(answer),
     view=hot_spots,
     request_rules=REQUEST_RULES,
 )

@@ -1,50 +1,55 @@
-"""The JSON requests of gradient synchronisation on a BCube (BML), and their typed problems."""
+"""The JSON interface of gradient synchronisation on a BCube (BML)."""
 
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from planner.families.bml.evaluation import Evaluation, listed
 from planner.families.bml.family import BML, METHODS
-from planner.families.bml.problem import Problem
-from planner.families.bml.reroute import GRACE_S
-from planner.families.collectives import Collective
-from planner.jsonio.bml_answer import (
-    BmlAnswer,
-    algorithm_answer,
-    answer,
-    check_listable,
-)
-from planner.jsonio.bml_transfers import times
+from planner.families.bml.methods import ideal_ns
+from planner.families.bml.problem import Problem, Stage
+from planner.families.bml.reroute import GRACE_S, Damage
+from planner.families.bml.trees import Plan
+from planner.families.collectives import Collective, compare
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head, warned
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
     LINK_RULES,
     Digits,
     FailedDocument,
+    Number,
     failures_of,
     link_notes,
     links_of,
 )
 from planner.jsonio.network import Network
 from planner.jsonio.types import (
+    Moment,
     PositiveRate,
     PositiveSize,
     Rate,
     Size,
     Sizes,
     Time,
+    filled,
     made_of,
     or_none,
+    says,
 )
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures
-from planner.model.validation import MAX_VALUE
+from planner.model.units import counted, format_ns
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_same, shown, total
 from planner.solving.compare import Case
-from planner.solving.deadline import Control, Deadline, TimeUpError
+from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError, watched
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.result import Result
+from planner.solving.views import Compared
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 
@@ -68,15 +73,13 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     layer_bytes: Sizes | UnsetType = UNSET
     element_bytes: PositiveSize = 1
     link_bytes_per_s: PositiveRate | UnsetType = UNSET
-    latency_ns: Annotated[Time, Meta(description="start-up cost of a step")] | UnsetType = UNSET
+    latency_ns: Annotated[Time, says("start-up cost of a step")] | UnsetType = UNSET
     network: Network | UnsetType = UNSET
-    reduce_ns_per_byte: (
-        Annotated[Rate, Meta(description="a server's time to add a byte")] | UnsetType
-    ) = UNSET
+    reduce_ns_per_byte: Annotated[Rate | UnsetType, says("a server's time to add a byte")] = UNSET
     schedule: Literal["none", "all"] | ServerDocument = "none"
     failed: FailedDocument | UnsetType = UNSET
     method: MethodName = "auto"
-    note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+    note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
         """Return the typed problem, if the transfers that are wanted can be listed."""
@@ -119,18 +122,249 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
     return wanted
 
 
+MAX_TRANSFERS = 10**6
+"""Largest number of transfers that an answer lists."""
+
+MAX_LOOKED_AT = 2 * MAX_TRANSFERS
+"""Largest number of transfers scanned for those that carry bytes."""
+
+MAX_CUT_OFF = 1000
+"""Largest number of unreachable servers that an answer names."""
+
+Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
+
+
+class ComparisonRow(Struct, frozen=True, kw_only=True):
+    """An algorithm on a topology of as many servers, nothing failed, the gradient at once."""
+
+    times_full_transfer: Annotated[float, Meta(ge=0, description="its time × T_F, start-up apart")]
+    time_ns: Annotated[Moment | None, says("null: beyond 63 bits")]
+    steps: Amount
+    nics: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="of a server")]
+    switches: Annotated[int, Meta(ge=1, description="with n ports, as the BML paper counts")]
+    built_switches: Annotated[int, Meta(ge=1, description="of a network that can be built")]
+
+
+class StepRow(Struct, frozen=True, kw_only=True):
+    """What the busiest link carries in one step."""
+
+    stage: Stage
+    step: Number
+    pieces: Number
+    bytes: Amount
+
+
+class TransferRow(Struct, frozen=True, kw_only=True):
+    """What one server sends to a neighbour."""
+
+    server: Digits
+    thread: Number
+    stage: Stage
+    step: Number
+    level: Number
+    peer: Digits
+    offset: Number
+    length: Number
+    offset_bytes: Number
+    length_bytes: Number
+    layer: Number | UnsetType = UNSET
+    part: Number | UnsetType = UNSET
+
+
+class FailedCounts(Struct, frozen=True, kw_only=True):
+    """How many of each have failed."""
+
+    servers: Number
+    nics: Number
+    switches: Number
+
+
+class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
+    """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
+
+    problem: Literal["bml"] = "bml"
+    n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
+    k: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
+    servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
+    failed: FailedCounts | UnsetType = UNSET
+    switches: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
+    full_transfer_ns: Annotated[Moment, says("T_F: the gradient over one link")]
+    ideal_ns: Annotated[
+        Moment | None,
+        says("Algorithm 1, nothing failed, pieces of one size; null: beyond 63 bits"),
+    ]
+    pieces: Number | UnsetType = UNSET
+    pieces_left_out: Number | UnsetType = UNSET
+    rounds: (
+        Annotated[int, Meta(ge=1, description="parts of each piece, each a step behind the last")]
+        | UnsetType
+    ) = UNSET
+    times_full_transfer: (
+        Annotated[float, Meta(ge=0, description="what the busiest link carries, × the gradient")]
+        | UnsetType
+    ) = UNSET
+    steps: tuple[StepRow, ...] | UnsetType = UNSET
+    comparison: dict[str, ComparisonRow] = WITH_PLAN
+    transfers: tuple[TransferRow, ...] | UnsetType = UNSET
+    schedule: Annotated[Literal["all"] | Digits, says("whose transfers are listed")] | UnsetType = (
+        UNSET
+    )
+    cut_off: tuple[Digits, ...] | UnsetType = UNSET
+
+    def sentence(self) -> str:
+        """Return one line about the plan."""
+        assert self.objective_ns is not None
+        failed = ""
+        if self.failed is not UNSET:
+            counts = structs.asdict(self.failed)
+            names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
+            words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
+            failed = f" (failed {', '.join(words)})"
+        return (
+            f"A synchronisation of {counted(self.servers, 'server')} on BCube({self.n}, {self.k})"
+            f"{failed} takes {format_ns(self.objective_ns)}"
+        )
+
+
+def answer(
+    problem: Problem,
+    result: Result[Plan, Evaluation],
+    wanted: range | None = None,
+    deadline: Deadline = NEVER,
+) -> BmlAnswer:
+    """Return the JSON form of a result, with the transfers of the wanted servers.
+
+    Raises TimeUpError if the deadline passes while transfers are listed.
+    """
+    base, bcube = _base(problem, result), problem.bcube
+    plan, evaluation = result.plan, result.evaluation
+    if plan is None or evaluation is None:
+        damage = Damage(bcube, problem.failed)
+        part = damage.cut_off() if damage.living and not result.timed_out else ()
+        return structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
+    listed_of: Literal["all"] | tuple[int, ...] | UnsetType = UNSET
+    if wanted is not None:
+        listed_of = "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
+    return structs.replace(
+        base,
+        pieces=plan.threads * plan.pieces,
+        pieces_left_out=len(plan.left_out),
+        rounds=plan.rounds,
+        times_full_transfer=float(evaluation.load),
+        steps=tuple(
+            filled(StepRow, step, bytes=total(step.bytes, "layer_bytes", "the bytes of a step"))
+            for step in evaluation.steps
+        ),
+        comparison=comparison_of(problem),
+        transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
+        schedule=listed_of,
+    )
+
+
+def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlAnswer:
+    """Return the JSON form of one algorithm's time: its row of the comparison, without a plan."""
+    algorithm = result.plan
+    assert algorithm is not None
+    return structs.replace(
+        _base(problem, result),
+        times_full_transfer=float(algorithm.volume),
+        comparison={result.method: _compared(problem, algorithm)},
+    )
+
+
+def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
+    """Return an answer with the fields that do not depend on the plan."""
+    bcube, ideal = problem.bcube, ideal_ns(problem)
+    failed = {name: len(getattr(problem.failed, name)) for name in FailedCounts.__struct_fields__}
+    return filled(
+        BmlAnswer,
+        bcube,
+        **head(BmlAnswer, result),
+        failed=FailedCounts(**failed) if problem.failed else UNSET,
+        full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
+        ideal_ns=ideal if ideal <= MAX_TOTAL else None,
+    )
+
+
+def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
+    """Return the time of every algorithm for the same number of servers and no failures."""
+    tensors = problem.layer_bytes if problem.size_bytes else ()
+    known = compare(problem.bcube, tensors=tensors or None)
+    return {algorithm.name: _compared(problem, algorithm) for algorithm in known}
+
+
+def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
+    try:
+        time: int | None = algorithm.time_ns(problem.network, problem.size_bytes)
+    except InvalidInputError:
+        time = None
+    return filled(
+        ComparisonRow, algorithm, times_full_transfer=float(algorithm.volume), time_ns=time
+    )
+
+
+def check_listable(problem: Problem, wanted: range) -> None:
+    """Raise an error, before planning, if more transfers would have to be scanned than allowed.
+
+    Transfers without bytes count, too.
+    """
+    bcube = problem.bcube
+    each = 2 * bcube.k**2 * (bcube.n - 1)
+    if not problem.failed and len(wanted) * each * sum(map(bool, problem.chunks)) > MAX_LOOKED_AT:
+        raise _too_many(wanted)
+
+
+def _too_many(wanted: range) -> InvalidInputError:
+    hint = "; ask for one server" if len(wanted) > 1 else ""
+    return InvalidInputError(
+        "schedule", f"expected at most {MAX_TRANSFERS} transfers, got more{hint}"
+    )
+
+
+def _transfers(
+    problem: Problem, plan: Plan, wanted: range, deadline: Deadline
+) -> Iterator[TransferRow]:
+    parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
+    if not parts:
+        return
+    # Count before listing, so that a request that is refused costs no memory.
+    moves = watched(
+        (transfer for server in wanted for transfer in plan.transfers(server)), deadline
+    )
+    if next(islice(moves, MAX_LOOKED_AT // parts, None), None):
+        raise _too_many(wanted)
+    digits = cache(problem.bcube.digits)  # rows share the tuples
+    listing = (entry for server in wanted for entry in listed(problem, plan, server, deadline))
+    for number, entry in enumerate(listing):
+        if number == MAX_TRANSFERS:
+            raise _too_many(wanted)
+        moved = entry.transfer
+        yield TransferRow(
+            server=digits(moved.server),
+            thread=moved.thread,
+            stage=moved.stage,
+            step=moved.step,
+            level=moved.level,
+            peer=digits(moved.peer),
+            offset=moved.offset,
+            length=moved.length,
+            offset_bytes=entry.offset_bytes,
+            length_bytes=entry.length_bytes,
+            layer=entry.layer if problem.layer_bytes else UNSET,
+            part=entry.part if plan.rounds > 1 else UNSET,
+        )
+
+
 def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     limit = or_none(request.time_limit_s)
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
-    foreseen = planned(BML, request, problem, control)
-    result, fields = foreseen.result, foreseen.fields
-    listing = last.share(2)  # encoding takes as long as listing
+    result, _, more = planned(BML, request, problem, control)
+    fields, listing = more(), last.share(2)  # encoding takes as long as listing
     try:
-        made = answer(problem, result, wanted, listing)
-        made = structs.replace(made, **fields)
+        made = structs.replace(answer(problem, result, wanted, listing), **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
         runtime = result.runtime_s
@@ -142,6 +376,43 @@ def told(case: Case[Problem], result: Result[Any, Any], _: object) -> BmlAnswer:
     if isinstance(result.plan, Collective):
         return algorithm_answer(case.problem, result)
     return answer(case.problem, result)
+
+
+MAX_SWITCHES = 2**70
+"""Above the number of switches of any valid request. JSON Schema cannot state so large a limit."""
+
+
+def times(answer: BmlAnswer) -> tuple[Compared, ...]:
+    """Check an answer; return the time of the plan and of the algorithms it is compared with.
+
+    Raises InvalidInputError if there is no plan, or the parts contradict each other.
+    """
+    check_head(answer, "steps", "comparison")
+    if answer.cut_off is not UNSET:
+        raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
+    if answer.schedule is not UNSET and answer.transfers is UNSET:
+        raise InvalidInputError("transfers", "missing: schedule says that they are listed")
+    assert answer.objective_ns is not None
+    bcube = BCube(answer.n, answer.k)
+    for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
+        check_same(getattr(answer, path), number, path)
+    if "bml_bcube" not in answer.comparison:
+        raise InvalidInputError("comparison.bml_bcube", "missing")
+    # With failures, other algorithms would be slower, too: compare only with BML without failures.
+    names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
+    after = "" if answer.failed is UNSET else ", nothing failed"
+    rows = [Compared("this plan", "bcube", answer.objective_ns, bcube.switches)]
+    for name in names:
+        row = answer.comparison[name]
+        if row.switches > MAX_SWITCHES:
+            raise InvalidInputError(
+                f"comparison.{name}.switches",
+                f"expected an integer <= {MAX_SWITCHES}, got {shown(row.switches)}",
+            )
+        if row.time_ns is not None:
+            topology = name.rpartition("_")[2]
+            rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
+    return tuple(rows)
 
 
 INTERFACE = Interface(

@@ -1,4 +1,4 @@
-"""Read BML answers again: what there is to draw, and the program of the transfers they list.
+"""Read BML answers again: the program of the transfers they list.
 
 Method: the transfers of all servers form a collective program
 (`planner.families.collectives.program`) for a gradient of this size. A chunk is a byte range that
@@ -19,13 +19,10 @@ from msgspec import UNSET
 from planner.families.collectives.checker import check
 from planner.families.collectives.layout import GivenLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message
-from planner.jsonio.bml_answer import BmlAnswer
-from planner.jsonio.heads import check_head
+from planner.jsonio.bml import BmlAnswer
 from planner.jsonio.types import or_none
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.topologies import BCube
-from planner.model.validation import check_same, shown
-from planner.solving.views import Compared
 
 
 def lists_all(answer: BmlAnswer) -> bool:
@@ -156,41 +153,3 @@ def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str
 
     text = re.sub(r"chunks? (\d+)(?:…(\d+))?", span, error)
     return re.sub(r"rank (\d+)", lambda match: f"server {servers[int(match[1])]}", text)
-
-
-MAX_SWITCHES = 2**70
-"""Above the number of switches of any valid request. JSON Schema cannot state so large a limit."""
-
-
-def times(answer: BmlAnswer) -> tuple[Compared, ...]:
-    """Check an answer; return the time of the plan and of the algorithms it is compared with.
-
-    Raises InvalidInputError if there is no plan, or the parts contradict each other.
-    """
-    check_head(answer, "steps", "comparison")
-    if answer.cut_off is not UNSET:
-        raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
-    if answer.schedule is not UNSET and answer.transfers is UNSET:
-        raise InvalidInputError("transfers", "missing: schedule says that they are listed")
-    assert answer.objective_ns is not None
-    assert answer.comparison is not UNSET
-    bcube = BCube(answer.n, answer.k)
-    for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
-        check_same(getattr(answer, path), number, path)
-    if "bml_bcube" not in answer.comparison:
-        raise InvalidInputError("comparison.bml_bcube", "missing")
-    # With failures, other algorithms would be slower, too: compare only with BML without failures.
-    names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
-    after = "" if answer.failed is UNSET else ", nothing failed"
-    rows = [Compared("this plan", "bcube", answer.objective_ns, bcube.switches)]
-    for name in names:
-        row = answer.comparison[name]
-        if row.switches > MAX_SWITCHES:
-            raise InvalidInputError(
-                f"comparison.{name}.switches",
-                f"expected an integer <= {MAX_SWITCHES}, got {shown(row.switches)}",
-            )
-        if row.time_ns is not None:
-            topology = name.rpartition("_")[2]
-            rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
-    return tuple(rows)

@@ -1,7 +1,7 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -11,24 +11,20 @@ from planner.families.caramel.evaluation import Evaluation, plan_heads
 from planner.families.caramel.for_target import BUCKETS, exported
 from planner.families.caramel.methods import RULES
 from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
-from planner.families.caramel.problem import Plan, Problem, Stages
-from planner.jsonio.control import (
-    TargetRequest,
-    method_names,
-    target_answer,
-    targets_answer,
-)
+from planner.families.caramel.problem import Plan, Problem
+from planner.jsonio.control import TargetRequest, method_names, target_answer, targets_answer
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.schedules import check_iteration, check_parts
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
     ParameterBytes,
     TransferDocument,
+    check_iteration,
+    check_parts,
     op_times,
     sent,
     timeline_of,
@@ -40,7 +36,6 @@ from planner.jsonio.what_if import (
     TargetedAnswer,
     WhatIfRequest,
     advice_answer,
-    asked,
 )
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
@@ -50,10 +45,9 @@ from planner.model.validation import MAX_VALUE, total
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook
-from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
+from planner.solving.targets import PLANNER, TARGETS, target_of
 from planner.solving.timeline import Kind, Timeline
-from planner.solving.what_if import Advice, advise
+from planner.solving.what_if import advise
 
 MethodName = Annotated[
     str,
@@ -72,6 +66,8 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
+
+    chooses = "search"
 
     problem: Literal["caramel"]
     ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)]
@@ -107,7 +103,6 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             graph=graph_of(self.ops, self.parameters),
             cost=ring_cost(cost, workers),
             workers=workers,
-            stages=made_of(Stages, self.stages),
             interference=network.interference,
             target=target_of(self.target),
         )
@@ -116,18 +111,10 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
         """Return warnings about costs that were not measured, of transfers of these sizes."""
         return warnings_of(self.settled(), sizes)
 
-    def to_outlook(self, problem: Problem) -> Outlook | None:
-        """Return the scenarios to plan for, or None."""
+    def lacks_spreads(self, problem: Problem, /) -> str:
+        """Return what the request lacks to have measured spreads; empty if it has them."""
         known = any(op.spread_ns for op in problem.graph.ops)
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if known else "ops with a spread_ns, or scenarios",
-            method=self.method,
-            chooses="search",
-            target=problem.target,
-        )
+        return "" if known else "ops with a spread_ns, or scenarios"
 
 
 class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
@@ -186,23 +173,17 @@ def told(
     problem, plan = case.problem, result.plan
     if plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
-    advice = targets = None
+    more: dict[str, Any] = {} if case.place is None else {"ranks": problem.workers}
     if deadline is not None:
         if result.method == "search":
             advice = advise(caramel.CARAMEL, problem, result, deadline)
-        targets = exported(problem, plan, deadline)
-    made = answer(problem, result, advice=advice, targets=targets)
-    return made if case.place is None else msgspec.structs.replace(made, ranks=problem.workers)
+            more["advice"] = advice_answer(advice)
+        more["targets"] = targets_answer(exported(problem, plan, deadline))
+    return msgspec.structs.replace(answer(problem, result), **more)
 
 
-def answer(
-    problem: Problem,
-    result: Result[Plan, Evaluation],
-    *,
-    advice: Advice | None = None,
-    targets: Mapping[str, Exported] | None = None,
-) -> CaramelAnswer:
-    """Return the JSON form of a result and of its optional parts.
+def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
+    """Return the JSON form of a result.
 
     Raises InvalidInputError if the iteration takes more than 63 bits of nanoseconds.
     """
@@ -241,9 +222,7 @@ def answer(
             if problem.interference.is_none
             else evaluation.computation_ns - problem.windows.compute_ns
         ),
-        advice=advice_answer(advice),
         target=target_answer(problem.target),
-        targets=targets_answer(targets),
     )
 
 

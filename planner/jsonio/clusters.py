@@ -1,20 +1,23 @@
-"""The JSON form of clusters."""
+"""The JSON form of clusters; clusters from files, and shipped ones by name."""
 
 from dataclasses import replace
+from difflib import get_close_matches
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
-from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_of
+from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_form
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none
-from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
-from planner.model.contention import ALONE
-from planner.model.errors import InvalidInputError
+from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none, says
+from planner.model.clusters import MAX_MACHINES, Cluster
+from planner.model.errors import InvalidInputError, PluginError
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
-from planner.model.validation import inside
+from planner.model.validation import inside, shown
+from planner.solving.plugins import plugged
 
 _KINDS: Forms = {
     "switch": (("kind",), ()),
@@ -22,7 +25,7 @@ _KINDS: Forms = {
     "fattree": (("kind", "ports"), ()),
     "rails": (("kind", "accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
 }
-_TOPOLOGIES = one_of(_KINDS, {kind: {"kind": {"const": kind}} for kind in _KINDS})
+_TOPOLOGIES = one_form(_KINDS, {kind: {"kind": {"const": kind}} for kind in _KINDS})
 
 Ports = Annotated[int, Meta(ge=1, le=2**22)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -84,10 +87,9 @@ class ClusterDocument(
     notes: tuple[str, ...] = ()
     failed: FailedDocument | UnsetType = UNSET
     interference: InterferenceDocument | UnsetType = UNSET
-    network: (
-        Annotated[MeasuredDocument, Meta(description="what collectives took there, as measured")]
-        | UnsetType
-    ) = UNSET
+    network: Annotated[
+        MeasuredDocument | UnsetType, says("what collectives took there, as measured")
+    ] = UNSET
 
 
 def decode_cluster(data: bytes | str) -> Cluster:
@@ -108,9 +110,6 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
     with inside(path):
         with inside("topology"):
             topology = _topology(document)
-        with inside("nic"):
-            nic = made_of(Nic, document.nic)
-        scheduling, beside = or_none(document.scheduling), or_none(document.interference)
         measured = or_none(document.network)
         with inside("network"):
             network = None if measured is None else measured.typed()
@@ -118,10 +117,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             Cluster,
             document,
             topology=topology,
-            nic=nic,
-            scheduling=None if scheduling is None else made_of(Scheduling, scheduling),
             failed=_failures(topology, document.failed),
-            interference=ALONE if beside is None else beside.typed("interference"),
             network=network,
         )
 
@@ -152,3 +148,59 @@ def _failures(topology: Topology, document: FailedDocument | UnsetType) -> Failu
     if not isinstance(topology, BCube):
         raise InvalidInputError("failed", "only with a topology of kind bcube")
     return failures_of(topology, document)
+
+
+_FOLDER = Path(__file__).parents[1] / "data" / "clusters"
+
+
+def shipped_clusters() -> tuple[str, ...]:
+    """Return the names of the clusters shipped with the library, in order."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
+
+
+def cluster_file(name: str | PathLike[str]) -> Path:
+    """Return the path of a cluster file; a name such as ``caramel-16`` means a shipped one.
+
+    Raises InvalidInputError, with the nearest shipped names, if there is neither.
+    """
+    path, known = Path(name), shipped_clusters()
+    if path.parent.name or path.is_absolute() or (path.exists() and not path.is_dir()):
+        return path  # a path with a folder names a file, even if missing
+    if fspath(name) in known:
+        return _FOLDER / f"{name}.json"
+    near = get_close_matches(path.name.lower().removesuffix(".json"), known)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"shipped are {', '.join(known)}"
+    raise InvalidInputError(
+        "cluster", f"neither a file nor the name of a shipped one: {shown(fspath(name))}; {hint}"
+    )
+
+
+def cluster_data(name: str | PathLike[str]) -> bytes:
+    """Return a cluster as JSON: from a file, a shipped name, or ``SOURCE:TEXT`` for a plug-in.
+
+    Raises InvalidInputError for other names, PluginError if the plug-in does not return JSON, and
+    OSError if the file cannot be read.
+    """
+    source, colon, text = fspath(name).partition(":")
+    describe = plugged("clusters").get(source) if colon and not Path(name).exists() else None
+    if describe is None:
+        return cluster_file(name).read_bytes()
+    described = describe(text)
+    if isinstance(described, str):
+        return described.encode()
+    if not isinstance(described, bytes):
+        raise PluginError(f"cluster source {source}: expected JSON text, got {shown(described)}")
+    return described
+
+
+def read_cluster(name: str | PathLike[str]) -> Cluster:
+    """Read a cluster from a file, or a shipped one by its name.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such cluster, or a field is wrong (with its path).
+    OSError
+        If the file cannot be read.
+    """
+    return decode_cluster(cluster_data(name))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Id, Moment, Rate, Seconds
+from planner.jsonio.types import Id, Moment, Rate, Seconds, filled, says
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, inside, shown
 from planner.solving.deadline import Cancel, Control, Incumbent
@@ -30,23 +30,20 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: Id | UnsetType = UNSET
     time_limit_s: Seconds | UnsetType = UNSET
-    start_plan: (
-        Annotated[PlanDocument, Meta(description="plan of an earlier answer, to be no worse than")]
-        | UnsetType
-    ) = UNSET
-    with_plan: Annotated[
-        bool, Meta(description="whether the answer holds the plan as start_plan takes it")
-    ] = False
-    tie_break: (
-        Annotated[Prefer, Meta(description="which of the plans of equal cost; by default simple")]
-        | UnsetType
-    ) = UNSET
-    simplest_within: (
-        Annotated[Rate, Meta(description="share by which a simpler plan may cost more; or 0")]
-        | UnsetType
-    ) = UNSET
+    start_plan: Annotated[
+        PlanDocument | UnsetType, says("plan of an earlier answer, to be no worse than")
+    ] = UNSET
+    with_plan: Annotated[bool, says("whether the answer holds the plan as start_plan takes it")] = (
+        False
+    )
+    tie_break: Annotated[
+        Prefer | UnsetType, says("which of the plans of equal cost; by default simple")
+    ] = UNSET
+    simplest_within: Annotated[
+        Rate | UnsetType, says("share by which a simpler plan may cost more; or 0")
+    ] = UNSET
     progress: Annotated[
-        bool, Meta(description="whether a stream also gets a line for each better plan or bound")
+        bool, says("whether a stream also gets a line for each better plan or bound")
     ] = False
 
     def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
@@ -121,8 +118,8 @@ class TargetAnswer(Struct, frozen=True, kw_only=True):
     """The target that a plan was made for."""
 
     name: str
-    version: Annotated[str, Meta(description="whose code the rules were read from")]
-    settings: Annotated[tuple[str, ...], Meta(description="what to set beside the buckets")]
+    version: Annotated[str, says("whose code the rules were read from")]
+    settings: Annotated[tuple[str, ...], says("what to set beside the buckets")]
 
 
 class ExportedAnswer(Struct, frozen=True, kw_only=True):
@@ -130,35 +127,23 @@ class ExportedAnswer(Struct, frozen=True, kw_only=True):
 
     plan_ns: Moment | None
     default_ns: Moment
-    reason: Annotated[str, Meta(description="why it cannot")] | UnsetType = UNSET
+    reason: Annotated[str, says("why it cannot")] | UnsetType = UNSET
 
 
-TargetField = TargetAnswer | UnsetType
-TargetsField = (
-    Annotated[dict[str, ExportedAnswer], Meta(description="by target, under its rules")] | UnsetType
-)
-
-
-def target_answer(target: Target | None) -> TargetField:
+def target_answer(target: Target | None) -> TargetAnswer | UnsetType:
     """Return the JSON form of the target planned for; UNSET if there is none."""
     if target is None:
         return UNSET
-    return TargetAnswer(
-        name=target.name,
-        version=f"{target.title}, {target.version}",
-        settings=target.settings,
-    )
+    return filled(TargetAnswer, target, version=f"{target.title}, {target.version}")
 
 
-def targets_answer(prices: Mapping[str, Exported] | None) -> TargetsField:
+def targets_answer(prices: Mapping[str, Exported] | None) -> dict[str, ExportedAnswer] | UnsetType:
     """Return the JSON form of a plan's cost under the rules of targets; UNSET if there is none.
 
     Targets under which the plan takes more than 63 bits of nanoseconds are left out.
     """
     answers = {
-        name: ExportedAnswer(
-            plan_ns=price.plan_ns, default_ns=price.default_ns, reason=price.reason or UNSET
-        )
+        name: filled(ExportedAnswer, price, reason=price.reason or UNSET)
         for name, price in (prices or {}).items()
         if max(price.default_ns, price.plan_ns or 0) <= MAX_TOTAL
     }

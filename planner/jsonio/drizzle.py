@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
@@ -11,7 +10,17 @@ from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
+from planner.jsonio.types import (
+    Count,
+    Moment,
+    PositiveTime,
+    Rate,
+    Time,
+    filled,
+    made_of,
+    or_none,
+    says,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
@@ -20,11 +29,9 @@ from planner.solving.views import GroupPoint, Groups, share_text
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
-GroupTime = Annotated[Rate, Meta(description="scheduling of a group, in ns; default: 0")]
-TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group, in ns")]
-ConstantTime = Annotated[
-    Rate, Meta(description="scheduling of a task, in every iteration, in ns; default: 0")
-]
+GroupTime = Annotated[Rate, says("scheduling of a group, in ns; default: 0")]
+TaskTime = Annotated[Rate, says("scheduling of a task, once a group, in ns")]
+ConstantTime = Annotated[Rate, says("scheduling of a task, in every iteration, in ns; default: 0")]
 TriggerCount = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 GroupSize = Annotated[int, Meta(ge=1, le=MAX_TOTAL, description="iterations")]
 
@@ -56,10 +63,7 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
     def to_problem(self) -> drizzle.Problem:
         """Return the typed problem."""
-        given = fields_of(self, drizzle.Problem)
-        if self.stages is not UNSET:
-            given["stages"] = tuple(drizzle.Stage(**fields_of(stage)) for stage in self.stages)
-        return drizzle.Problem(**given)
+        return made_of(drizzle.Problem, self)
 
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
@@ -113,31 +117,19 @@ def answer(
     problem: drizzle.Problem, result: Result[drizzle.Plan, drizzle.Evaluation]
 ) -> DrizzleAnswer:
     """Return the JSON form of a result."""
-    base = DrizzleAnswer(
-        **head(DrizzleAnswer, result),
-        max_overhead=float(problem.max_overhead),
-        max_group_ns=UNSET if problem.max_group_ns is None else problem.max_group_ns,
-    )
-    if result.plan is None:
-        return base
-    plan = result.plan
-    priced = result.evaluation
-    assert priced is not None
-    beside, largest = priced.overhead_of_compute, largest_group(problem)
-    rows = tuple(filled(TriggersAnswer, triggers) for triggers in plan.stages)
-    return replace(
-        base,
+    plan, known = result.plan, head(DrizzleAnswer, result)
+    if plan is None:
+        return filled(DrizzleAnswer, problem, **known, stages=UNSET)
+    return filled(
+        DrizzleAnswer,
+        result.evaluation,
+        problem,
+        **known,
         group_size=plan.group_size,
-        overhead=float(priced.overhead),
-        overhead_of_compute=None if beside is None else float(beside),
-        iteration_ns=priced.iteration_ns,
-        speedup=float(priced.speedup),
-        largest_group_size=UNSET if largest is None else largest,
-        stages=rows or UNSET,
+        largest_group_size=largest_group(problem) or UNSET,
+        stages=tuple(filled(TriggersAnswer, row) for row in plan.stages) or UNSET,
         curve=tuple(
-            CurvePoint(
-                group_size=size, overhead=float(group.overhead), group_time_ns=group.group_ns
-            )
+            filled(CurvePoint, group, group_size=size, group_time_ns=group.group_ns)
             for size, group in curve(problem, plan.group_size)
         ),
     )
@@ -174,11 +166,8 @@ def groups(answer: DrizzleAnswer) -> Groups:
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
     """Check that the triggers follow from the stages."""
-    triggers = tuple(drizzle.Triggers(**fields_of(row)) for row in rows)
-    stages = checked_stages(
-        tuple(drizzle.Stage(row.name, row.tasks, row.after) for row in triggers)
-    )
-    check_triggers(stages, triggers)
+    stages = checked_stages(tuple(made_of(drizzle.Stage, row) for row in rows))
+    check_triggers(stages, tuple(made_of(drizzle.Triggers, row) for row in rows))
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:

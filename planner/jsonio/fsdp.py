@@ -1,10 +1,9 @@
 """The JSON interface of fully sharded training (FSDP)."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.families import fsdp
 from planner.families.fsdp.checker import check_issues
@@ -27,6 +26,7 @@ from planner.jsonio.types import (
     filled,
     made_of,
     or_none,
+    says,
 )
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.costs import AffineCost, TableCost
@@ -41,7 +41,7 @@ from planner.solving.timeline import Interval, Kind, Memory, Timeline
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
 StepIndex = Annotated[int, Meta(ge=0, le=2**32)]
-Pair = Annotated[tuple[Index, Index], Meta(description="two layers that share a parameter")]
+Pair = Annotated[tuple[Index, Index], says("two layers that share a parameter")]
 
 
 class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,25 +68,19 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
     meshes: Annotated[tuple[MeshDocument, ...], Meta(min_length=1)]
     channels: ChannelsName = "one"
     memory_bytes: Size | UnsetType = UNSET
-    optimiser_ratio: Rate | UnsetType = UNSET
+    optimiser: Rate | UnsetType = field(name="optimiser_ratio", default=UNSET)
     tied: tuple[Pair, ...] = ()
     blocks: Annotated[tuple[Index, ...], Meta(min_length=1)] | UnsetType = UNSET
     element_bytes: PositiveSize = 4
-    layer_names: tuple[str, ...] | UnsetType = UNSET
+    names: tuple[str, ...] | UnsetType = field(name="layer_names", default=UNSET)
     method: MethodName = "auto"
 
     def to_problem(self) -> fsdp.Problem:
         """Return the typed problem."""
-        names = or_none(self.layer_names)
-        if names is not None:
-            check_count(names, len(self.forward_ns), "layer_names", "layers")
-        return made_of(
-            fsdp.Problem,
-            self,
-            meshes=tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes)),
-            optimiser=or_none(self.optimiser_ratio) or Fraction(0),
-            names=names,
-        )
+        if self.names is not UNSET:
+            check_count(self.names, len(self.forward_ns), "layer_names", "layers")
+        meshes = tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes))
+        return made_of(fsdp.Problem, self, meshes=meshes)
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
@@ -208,55 +202,26 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         return FsdpAnswer(**known)
     assert evaluation is not None
     mesh = problem.meshes[plan.mesh]
-    return FsdpAnswer(
+    return filled(
+        FsdpAnswer,
+        evaluation,
         **known,
-        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
+        mesh=filled(MeshAnswer, mesh, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
         units=tuple(
-            filled(
-                UnitAnswer,
-                load,
-                layers=(unit.start, unit.stop),
-                keep=unit.keep,
-                recompute=unit.recompute,
-                forward_at=unit.forward_at,
-                backward_at=unit.backward_at,
-            )
+            filled(UnitAnswer, load, unit, layers=(unit.start, unit.stop))
             for unit, load in zip(plan.units, evaluation.loads, strict=True)
         ),
-        **_costs(plan, evaluation),
+        steps=_steps(plan, evaluation),
     )
 
 
-def _costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
-    """Return the fields of an answer that follow from its units."""
-    sent = {
-        name: tuple(filled(SentAnswer, transfer) for transfer in getattr(evaluation, name))
-        for name in ("gathers", "reduces", "sums")
-    }
-    steps = (
-        filled(
-            StepAnswer,
-            step,
-            unit=plan.unit_of(number),
-            phase="forward" if number < len(plan.units) else "backward",
-        )
+def _steps(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> tuple[StepAnswer, ...]:
+    phases = ["forward"] * len(plan.units) + ["backward"] * len(plan.units)
+    return tuple(
+        filled(StepAnswer, step, unit=plan.unit_of(number), phase=phases[number])
         for number, step in enumerate(evaluation.steps)
     )
-    names = (
-        "iteration_ns",
-        "compute_ns",
-        "recompute_ns",
-        "exposed_ns",
-        "state_bytes",
-        "peak_bytes",
-    )
-    return {
-        **{name: getattr(evaluation, name) for name in names},
-        **sent,
-        "steps": tuple(steps),
-        "levels": tuple(filled(LevelAnswer, level) for level in evaluation.levels),
-    }
 
 
 def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
@@ -296,7 +261,7 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     evaluation = evaluation_of(
         plan, loads, answer.state_bytes, answer.channels, apart=answer.mesh.own_links
     )
-    check_priced(answer, _costs(plan, evaluation))
+    check_priced(answer, filled(FsdpAnswer, evaluation, answer, steps=_steps(plan, evaluation)))
     if answer.memory_bytes is not None and evaluation.peak_bytes > answer.memory_bytes:
         raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
     labels = [_label(unit, names) for unit in plan.units]

@@ -10,30 +10,19 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head
 from planner.jsonio.interfaces import PROBLEMS, Interface, types_of
-from planner.jsonio.types import Moment, fields_of, filled
+from planner.jsonio.types import fields_of
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.errors import InvalidInputError
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
-from planner.solving.timeline import Interval, Kind, Timeline
-
-
-class Bar(Struct, frozen=True, kw_only=True):
-    """One interval of a plan's timeline."""
-
-    resource: str
-    start_ns: Moment
-    end_ns: Moment
-    kind: Kind
-    batch: int
-    label: str
+from planner.solving.timeline import Interval, Timeline
 
 
 def register(family: Family[Any, Any, Any]) -> None:
@@ -92,7 +81,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         [
             ("problem", Literal[family.name], family.name),
             *shown,
-            ("timeline", tuple[Bar, ...] | UnsetType, UNSET),
+            ("timeline", tuple[Interval, ...] | UnsetType, UNSET),
         ],
         bases=(WhatIfAnswer,),
         namespace={"__doc__": plan_type.__doc__},
@@ -107,7 +96,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
             timeline = getattr(result.evaluation, "timeline", None)
             if timeline is not None:
-                told_of["timeline"] = tuple(filled(Bar, row) for row in timeline.intervals)
+                told_of["timeline"] = timeline.intervals
         return answer(**told_of)
 
     return Interface(
@@ -125,8 +114,7 @@ def _view(names: list[str]) -> Callable[[Any], Timeline]:
         bars = () if answer.timeline is UNSET else answer.timeline
         if not bars:
             raise InvalidInputError("timeline", "missing: the evaluation has no `timeline` to draw")
-        rows = tuple(Interval(**msgspec.structs.asdict(bar)) for bar in bars)
-        return Timeline(tuple(dict.fromkeys(row.resource for row in rows)), rows)
+        return Timeline(tuple(dict.fromkeys(bar.resource for bar in bars)), bars)
 
     return view
 

@@ -6,12 +6,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import PositiveSize, Size, Time, or_none
+from planner.jsonio.types import PositiveSize, Size, Time, filled, or_none, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter, Phase
 from planner.model.validation import shown
 
-Spread = Annotated[Time, Meta(description="interquartile range of the measured times")]
+Spread = Annotated[Time, says("interquartile range of the measured times")]
 OpNames = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
@@ -19,7 +19,7 @@ class OpDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One operation, and the names of those whose results it needs."""
 
     name: str
-    ns: Time
+    duration_ns: Time = field(name="ns")
     phase: Phase = field(name="pass")
     after: tuple[str, ...] = ()
     spread_ns: Spread | UnsetType = UNSET
@@ -29,7 +29,7 @@ class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One parameter: the backward ops that update its gradient, the forward ops that read it."""
 
     name: str
-    bytes: PositiveSize
+    size_bytes: PositiveSize = field(name="bytes")
     updated_by: OpNames
     read_by: OpNames
 
@@ -37,15 +37,10 @@ class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument]) -> Graph:
     """Return the typed graph; errors carry a path into ``ops`` or ``parameters``."""
     return Graph(
-        tuple(Op(op.name, op.ns, op.phase, op.after, or_none(op.spread_ns)) for op in ops),
+        tuple(Op(op.name, op.duration_ns, op.phase, op.after, or_none(op.spread_ns)) for op in ops),
         tuple(
-            Parameter(
-                parameter.name,
-                parameter.bytes,
-                _several(parameter.updated_by),
-                _several(parameter.read_by),
-            )
-            for parameter in parameters
+            Parameter(row.name, row.size_bytes, _several(row.updated_by), _several(row.read_by))
+            for row in parameters
         ),
     )
 
@@ -53,20 +48,11 @@ def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument])
 def documents_of(graph: Graph) -> tuple[tuple[OpDocument, ...], tuple[ParameterDocument, ...]]:
     """Return the JSON forms of a graph's ops and parameters."""
     return (
+        tuple(filled(OpDocument, op) for op in graph.ops),
         tuple(
-            OpDocument(
-                name=op.name,
-                ns=op.duration_ns,
-                phase=op.phase,
-                after=op.after,
-                spread_ns=UNSET if op.spread_ns is None else op.spread_ns,
-            )
-            for op in graph.ops
-        ),
-        tuple(
-            ParameterDocument(
-                name=parameter.name,
-                bytes=parameter.size_bytes,
+            filled(
+                ParameterDocument,
+                parameter,
                 updated_by=_short(parameter.updated_by),
                 read_by=_short(parameter.read_by),
             )

@@ -3,13 +3,14 @@
 The status is derived: an answer is `optimal` exactly if its objective equals its lower bound.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.jsonio.types import Id, Moment
+from planner.jsonio.results import PlanDocument
+from planner.jsonio.types import Id, Moment, says
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import format_ns
@@ -23,13 +24,6 @@ _REASONS = ("reason", "binding", "layers")
 _HOUR_NS = 3600 * 10**9
 
 H = TypeVar("H", bound="Head")
-
-
-class KeptPlan(Struct, frozen=True, kw_only=True):
-    """The plan itself, as `start_plan` of another request takes it."""
-
-    kind: str
-    plan: dict[str, Any]
 
 
 WITH_PLAN: Any = UNSET
@@ -49,17 +43,14 @@ class Head(Struct, frozen=True, kw_only=True):
     objective_ns: Moment | None
     lower_bound_ns: Moment | None
     runtime_s: float
-    plan: KeptPlan | UnsetType = UNSET
-    warnings: (
-        Annotated[
-            tuple[str, ...],
-            Meta(
-                description="why times may be off, which numbers are likely in other units, and "
-                "why a start plan was ignored"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    plan: PlanDocument | UnsetType = UNSET
+    warnings: Annotated[
+        tuple[str, ...] | UnsetType,
+        says(
+            "why times may be off, which numbers are likely in other units, and "
+            "why a start plan was ignored"
+        ),
+    ] = UNSET
     profile_threads: (
         Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
         | UnsetType
@@ -171,10 +162,10 @@ def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
         raise InvalidInputError("status", f"{status}, but lower_bound_ns is {shown(bound)}")
 
 
-def check_priced(answer: Head, costs: Mapping[str, Any]) -> None:
-    """Check that fields of an answer, row by row, are what the family's evaluation makes of it."""
-    for name, right in costs.items():
-        stated = getattr(answer, name)
+def check_priced(answer: H, priced: H) -> None:
+    """Check that an answer is, row by row, what the family's evaluation makes of its plan."""
+    for name in answer.__struct_fields__:
+        stated, right = getattr(answer, name), getattr(priced, name)
         if isinstance(right, tuple) and isinstance(stated, tuple) and len(right) == len(stated):
             for place, pair in enumerate(zip(stated, right, strict=True)):
                 check_same(*pair, f"{name}[{place}]")

@@ -7,23 +7,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.families import ibatch
-from planner.families.ibatch.evaluation import (
-    BatchTimes,
-    check_batches,
-    timeline_of,
-)
+from planner.families.ibatch.evaluation import BatchTimes, check_batches, timeline_of
 from planner.families.ibatch.methods import check_modules, exported
-from planner.jsonio.control import (
-    ShardedTargetRequest,
-    method_names,
-    target_answer,
-    targets_answer,
-)
+from planner.jsonio.control import ShardedTargetRequest, method_names, target_answer, targets_answer
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
-from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.schedules import check_order, check_serial, placed
+from planner.jsonio.network import Described, Network, described, measured_as, one_form
+from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Index,
@@ -37,13 +28,9 @@ from planner.jsonio.types import (
     filled,
     made_of,
     or_none,
+    says,
 )
-from planner.jsonio.what_if import (
-    OutlookField,
-    TargetedAnswer,
-    WhatIfRequest,
-    asked,
-)
+from planner.jsonio.what_if import OutlookField, TargetedAnswer, WhatIfRequest
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError
@@ -52,13 +39,12 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
 from planner.solving.compare import Case
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook
 from planner.solving.targets import FSDP2, PLANNER, target_of
 from planner.solving.timeline import Timeline
 
 LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
-    Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),
+    says("names of the parameters of each layer, layer 0 first, none given twice"),
 ]
 MethodName = Annotated[
     str, Meta(extra_json_schema={"enum": method_names([*ibatch.METHODS, FSDP2.name])})
@@ -71,6 +57,8 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
 
+    chooses = "exact"
+
     problem: Literal["ibatch"]
     direction: Literal["pull", "push"] = "pull"
     startup_ns: Time | UnsetType = UNSET
@@ -80,8 +68,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     network: Network | UnsetType = UNSET
     compute_ns: Times
     spread_ns: (
-        Annotated[Times, Meta(description="interquartile ranges of the times measured of layers")]
-        | UnsetType
+        Annotated[Times, says("interquartile ranges of the times measured of layers")] | UnsetType
     ) = UNSET
     max_batch_bytes: PositiveSize | UnsetType = UNSET
     objective: Literal["makespan", "eq4"] = "makespan"
@@ -121,19 +108,10 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         network = self.settled()
         return () if network is None else warnings_of(network, sizes)
 
-    def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
-        """Return the scenarios to plan for, or None."""
-        makespan = problem.objective == "makespan"
-        known = makespan and any(problem.spread_ns or ())
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if known else "spread_ns and objective makespan, or scenarios",
-            method=self.method,
-            chooses="exact",
-            target=problem.target,
-        )
+    def lacks_spreads(self, problem: ibatch.Problem, /) -> str:
+        """Return what the request lacks to have measured spreads; empty if it has them."""
+        known = problem.objective == "makespan" and any(problem.spread_ns or ())
+        return "" if known else "spread_ns and objective makespan, or scenarios"
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return the cost of a communication (None without table or network) and contention."""
@@ -153,20 +131,13 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
 REQUEST_RULES = {
     "dependentRequired": {"max_batch_bytes": ["layer_bytes"]},
-    "oneOf": [
+    **one_form(
         {
-            "required": ["startup_ns", "transfer_ns"],
-            "properties": {"cost_table": False, "network": False},
-        },
-        {
-            "required": ["layer_bytes", "cost_table"],
-            "properties": {"startup_ns": False, "transfer_ns": False, "network": False},
-        },
-        {
-            "required": ["layer_bytes", "network"],
-            "properties": {"startup_ns": False, "transfer_ns": False, "cost_table": False},
-        },
-    ],
+            "layers": (("startup_ns", "transfer_ns"), ("layer_bytes",)),
+            "table": (("layer_bytes", "cost_table"), ()),
+            "network": (("layer_bytes", "network"), ()),
+        }
+    ),
 }
 """JSON Schema rules of a request that field types cannot express."""
 
@@ -291,12 +262,12 @@ def answer(
 ) -> IbatchAnswer:
     """Return the JSON form of a result, with the names of layers and parameters where given."""
     known: dict[str, Any] = {
-        **head(IbatchAnswer, result),
         "direction": problem.direction,
         "objective": problem.objective,
         "layer_names": UNSET if layer_names is None else layer_names,
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
+        **head(IbatchAnswer, result),
         "target": target_answer(problem.target),
     }
     if result.plan is None:

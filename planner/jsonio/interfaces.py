@@ -3,7 +3,8 @@
 That of one problem is loaded when it is first asked for: most processes answer one kind of request.
 """
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -56,37 +57,22 @@ def types_of(family: Family[Any, Any, Any]) -> tuple[Any, Any, Any]:
     raise InvalidInputError("family", "expected a subclass of Family[Problem, Plan, Evaluation]")
 
 
-class Interfaces(MutableMapping[str, Interface]):
+class Interfaces(UserDict[str, Interface]):
     """Interfaces by the name of their problem: `INTERFACE` of the module of that name here."""
 
-    def __init__(self, *names: str) -> None:
-        self._known: dict[str, Interface | None] = dict.fromkeys(names)
-
     def __getitem__(self, name: str) -> Interface:
-        known = self._known[name]
-        if known is None:
-            module = import_module(f"planner.jsonio.{name}")
-            known = self._known[name] = module.INTERFACE
-        return known
+        if self.data[name] is UNLOADED:
+            self.data[name] = import_module(f"planner.jsonio.{name}").INTERFACE
+        return self.data[name]
 
-    def __setitem__(self, name: str, interface: Interface) -> None:
-        self._known[name] = interface
 
-    def __delitem__(self, name: str) -> None:
-        del self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
-
+UNLOADED: Any = None
 
 PROBLEMS = Interfaces(
-    "ibatch", "caramel", "yan", "bml", "drizzle", "bigdl", "fsdp", "iteration", "overlap"
+    dict.fromkeys(
+        ("ibatch", "caramel", "yan", "bml", "drizzle", "bigdl", "fsdp", "iteration", "overlap"),
+        UNLOADED,
+    )
 )
 """Every problem, by the name that requests use."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field, structs
 
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
@@ -13,11 +13,11 @@ from planner.families.iteration.for_target import exported
 from planner.families.iteration.sizing import Sizing, choose_size, group_size
 from planner.families.iteration.synchronisation import assumed_startups, notes_of
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import TargetRequest, method_names, tell
+from planner.jsonio.control import TargetRequest, method_names, targets_answer, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.iteration_answer import IterationAnswer, timeline
-from planner.jsonio.iteration_making import answer
+from planner.jsonio.iteration_making import answer, scheduling_answer, sizing_answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import (
     PositiveRate,
@@ -25,16 +25,26 @@ from planner.jsonio.types import (
     PositiveTime,
     Rate,
     Size,
+    fields_of,
     or_none,
+    says,
 )
-from planner.jsonio.what_if import OutlookField, WhatIfRequest, asked, unless_tied
+from planner.jsonio.what_if import (
+    OutlookField,
+    WhatIfRequest,
+    advice_answer,
+    asked,
+    prospect_answer,
+    regret_answers,
+    unless_tied,
+)
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import three_digits
-from planner.model.validation import MAX_VALUE, inside
+from planner.model.validation import MAX_VALUE, inside, one_of
 from planner.solving.deadline import NEVER, Control, Deadline
-from planner.solving.methods import REPLAN, known_method
+from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Target, target_of
@@ -54,19 +64,16 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
     profile: ProfileDocument
     cluster: ClusterDocument
     method: MethodName = "auto"
-    computation_scale: (
-        Annotated[PositiveRate, Meta(description="what all times of computation are multiplied by")]
-        | UnsetType
-    ) = UNSET
-    optimiser_ratio: (
-        Annotated[Rate, Meta(description="bytes of optimiser state for each of parameters")]
-        | UnsetType
-    ) = UNSET
+    computation: Annotated[
+        PositiveRate | UnsetType, says("what all times of computation are multiplied by")
+    ] = field(name="computation_scale", default=UNSET)
+    optimiser: Annotated[
+        Rate | UnsetType, says("bytes of optimiser state for each of parameters")
+    ] = field(name="optimiser_ratio", default=UNSET)
     activation_bytes: (
-        Annotated[Size, Meta(description="memory for activations, in place of the profile's")]
-        | UnsetType
+        Annotated[Size, says("memory for activations, in place of the profile's")] | UnsetType
     ) = UNSET
-    ignore_memory: Annotated[bool, Meta(description="plan as if memory did not bind")] = False
+    ignore_memory: Annotated[bool, says("plan as if memory did not bind")] = False
     max_transfer_bytes: PositiveSize | UnsetType = UNSET
     algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] | UnsetType = UNSET
     modes: (
@@ -96,19 +103,11 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of `Problem.from_profile`."""
-        return {
-            "computation": 1 if self.computation_scale is UNSET else self.computation_scale,
-            "optimiser": 0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
-            "activation_bytes": or_none(self.activation_bytes),
-            "ignore_memory": self.ignore_memory,
-            "max_transfer_bytes": or_none(self.max_transfer_bytes),
-            "algorithms": iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
-            "modes": iteration.MODES if self.modes is UNSET else self.modes,
-            "op_order": or_none(self.op_order),
-            "element_bytes": self.element_bytes,
-            "seed": self.seed,
-            "target": target_of(self.target),
-        }
+        names = (
+            *("computation", "optimiser", "activation_bytes", "ignore_memory"),
+            *("max_transfer_bytes", "algorithms", "modes", "op_order", "element_bytes", "seed"),
+        )
+        return {**fields_of(self, names), "target": target_of(self.target)}
 
     def to_profile(self) -> Profile:
         """Return the typed profile; errors carry a path into ``profile``."""
@@ -120,11 +119,6 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
 
 def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> IterationAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
-    limits = {
-        name: getattr(request, name)
-        for name in ("max_overhead", "max_group_ns")
-        if getattr(request, name) is not UNSET
-    }
     return planned(
         request.to_profile(),
         cluster_of(request.cluster, "cluster"),
@@ -132,9 +126,9 @@ def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> Iteration
         method=request.method,
         time_limit=or_none(request.time_limit_s),
         epoch_samples=or_none(request.epoch_samples),
-        limits=limits,
+        limits=fields_of(request, ("max_overhead", "max_group_ns")),
         regret=request.regret,
-        likely={name: getattr(request, name) for name in ("outlook", "scenarios", "percentile")},
+        likely=fields_of(request, ("outlook", "scenarios", "percentile")),
         **control,
     ).answer
 
@@ -175,7 +169,7 @@ def planned(
     cancel = control.get("cancel")
     target: Target | None = options.get("target")
     if target is None:
-        known_method(method, (*iteration.METHODS, REPLAN))
+        one_of(method, (*iteration.METHODS, REPLAN), "method")
     elif epoch_samples is not None:
         raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:
@@ -204,8 +198,8 @@ def planned(
     problem, prospect = Problem.from_profile(profile, cluster, **options), None
     known = any(op.spread_ns for op in problem.graph.ops)
     outlook = asked(
-        **{"outlook": UNSET, **(likely or {})},
-        spreads="" if known else "layers of profile with spreads, or scenarios",
+        likely or {},
+        lacks="" if known else "layers of profile with spreads, or scenarios",
         method=method,
         chooses=iteration.JOINT,
         target=target,
@@ -233,25 +227,21 @@ def planned(
         result = iteration.solve(problem, method=method, time_limit=limit, **control)
     if unhurried:
         end, deadline = Deadline.of(time_limit, cancel), NEVER
-    groups = None
+    more: dict[str, Any] = {"prospect": prospect_answer(prospect, result.objective_ns or 0)}
     if cluster.scheduling is not None and result.objective_ns:
         groups = group_size(cluster, result.objective_ns, **(limits or {}))
-    answered = answer(
-        problem,
-        result,
-        alternatives,
-        model=profile.name,
-        samples=epoch_samples,
-        sizing=sizing,
-        groups=groups,
-        advice=advise(iteration.ITERATION, problem, result, end) if alternatives else None,
-        prospect=prospect,
-        regret=regrets(iteration.ITERATION, problem, result.plan, end, progress)
-        if regret and result.plan
-        else None,
-        targets=exported(problem, result.plan, end) if result.plan else None,
-        deadline=deadline,
-    )
+        more["scheduling"] = scheduling_answer(groups)
+    if epoch_samples is not None and sizing is not None:
+        more["sizing"] = sizing_answer(epoch_samples, sizing)
+    if alternatives:
+        more["advice"] = advice_answer(advise(iteration.ITERATION, problem, result, end))
+    if result.plan and regret:
+        table = regrets(iteration.ITERATION, problem, result.plan, end, progress)
+        more["regret"] = regret_answers(table)
+    if result.plan:
+        more["targets"] = targets_answer(exported(problem, result.plan, end))
+    answered = answer(problem, result, alternatives, model=profile.name, deadline=deadline)
+    answered = structs.replace(answered, **more)
     unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
     return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
 
@@ -294,7 +284,7 @@ def _prepared(
     try:
         return robust_plan(iteration.ITERATION, problem, outlook, deadline.share(1), usual, others)
     except InvalidInputError:
-        if any(value is not UNSET for value in (likely or {}).values()):
+        if likely:
             raise
         return usual, None
 

@@ -11,9 +11,17 @@ from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import check_head
 from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
-from planner.jsonio.schedules import check_iteration, check_parts, placed
-from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument, timeline_of
-from planner.jsonio.types import Moment, Rows, Size
+from planner.jsonio.transfers import (
+    Names,
+    OpTimes,
+    ParameterBytes,
+    TransferDocument,
+    check_iteration,
+    check_parts,
+    placed,
+    timeline_of,
+)
+from planner.jsonio.types import Moment, Rows, Size, says
 from planner.jsonio.what_if import AdviceField, TargetedAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
@@ -40,10 +48,9 @@ class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
     """
 
     kind: Literal["all_reduce", "push", "pull"]
-    algorithm: (
-        Annotated[str, Meta(description="by which it is synchronised, if not by the plan's")]
-        | UnsetType
-    ) = UNSET
+    algorithm: Annotated[
+        str | UnsetType, says("by which it is synchronised, if not by the plan's")
+    ] = UNSET
     depth: Depth | UnsetType = UNSET
 
 
@@ -126,7 +133,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     wins_if: tuple[ChangeAnswer, ...]
     dominated_by: Annotated[
         str | None,
-        Meta(description="algorithm that costs no more for any size: this one never wins"),
+        says("algorithm that costs no more for any size: this one never wins"),
     ] = None
 
 
@@ -172,7 +179,7 @@ class SizingAnswer(Struct, frozen=True, kw_only=True):
     at_most: Count
     proven: Annotated[
         bool,
-        Meta(description="whether no other number's bound is below; false if the time was up"),
+        says("whether no other number's bound is below; false if the time was up"),
     ] = True
     candidates: tuple[CandidateAnswer, ...]
 
@@ -182,8 +189,8 @@ class SchedulingAnswer(Struct, frozen=True, kw_only=True):
 
     group_size: Count | None
     iteration_ns: Moment | None
-    overhead: Annotated[float, Meta(description="share of an iteration")] | None
-    speedup: Annotated[float, Meta(description="over groups of one")] | None
+    overhead: Annotated[float, says("share of an iteration")] | None
+    speedup: Annotated[float, says("over groups of one")] | None
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
 
@@ -201,13 +208,10 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     machines: Count
     workers: Count
     failed: FailedDocument | UnsetType = UNSET
-    ranks: (
-        Annotated[
-            tuple[Digits, ...],
-            Meta(description="of a BCube where something has failed: the server of each rank"),
-        ]
-        | UnsetType
-    ) = UNSET
+    ranks: Annotated[
+        tuple[Digits, ...] | UnsetType,
+        says("of a BCube where something has failed: the server of each rank"),
+    ] = UNSET
     synchronisation: SynchronisationAnswer | UnsetType = UNSET
     op_order: Names | UnsetType = UNSET
     transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] | UnsetType = UNSET
@@ -222,10 +226,9 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     interference: InterferenceAnswer | UnsetType = UNSET
     schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] | UnsetType = UNSET
     parameter_bytes: ParameterBytes | UnsetType = UNSET
-    pull_bytes: (
-        Annotated[dict[str, Size], Meta(description="the same of pulls, where they are others")]
-        | UnsetType
-    ) = UNSET
+    pull_bytes: Annotated[
+        dict[str, Size] | UnsetType, says("the same of pulls, where they are others")
+    ] = UNSET
     memory: MemoryAnswer | UnsetType = UNSET
     why: WhyAnswer | UnsetType = UNSET
     alternatives: tuple[AlternativeAnswer, ...] | UnsetType = UNSET

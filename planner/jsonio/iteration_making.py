@@ -1,6 +1,6 @@
 """Encode plans of whole iterations as JSON answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
@@ -21,7 +21,7 @@ from planner.families.iteration.evaluation import cost_of
 from planner.families.iteration.plan import How
 from planner.families.iteration.sizing import Sizing
 from planner.families.iteration.synchronisation import recipe_on
-from planner.jsonio.control import target_answer, targets_answer
+from planner.jsonio.control import target_answer
 from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
@@ -43,16 +43,12 @@ from planner.jsonio.links import failed_document
 from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
-from planner.jsonio.what_if import advice_answer, prospect_answer, regret_answers
 from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost
 from planner.model.topologies import BCube
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Prospect
-from planner.solving.targets import Exported
-from planner.solving.what_if import Advice, Regret
 
 
 def answer(
@@ -61,19 +57,12 @@ def answer(
     alternatives: Sequence[Alternative] = (),
     *,
     model: str = "",
-    samples: int | None = None,
-    sizing: Sizing | None = None,
-    groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
-    advice: Advice | None = None,
-    regret: Sequence[Regret[Any]] | None = None,
-    prospect: Prospect | None = None,
-    targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
-    """Return the JSON form of a result and of its optional parts.
+    """Return the JSON form of a result.
 
-    `alternatives` are the candidates from which the plan was chosen; `samples` is the size of an
-    epoch; `groups` is the driver's group scheduling; `deadline` ends the search for explanations.
+    `alternatives` are the candidates from which the plan was chosen; `deadline` ends the search for
+    explanations.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
@@ -85,13 +74,7 @@ def answer(
         **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
-        "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
-        "scheduling": _scheduling(groups) if groups else UNSET,
-        "advice": advice_answer(advice),
-        "regret": regret_answers(regret),
-        "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
-        "targets": targets_answer(targets),
     }
     plan = result.plan
     if plan is None:
@@ -141,17 +124,13 @@ def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
     if beside.is_none:
         return {}
     return {
-        "interference": InterferenceAnswer(
-            startup_ns=beside.startup_ns,
-            ns_per_byte=float(beside.ns_per_byte),
-            slowdown=float(beside.slowdown),
-            delay_ns=beside.delay_ns,
-        ),
+        "interference": filled(InterferenceAnswer, beside),
         "slowed_ns": evaluation.computation_ns - problem.base.windows.compute_ns,
     }
 
 
-def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
+def sizing_answer(samples: int, sizing: Sizing) -> SizingAnswer:
+    """Return the JSON form of the machines chosen for epochs of so many samples."""
     return SizingAnswer(
         epoch_samples=samples,
         at_most=max(candidate.machines for candidate in sizing.candidates),
@@ -168,25 +147,24 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
     )
 
 
-def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingAnswer:
+def scheduling_answer(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingAnswer:
+    """Return the JSON form of a driver's group scheduling."""
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
         none = dict.fromkeys(("group_size", "iteration_ns", "overhead", "speedup"))
         return filled(SchedulingAnswer, result.infeasibility, **none)
-    overhead, speedup = float(evaluation.overhead), float(evaluation.speedup)
-    return filled(
-        SchedulingAnswer, evaluation, group_size=plan.group_size, overhead=overhead, speedup=speedup
-    )
+    return filled(SchedulingAnswer, evaluation, plan)
 
 
 def _alternative(alternative: Alternative) -> AlternativeAnswer:
-    return AlternativeAnswer(
-        algorithm=alternative.synchronisation.algorithm,
-        mode=alternative.mode,
+    return filled(
+        AlternativeAnswer,
+        alternative,
+        alternative.synchronisation,
+        alternative.infeasibility,
         objective_ns=_counted(alternative.objective_ns),
         lower_bound_ns=_counted(alternative.lower_bound_ns),
         transfers=None if alternative.plan is None else len(alternative.plan.transfers),
-        reason=UNSET if alternative.infeasibility is None else alternative.infeasibility.reason,
     )
 
 
@@ -196,20 +174,11 @@ def _counted(time_ns: int | None) -> int | None:
 
 
 def _why(explanation: Explanation) -> WhyAnswer:
-    runner_up = explanation.runner_up
-    return filled(
-        WhyAnswer,
-        explanation,
-        runner_up=None
-        if runner_up is None or (objective := _counted(runner_up.objective_ns)) is None
-        else RunnerUp(
-            algorithm=runner_up.synchronisation.algorithm,
-            mode=runner_up.mode,
-            objective_ns=objective,
-            dominated_by=explanation.dominated_by,
-            wins_if=tuple(filled(ChangeAnswer, change) for change in explanation.changes),
-        ),
-    )
+    second, answered = explanation.runner_up, None
+    if second is not None and _counted(second.objective_ns) is not None:
+        changes = tuple(filled(ChangeAnswer, change) for change in explanation.changes)
+        answered = filled(RunnerUp, second, second.synchronisation, explanation, wins_if=changes)
+    return filled(WhyAnswer, explanation, runner_up=answered)
 
 
 def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
@@ -235,8 +204,8 @@ def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
 def _cost(cost: AffineCost | TableCost) -> CostAnswer:
     if isinstance(cost, TableCost):
         slope = float(cost.pieces()[-1].slope)
-        return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=slope, table=cost.points)
-    return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
+        return filled(CostAnswer, cost, ns_per_byte=slope, table=cost.points)
+    return filled(CostAnswer, cost)
 
 
 def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import UNSET, Meta, Struct
 
 from planner.families.collectives.prediction import measured_nic, predicted, range_note
-from planner.jsonio.network import Described, described, measured_as
+from planner.jsonio.network import Described, described, measured_as, one_form
+from planner.jsonio.types import says
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
@@ -67,15 +68,9 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
     return (*measured.notes, beyond) if beyond else measured.notes
 
 
-LINK_RULES = {
-    "oneOf": [
-        {"required": ["link_bytes_per_s"], "properties": {"network": False}},
-        {
-            "required": ["network"],
-            "properties": {"link_bytes_per_s": False, "latency_ns": False},
-        },
-    ]
-}
+LINK_RULES = one_form(
+    {"links": (("link_bytes_per_s",), ("latency_ns",)), "network": (("network",), ())}
+)
 """JSON Schema rules of a request that describes links: by their own fields, or as a network."""
 
 
@@ -113,8 +108,8 @@ def link_notes(request: "BigdlRequest | BmlRequest", machines: int) -> tuple[str
 # The JSON form of failures in a BCube, shared by requests, clusters and programs.
 
 Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
-Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
-Nic = Annotated[tuple[Digits, Number], Meta(description="[digits of the server, level]")]
+Digits = Annotated[tuple[Number, ...], says("[v_(k-1), …, v_0]")]
+Nic = Annotated[tuple[Digits, Number], says("[digits of the server, level]")]
 
 
 class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +121,7 @@ class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     switches: tuple[
         Annotated[
             tuple[Number, Digits],
-            Meta(description="[level, the digits its servers have in common]"),
+            says("[level, the digits its servers have in common]"),
         ],
         ...,
     ] = ()

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
 from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import laid_out, numbers
 from planner.jsonio.profiles import ProvenanceDocument
-from planner.jsonio.types import fields_of, filled, or_none
-from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
+from planner.jsonio.types import filled, laid_out, made_of, or_none, says
+from planner.jsonio.yan import ChoiceDocument, FixedDocument, Worker, YanRequest, problem_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 
@@ -21,20 +20,14 @@ if TYPE_CHECKING:  # fitting imports NumPy; the schema does not need it
     from planner.families.yan.calibration import Computation, Fit, MeasuredEpoch
 
 
-class MeasurementDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MeasurementDocument(FixedDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was run, and how long an epoch took."""
 
-    parameter_servers: Machines
-    replicas: Machines
-    workers_per_replica: Machines
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)]
-    machines: (
-        Annotated[
-            tuple[Worker, ...],
-            Meta(description="where machines differ: the servers', then each replica's workers'"),
-        ]
-        | UnsetType
-    ) = UNSET
+    machines: Annotated[
+        tuple[Worker, ...] | UnsetType,
+        says("where machines differ: the servers', then each replica's workers'"),
+    ] = UNSET
     epoch_ns: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 
 
@@ -64,7 +57,7 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             f"expected as many as the network has ({len(problem.layers)}), "
             f"got {len(document.layers)}",
         )
-    choices = [LayerChoice(**fields_of(choice)) for choice in document.layers]
+    choices = [made_of(LayerChoice, choice) for choice in document.layers]
     workers = document.workers_per_replica
     for place, (choice, layer) in enumerate(zip(choices, problem.layers, strict=True)):
         where = f"{path}.layers[{place}]"
@@ -84,15 +77,15 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
 class ComputeTimes(Struct, frozen=True, kw_only=True):
     """What computing takes."""
 
-    muladd_ns: float
-    activation_ns: float
-    error_ns: float
+    muladd_ns: Fraction
+    activation_ns: Fraction
+    error_ns: Fraction
 
 
 class ComputationConstants(ComputeTimes, frozen=True, kw_only=True):
     """The constants of computation, without those of a network."""
 
-    interference: tuple[float, ...]
+    interference: tuple[Fraction, ...]
 
 
 class ComputationDocument(Struct, frozen=True, kw_only=True):
@@ -105,11 +98,11 @@ class ComputationDocument(Struct, frozen=True, kw_only=True):
 class FittedConstants(ComputeTimes, frozen=True, kw_only=True):
     """All constants, as a request takes them."""
 
-    latency_ns: tuple[float, ...]
-    nic_bits_per_s: float
-    bits_per_activation: float
-    bits_per_weight: float
-    interference: tuple[float, ...]
+    latency_ns: tuple[Fraction, ...]
+    nic_bits_per_s: Fraction
+    bits_per_activation: Fraction
+    bits_per_weight: Fraction
+    interference: tuple[Fraction, ...]
 
 
 class HeldOutErrors(Struct, frozen=True, kw_only=True):
@@ -148,9 +141,8 @@ class FitDocument(Struct, frozen=True, kw_only=True):
 
 def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
-    constants = numbers(ComputationConstants, computation)
-    provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
-    return laid_out(ComputationDocument(constants=constants, provenance=provenance))
+    constants = filled(ComputationConstants, computation)
+    return laid_out(filled(ComputationDocument, computation, constants=constants))
 
 
 def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
@@ -158,8 +150,9 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
 
     `source` says where the measurements come from; `versions` are those of the software.
     """
-    document = FitDocument(
-        constants=numbers(FittedConstants, result.constants),
+    document = filled(
+        FitDocument,
+        result,
         provenance=filled(
             FitProvenance,
             result,

@@ -13,7 +13,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of, or_none
+from planner.jsonio.types import (
+    Count,
+    PositiveRate,
+    Rate,
+    Rows,
+    Time,
+    fields_of,
+    made_of,
+    or_none,
+    says,
+)
 from planner.model.clusters import Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -55,7 +65,7 @@ _MARKS = {
 """Field that identifies each form; the first match counts."""
 
 
-def one_of(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def one_form(forms: Forms, rules: Mapping[str, Mapping[str, Any]] = {}) -> dict[str, Any]:
     """Return the JSON Schema rule that a document has one of the given forms.
 
     `rules` are those of single fields, by form.
@@ -69,7 +79,7 @@ def one_of(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def _forms(*names: str) -> dict[str, Any]:
-    return one_of(
+    return one_form(
         {name: _FORMS[name] for name in names}, {"depths": {"depths": {"required": ["1"]}}}
     )
 
@@ -116,7 +126,7 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def typed(self, path: str) -> Interference:
         """Return the typed contention parameters; errors carry `path`."""
         with inside(path):
-            return Interference(**fields_of(self))
+            return made_of(Interference, self)
 
 
 class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -162,7 +172,7 @@ class LinkDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 Links = Annotated[
     tuple[LinkDocument, ...],
-    Meta(description="where a host has several kinds of link, by rising ranks"),
+    says("where a host has several kinds of link, by rising ranks"),
 ]
 
 

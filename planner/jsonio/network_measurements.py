@@ -16,7 +16,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from planner.families.collectives.prediction import nic_of
 from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
-from planner.jsonio.layout import laid_out
 from planner.jsonio.network import (
     MODELS,
     CostDocument,
@@ -28,7 +27,7 @@ from planner.jsonio.network import (
     TableDocument,
     TimingDocument,
 )
-from planner.jsonio.types import Size, filled
+from planner.jsonio.types import Size, filled, laid_out
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError

@@ -1,16 +1,15 @@
 """The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.json import encode
-from msgspec.structs import replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.types import Index, Moment, Size, Time, filled, made_of, or_none
+from planner.jsonio.types import Index, Moment, Size, Time, filled, made_of
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
@@ -121,61 +120,32 @@ class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 
 def encode_request(problem: overlap.Problem) -> str:
     """Return the request for a problem as JSON text."""
-    limit = problem.memory_limit_bytes
-    memory = {} if limit is None else {"memory_limit_bytes": limit}
-    return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
+    known = ("problem", *overlap.Problem.__dataclass_fields__)
+    document = to_builtins(filled(OverlapRequest, problem, problem="overlap"))
+    return encode({name: document[name] for name in known if name in document}).decode()
 
 
 def answer(
     problem: overlap.Problem, result: Result[overlap.Plan, overlap.Evaluation]
 ) -> OverlapAnswer:
     """Return the JSON form of a result."""
-    base = OverlapAnswer(**head(OverlapAnswer, result))
-    plan, cost = result.plan, result.evaluation
-    if plan is None:
-        return base
-    assert cost is not None
-    limit = problem.memory_limit_bytes
-    return replace(
-        base,
-        **_rows(problem),
-        memory_limit_bytes=UNSET if limit is None else limit,
-        order=plan.order,
-        merged=plan.merged,
-        **_costs(problem, cost),
+    known = head(OverlapAnswer, result)
+    if result.plan is None:
+        return OverlapAnswer(**known)
+    own = overlap.evaluate(problem, overlap.own_order(problem))
+    return filled(
+        OverlapAnswer,
+        problem,
+        result.plan,
+        result.evaluation,
+        **known,
+        own_order_exposed_ns=own.exposed_ns,
     )
-
-
-def _rows(problem: overlap.Problem) -> dict[str, Any]:
-    return {
-        "nodes": tuple(filled(GraphNode, row) for row in problem.nodes),
-        "kinds": tuple(filled(GraphKind, row) for row in problem.kinds),
-        "collectives": tuple(filled(GraphCollective, row) for row in problem.collectives),
-        "tensors": tuple(filled(GraphTensor, row) for row in problem.tensors),
-    }
 
 
 def problem_of(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
     """Return the typed problem of a request, or of an answer with a plan."""
-    return overlap.Problem(
-        nodes=[made_of(overlap.Node, row) for row in rows.nodes],
-        kinds=[made_of(overlap.Kind, row) for row in rows.kinds],
-        collectives=[made_of(overlap.Collective, row) for row in rows.collectives],
-        tensors=[made_of(overlap.Tensor, row) for row in rows.tensors],
-        memory_limit_bytes=or_none(rows.memory_limit_bytes),
-    )
-
-
-def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]:
-    """Return the fields of an answer that follow from its graph and its plan."""
-    own = overlap.evaluate(problem, overlap.own_order(problem))
-    return {
-        "computation_ns": problem.computation_ns,
-        "exposed_ns": cost.exposed_ns,
-        "own_order_exposed_ns": own.exposed_ns,
-        "peak_bytes": cost.peak_bytes,
-        "transfers": tuple(filled(GraphTransfer, row) for row in cost.transfers),
-    }
+    return made_of(overlap.Problem, rows)
 
 
 def timeline(answer: OverlapAnswer) -> Timeline:
@@ -188,7 +158,9 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
-    check_priced(answer, _costs(problem, cost))
+    own = overlap.evaluate(problem, overlap.own_order(problem))
+    priced = filled(OverlapAnswer, problem, cost, answer, own_order_exposed_ns=own.exposed_ns)
+    check_priced(answer, priced)
     return timeline_of(problem, plan, cost)
 
 

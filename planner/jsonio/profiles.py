@@ -1,22 +1,23 @@
 """The JSON form of profiles."""
 
-from typing import Annotated, Literal
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
-from planner.jsonio.layout import laid_out
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Size, Time, filled, made_of
+from planner.jsonio.types import Size, Time, filled, laid_out, made_of, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.model.layers import KINDS, Layer
-from planner.model.profiles import Profile, Provenance
+from planner.model.layers import KINDS
+from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE
 
 Count = Annotated[int, Meta(ge=0, le=2**31)]
-Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], Meta(description="lengths")]
+Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], says("lengths")]
 
 
 class ProvenanceDocument(
@@ -34,9 +35,7 @@ class ProvenanceDocument(
     statistic: str = ""
     versions: dict[str, str] = {}
     notes: tuple[str, ...] = ()
-    warnings: Annotated[
-        tuple[str, ...], Meta(description="why the numbers may be off; answers repeat it")
-    ] = ()
+    warnings: Annotated[tuple[str, ...], says("why the numbers may be off; answers repeat it")] = ()
 
 
 class LayerDocument(
@@ -51,15 +50,14 @@ class LayerDocument(
     gradient_bytes: Size | None = None
     activation_bytes: Size = 0
     kept_bytes: (
-        Annotated[Size, Meta(description="kept for the backward pass; if unknown, the output is")]
-        | None
+        Annotated[Size, says("kept for the backward pass; if unknown, the output is")] | None
     ) = None
     gradient_ready_ns: Time | None = None
     forward_spread_ns: Time | None = None
     backward_spread_ns: Time | None = None
     block: Count | None = None
     parameters: Annotated[
-        tuple[str, ...], Meta(description="names in the model; none if they are unknown")
+        tuple[str, ...], says("names in the model; none if they are unknown")
     ] = ()
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(KINDS)})] | None = None
     input_shape: Shape | None = None
@@ -117,25 +115,27 @@ def decode_profile(data: bytes | str) -> Profile:
 
 def profile_of(document: ProfileDocument) -> Profile:
     """Return the typed profile; errors carry a path."""
-    layers = () if document.layers is UNSET else document.layers
-    return Profile(
-        name=document.name,
-        layers=tuple(made_of(Layer, layer) for layer in layers),
-        provenance=made_of(Provenance, document.provenance),
-        batch_size=document.batch_size,
-        graph=document.graph(),
-    )
+    known = {"layers": ()} if document.layers is UNSET else {}
+    return made_of(Profile, document, graph=document.graph(), **known)
 
 
 def encode_profile(profile: Profile) -> str:
     """Return a profile as JSON text, with one line per layer, op or parameter."""
     ops, parameters = documents_of(profile.graph) if profile.graph else ((), ())
-    document = ProfileDocument(
-        name=profile.name,
-        provenance=filled(ProvenanceDocument, profile.provenance),
-        batch_size=profile.batch_size,
-        layers=tuple(filled(LayerDocument, layer) for layer in profile.layers) or UNSET,
-        ops=ops or UNSET,
-        parameters=parameters or UNSET,
-    )
-    return laid_out(document)
+    known: dict[str, Any] = {"ops": ops or UNSET, "parameters": parameters or UNSET}
+    if not profile.layers:
+        known["layers"] = UNSET
+    return laid_out(filled(ProfileDocument, profile, **known))
+
+
+def read_profile(path: str | PathLike[str]) -> Profile:
+    """Read a profile from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is not a valid profile, with the path of the first wrong field.
+    OSError
+        If it cannot be read.
+    """
+    return decode_profile(Path(path).read_bytes())

@@ -14,9 +14,10 @@ from planner.families.bml.program import GENERATORS, REPLAN, made, ranks_of
 from planner.families.collectives import check
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.links import FailedDocument, failed_document, failures_of
+from planner.jsonio.types import says
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
-from planner.model.validation import inside, shown
+from planner.model.validation import inside, one_of, shown
 
 MAX_CHECKED = 2**12
 """Largest number of ranks for which the program is checked (takes a few milliseconds)."""
@@ -35,7 +36,7 @@ _ALGORITHMS = {
 
 Verdict = Annotated[
     Literal["symmetry", "replay"],
-    Meta(description="how it was shown to sum up every contribution once"),
+    says("how it was shown to sum up every contribution once"),
 ]
 
 
@@ -45,7 +46,7 @@ class ProgramAnswer(Struct, frozen=True, kw_only=True):
     generator: Annotated[str, Meta(extra_json_schema={"enum": list(GENERATORS)})]
     shape: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(min_length=1)]
     checked: Verdict | UnsetType = UNSET
-    failed: Annotated[FailedDocument, Meta(description="what it goes around")] | UnsetType = UNSET
+    failed: Annotated[FailedDocument, says("what it goes around")] | UnsetType = UNSET
 
 
 @lru_cache
@@ -88,11 +89,7 @@ def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int
     if recipe is None:
         return
     path = "synchronisation.program"
-    if recipe.generator not in GENERATORS:
-        raise InvalidInputError(
-            f"{path}.generator",
-            f"expected one of {', '.join(GENERATORS)}, got {shown(recipe.generator)}",
-        )
+    one_of(recipe.generator, GENERATORS, f"{path}.generator")
     name = recipe.generator.removesuffix("_bcube").removesuffix("_rails")
     unnamed = algorithm in ("none", "measured")  # these do not name an algorithm
     if not unnamed and algorithm not in _ALGORITHMS.get(name, (name,)):

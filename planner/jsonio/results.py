@@ -17,7 +17,7 @@ from msgspec import Struct
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.interfaces import PROBLEMS
 from planner.model.errors import InvalidInputError
-from planner.model.validation import did_you_mean, inside, shown
+from planner.model.validation import inside, one_of, shown
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
 """The lengths keep within Python's limit on digits of an integer."""
@@ -70,21 +70,13 @@ def _kinds() -> list[str]:
     return [f"{name}.{plan.__name__}" for name in PROBLEMS for plan in PROBLEMS[name].plans]
 
 
-def _problem(kind: str) -> str:
-    return kind.partition(".")[0]
-
-
 def plan_of(document: PlanDocument) -> Any:
     """Return the typed plan of a document."""
-    name = _problem(document.kind)
-    for plan in PROBLEMS[name].plans if name in PROBLEMS else ():
-        if document.kind == f"{name}.{plan.__name__}":
-            return _exact(document.plan, plan, "plan")
-    hint = did_you_mean(document.kind, _kinds())
-    raise InvalidInputError(
-        "kind",
-        f"expected one of {', '.join(_kinds())}, got {shown(document.kind)}{hint and f' ({hint})'}",
-    )
+    name, _, kind = document.kind.partition(".")
+    plans = {plan.__name__: plan for plan in PROBLEMS[name].plans} if name in PROBLEMS else {}
+    if kind not in plans:
+        one_of(document.kind, _kinds(), "kind")
+    return _exact(document.plan, plans[kind], "plan")
 
 
 def _exact(value: Any, kind: type[Any], path: str) -> Any:

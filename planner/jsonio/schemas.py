@@ -15,8 +15,7 @@ from planner.jsonio.runs import RunReport
 from planner.jsonio.service import ErrorAnswer
 from planner.jsonio.spark import SparkDocument
 from planner.jsonio.why import WhyReport
-from planner.model.errors import InvalidInputError
-from planner.model.validation import MAX_VALUE, did_you_mean, shown
+from planner.model.validation import MAX_VALUE, one_of
 
 FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "profile": (ProfileDocument, PROFILE_RULES),
@@ -44,13 +43,7 @@ def schema(problem: str | None = None) -> dict[str, Any]:
     if problem in FILES:
         kind, rules = FILES[problem]
         return {**_of(kind), **rules}
-    if problem not in PROBLEMS:
-        hint = did_you_mean(problem, names)
-        raise InvalidInputError(
-            "problem",
-            f"expected one of {', '.join(names)}, got {shown(problem)}{hint and f' ({hint})'}",
-        )
-    interface = PROBLEMS[problem]
+    interface = PROBLEMS[one_of(problem, names, "problem")]
     request = {**_of(interface.request), **interface.request_rules}
     return {"request": request, "answer": _of(interface.answer), "error": _of(ErrorAnswer)}
 

@@ -9,14 +9,14 @@ from msgspec import UNSET, UnsetType
 
 from planner.jsonio.control import control_of
 from planner.jsonio.decoding import decode, plain, typed
-from planner.jsonio.heads import Head, KeptPlan
+from planner.jsonio.heads import Head
 from planner.jsonio.interfaces import PROBLEMS, Interface
-from planner.jsonio.results import plain_plan
+from planner.jsonio.results import PlanDocument, plain_plan
 from planner.jsonio.translating import instead
 from planner.jsonio.types import Id
 from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError, PluginError
-from planner.model.validation import did_you_mean, shown
+from planner.model.validation import one_of, shown
 from planner.solving.deadline import Cancel, Incumbent
 
 OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
@@ -224,7 +224,7 @@ def _answer(
     if asked.id is not UNSET:
         answer = msgspec.structs.replace(answer, id=asked.id)
     if kept:
-        plan = KeptPlan(**plain_plan(kept[0], answer.problem))
+        plan = PlanDocument(**plain_plan(kept[0], answer.problem))
         return msgspec.structs.replace(answer, plan=plan)
     return answer
 
@@ -232,22 +232,15 @@ def _answer(
 def _interface(request: Any) -> Interface:
     if not isinstance(request, dict):
         raise InvalidInputError("", f"expected an object, got {shown(request)}")
-    known = ", ".join(PROBLEMS)
     if "problem" not in request:
         other = instead(request, "request")
         raise InvalidInputError(
             "problem",
             f"missing: expected a request, {other}"
             if other
-            else f"missing; expected one of {known}",
+            else f"missing; expected one of {', '.join(PROBLEMS)}",
         )
-    name = request["problem"]
-    if not isinstance(name, str) or name not in PROBLEMS:
-        hint = did_you_mean(name, PROBLEMS)
-        raise InvalidInputError(
-            "problem", f"expected one of {known}, got {shown(name)}{hint and f' ({hint})'}"
-        )
-    return PROBLEMS[name]
+    return PROBLEMS[one_of(request["problem"], PROBLEMS, "problem")]
 
 
 def _error(

@@ -12,8 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.loops import Application, Loop, Sent, main_loop
 from planner.families.drizzle.problem import Problem
-from planner.jsonio.layout import laid_out, number, numbers
-from planner.jsonio.types import Count, Time, filled
+from planner.jsonio.types import Count, Time, filled, laid_out, number
 from planner.model.validation import MAX_VALUE
 
 _ELEMENT_BYTES = 4
@@ -30,9 +29,9 @@ class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class GroupsConstants(Struct, frozen=True, kw_only=True):
     """What scheduling takes, as a request says it."""
 
-    group_ns: float
-    task_ns: float
-    constant_task_ns: float
+    group_ns: Fraction
+    task_ns: Fraction
+    constant_task_ns: Fraction
 
 
 class SparkDrizzle(Struct, frozen=True, kw_only=True):
@@ -97,11 +96,12 @@ def encode_spark(
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(
-        drizzle=SparkDrizzle(
-            compute_ns=problem.compute_ns,
+        drizzle=filled(
+            SparkDrizzle,
+            fitted,
+            problem,
             tasks=problem.tasks or 1,
-            constants=numbers(GroupsConstants, fitted),
-            confounded=fitted.confounded,
+            constants=filled(GroupsConstants, fitted),
             mean_error=float(sum(errors, Fraction(0)) / len(errors)),
             measurements=tuple(filled(OverheadDocument, row) for row in measurements),
         ),

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -214,47 +213,33 @@ def _choices(types: list[msgspec.inspect.Type]) -> list[str]:
 Kind = Literal["plan", "request", "cluster", "profile", "network"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """Marks of a document type, and its texts for error messages."""
-
-    marks: tuple[tuple[str, ...], ...]
-    called: str
-    belongs: str
-
-
 _PLANS = "planner plan PROFILE, or planner compare PROFILE,"
-_KINDS: Mapping[Kind, _Document] = {
-    "plan": _Document(
-        (("problem", "status"),), "a plan", "planner draw, export and run take it as PLAN"
-    ),
-    "request": _Document((("problem",),), "a request", "planner solve answers it"),
-    "cluster": _Document(
-        (("machines", "topology"), ("machines", "nic"), ("topology", "nic")),
+_KINDS: Mapping[Kind, tuple[tuple[set[str], ...], str, str]] = {
+    "plan": (({"problem", "status"},), "a plan", "planner draw, export and run take it as PLAN"),
+    "request": (({"problem"},), "a request", "planner solve answers it"),
+    "cluster": (
+        ({"machines", "topology"}, {"machines", "nic"}, {"topology", "nic"}),
         "a cluster",
         "planner plan, report and compare take it as --cluster",
     ),
-    "profile": _Document(
-        (("layers",), ("ops",)), "a profile", f"{_PLANS} with -o plan.json plans with it"
-    ),
-    "network": _Document(
-        (("network",),), "a measured network", "planner compare takes it as --network"
-    ),
+    "profile": (({"layers"}, {"ops"}), "a profile", f"{_PLANS} with -o plan.json plans with it"),
+    "network": (({"network"},), "a measured network", "planner compare takes it as --network"),
 }
-"""Document types by fields that only they have; the first match counts."""
+"""Document types by fields that only they have (the first match counts), and texts about them."""
 
 
 def instead(value: Any, wanted: Kind) -> str:
     """Return such as ``got a request: planner solve answers it``; empty if the type may fit."""
     if not isinstance(value, Mapping):
         return ""
-    known = (kind for kind, of in _KINDS.items() if any({*marks} <= {*value} for marks in of.marks))
-    kind = next(known, wanted)
-    return "" if kind == wanted else f"got {_KINDS[kind].called}: {_KINDS[kind].belongs}"
+    for kind, (marks, called, belongs) in _KINDS.items():
+        if any(marked <= value.keys() for marked in marks):
+            return "" if kind == wanted else f"got {called}: {belongs}"
+    return ""
 
 
 def refuse_other(value: Any, wanted: Kind) -> None:
     """Raise an error if a document is plainly of another type than `wanted`."""
     other = instead(value, wanted)
     if other:
-        raise InvalidInputError("", f"expected {_KINDS[wanted].called}, {other}")
+        raise InvalidInputError("", f"expected {_KINDS[wanted][1]}, {other}")

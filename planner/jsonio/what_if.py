@@ -4,23 +4,32 @@ Each family whose problems can be perturbed takes them in the same form: its req
 `WhatIfRequest`, and its `run` step is `planned`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
+from planner.jsonio.control import Controlled, ExportedAnswer, TargetAnswer, tell, without_start
 from planner.jsonio.heads import PlanOrReason, warned
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled, or_none
+from planner.jsonio.types import (
+    Moment,
+    PositiveRate,
+    Rate,
+    fields_of,
+    filled,
+    made_of,
+    or_none,
+    says,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
-from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
+from planner.solving.result import EvaluationT, PlanT, Result
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
 from planner.solving.what_if import Advice, Regret, regrets, robust_plan
@@ -32,37 +41,23 @@ from planner.solving.what_if import Advice, Regret, regrets, robust_plan
 class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be otherwise, and how likely that is."""
 
-    computation: (
-        Annotated[PositiveRate, Meta(description="times of computation are multiplied by; or 1")]
-        | UnsetType
-    ) = UNSET
-    startup: (
-        Annotated[Rate, Meta(description="start-up costs are multiplied by; or 1")] | UnsetType
-    ) = UNSET
-    bandwidth: (
-        Annotated[PositiveRate, Meta(description="what the network carries, relatively; or 1")]
-        | UnsetType
-    ) = UNSET
-    late: (
-        Annotated[
-            Rate,
-            Meta(description="share of the backward pass by which the last rank falls behind"),
-        ]
-        | UnsetType
-    ) = UNSET
-    spread: (
-        Annotated[
-            Rate, Meta(description="of their measured spreads, how many ops of part are late; or 0")
-        ]
-        | UnsetType
-    ) = UNSET
-    part: (
-        Annotated[Part, Meta(description="what is late: all, a pass, a third of the backward pass")]
-        | UnsetType
-    ) = UNSET
-    weight: (
-        Annotated[PositiveRate, Meta(description="how likely, beside the others; or 1")] | UnsetType
-    ) = UNSET
+    computation: Annotated[
+        PositiveRate | UnsetType, says("times of computation are multiplied by; or 1")
+    ] = UNSET
+    startup: Annotated[Rate | UnsetType, says("start-up costs are multiplied by; or 1")] = UNSET
+    bandwidth: Annotated[
+        PositiveRate | UnsetType, says("what the network carries, relatively; or 1")
+    ] = UNSET
+    late: Annotated[
+        Rate | UnsetType, says("share of the backward pass by which the last rank falls behind")
+    ] = UNSET
+    spread: Annotated[
+        Rate | UnsetType, says("of their measured spreads, how many ops of part are late; or 0")
+    ] = UNSET
+    part: Annotated[
+        Part | UnsetType, says("what is late: all, a pass, a third of the backward pass")
+    ] = UNSET
+    weight: Annotated[PositiveRate | UnsetType, says("how likely, beside the others; or 1")] = UNSET
 
 
 class ProspectAnswer(Struct, frozen=True, kw_only=True):
@@ -79,45 +74,38 @@ class ProspectAnswer(Struct, frozen=True, kw_only=True):
 OUTLOOKS = ("nominal", *OBJECTIVES)
 """Objectives that a request can name."""
 
-_Percentile = Annotated[
+Percentile = Annotated[
     Fraction,
     Meta(
         description="percentile of the times in the scenarios, by weight",
         extra_json_schema={"exclusiveMinimum": 0, "maximum": 100},
     ),
 ]
-PercentileField = _Percentile | UnsetType
-ScenariosField = Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType
 OutlookField = (
     Annotated[
         Literal["nominal", "mean", "p90"],
-        Meta(
-            description="what counts: times as they are, or what measured spreads make of them; "
+        says(
+            "what counts: times as they are, or what measured spreads make of them; "
             "by default the mean where method auto knows spreads"
         ),
     ]
     | UnsetType
 )
 
-ProspectField = ProspectAnswer | UnsetType
-
 
 def asked(
-    *,
-    outlook: OutlookField = UNSET,
-    scenarios: ScenariosField = UNSET,
-    percentile: PercentileField = UNSET,
-    spreads: str = "",
-    method: str,
-    chooses: str = "auto",
-    target: Target | None = None,
+    given: Mapping[str, Any], *, lacks: str, method: str, chooses: str, target: Target | None
 ) -> Outlook | None:
     """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
-    `spreads` names what the request lacks to have measured spreads (empty if it has them);
-    `chooses` is the method behind `auto`, the only one that takes scenarios. Raises
-    InvalidInputError, with a path, if the fields contradict each other.
+    `given` holds `outlook`, `scenarios` and `percentile`; `lacks` names what the request lacks to
+    have measured spreads (empty if it has them); `chooses` is the method behind `auto`, the only
+    one that takes scenarios. Raises InvalidInputError, with a path, if the fields contradict each
+    other.
     """
+    outlook, scenarios, percentile = (
+        given.get(name, UNSET) for name in ("outlook", "scenarios", "percentile")
+    )
     if outlook == "nominal":
         for name, value in (("scenarios", scenarios), ("percentile", percentile)):
             if value is not UNSET:
@@ -127,7 +115,7 @@ def asked(
     if outlook is UNSET and scenarios is UNSET:
         if percentile is not UNSET:
             raise InvalidInputError("percentile", "missing beside it: scenarios")
-        return None if spreads or method != "auto" or target is not None else measured()
+        return None if lacks or method != "auto" or target is not None else measured()
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
     if method not in ("auto", chooses):
@@ -139,8 +127,8 @@ def asked(
     counts = or_none(percentile) if outlook is UNSET else OBJECTIVES[outlook]
     if scenarios is not UNSET:
         return _outlook_of(scenarios, counts)
-    if spreads:
-        raise InvalidInputError("outlook", f"missing beside it: {spreads}")
+    if lacks:
+        raise InvalidInputError("outlook", f"missing beside it: {lacks}")
     return measured(counts)
 
 
@@ -165,22 +153,22 @@ def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | No
     scenarios = []
     for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
-            numbers = fields_of(document)
-            weight = numbers.pop("weight", Fraction(1))
-            scenarios.append((Scenario(**numbers), weight))
+            weight = Fraction(1) if document.weight is UNSET else document.weight
+            scenarios.append((made_of(Scenario, document), weight))
     return Outlook(tuple(scenarios), percentile)
 
 
-def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectField:
+def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectAnswer | UnsetType:
     """Return the JSON form of the expected cost; UNSET without scenarios."""
     if prospect is None:
         return UNSET
     value, usual = prospect.value, prospect.usual_value
-    return ProspectAnswer(
+    return filled(
+        ProspectAnswer,
+        prospect,
         value_ns=float(value),
         lower_bound_ns=float(prospect.bound),
         usual_value_ns=float(usual),
-        usual_ns=prospect.usual_ns,
         gain=float(usual / value) if value else 1.0,
         loss=objective_ns / prospect.usual_ns if prospect.usual_ns else 1.0,
     )
@@ -212,7 +200,7 @@ class RegretAnswer(Struct, frozen=True, kw_only=True):
 class AdviceAnswer(Struct, frozen=True, kw_only=True):
     """What the plan gains over DDP with its best bucket size, and whether that is worth it."""
 
-    keep_ddp: Annotated[bool, Meta(description="whether the plan gains less than 3 %")]
+    keep_ddp: Annotated[bool, says("whether the plan gains less than 3 %")]
     bucket_cap_mb: (
         Annotated[int, Meta(ge=1, description="MiB of DDP's best buckets; null: its default")]
         | None
@@ -222,31 +210,15 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
     at_most: Annotated[float, Meta(ge=0, description="of any plan: over the bound")] | None
 
 
-RegretRequest = Annotated[
-    bool,
-    Meta(description="also say how far the plan is from the best one if the numbers are others"),
-]
 AdviceField = AdviceAnswer | UnsetType
-RegretField = tuple[RegretAnswer, ...] | UnsetType
 
 
-def regret_answers(rows: Sequence[Regret[Any]] | None) -> RegretField:
+def regret_answers(rows: Sequence[Regret[Any]] | None) -> tuple[RegretAnswer, ...] | UnsetType:
     """Return the JSON form of a regret table; UNSET if not requested."""
     if rows is None:
         return UNSET
     return tuple(
-        filled(
-            RegretAnswer,
-            row,
-            computation=float(row.scenario.computation),
-            startup=float(row.scenario.startup),
-            bandwidth=float(row.scenario.bandwidth),
-            late=float(row.scenario.late),
-            lower_bound_ns=row.bound_ns,
-            at_least=float(row.at_least),
-            at_most=_number(row.at_most),
-        )
-        for row in rows
+        filled(RegretAnswer, row, row.scenario, lower_bound_ns=row.bound_ns) for row in rows
     )
 
 
@@ -254,91 +226,70 @@ def advice_answer(advice: Advice | None) -> AdviceField:
     """Return the JSON form of advice; UNSET if there is none."""
     if advice is None:
         return UNSET
-    return AdviceAnswer(
-        keep_ddp=advice.keep_ddp,
-        bucket_cap_mb=advice.bucket_mb,
-        ddp_ns=advice.ddp_ns,
-        gain=float(advice.gain),
-        at_most=_number(advice.at_most),
-    )
-
-
-def _number(ratio: Fraction | None) -> float | None:
-    return None if ratio is None else float(ratio)
+    return filled(AdviceAnswer, advice, bucket_cap_mb=advice.bucket_mb)
 
 
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request that may ask for regret, or for one plan for several scenarios."""
 
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
+    chooses: ClassVar[str] = "auto"
+    """The method behind `auto`, the only one that takes scenarios."""
+
+    regret: Annotated[
+        bool, says("also say how far the plan is from the best one if the numbers are others")
+    ] = False
+    scenarios: Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    percentile: Percentile | UnsetType = UNSET
     method: str = "auto"
 
-    def to_outlook(self, _: Any) -> Outlook | None:
-        """Return the scenarios to plan a problem for, or None: here, those listed."""
+    def lacks_spreads(self, _problem: Any, /) -> str:
+        """Return what the request lacks to have measured spreads; empty if it has them."""
+        return "scenarios"
+
+    def to_outlook(self, problem: Any) -> Outlook | None:
+        """Return the scenarios to plan a problem for, or None."""
         return asked(
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="scenarios",
+            fields_of(self),
+            lacks=self.lacks_spreads(problem),
             method=self.method,
+            chooses=self.chooses,
+            target=getattr(problem, "target", None),
         )
 
 
 class WhatIfAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The fields of `PlanOrReason`, and what the plan costs if the numbers are others."""
 
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
+    regret: tuple[RegretAnswer, ...] | UnsetType = UNSET
+    prospect: ProspectAnswer | UnsetType = UNSET
 
 
 class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The fields of `WhatIfAnswer`, and the rules that the plan keeps to, or would be sent by."""
 
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET
-
-
-class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
-    """A result, and what is needed to say what it costs if the numbers are others."""
-
-    family: Family[ProblemT, PlanT, EvaluationT]
-    problem: ProblemT
-    result: Result[PlanT, EvaluationT]
-    prospect: Prospect | None
-    wanted: bool
-    deadline: Deadline
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of the answer. The regret is worked out here."""
-        plan, rows = self.result.plan, None
-        if self.wanted and plan is not None:
-            rows = regrets(self.family, self.problem, plan, self.deadline)
-        return {
-            "regret": regret_answers(rows),
-            "prospect": prospect_answer(self.prospect, self.result.objective_ns or 0),
-        }
+    target: TargetAnswer | UnsetType = UNSET
+    targets: (
+        Annotated[dict[str, ExportedAnswer], says("by target, under its rules")] | UnsetType
+    ) = UNSET
 
 
 def planned(
-    family: Family[ProblemT, PlanT, EvaluationT],
-    request: Any,
-    problem: ProblemT,
-    control: Control[PlanT],
-) -> Foreseen[ProblemT, PlanT, EvaluationT]:
-    """Return the plan that a request asks for: for its scenarios if there are any.
+    family: Family[Any, PlanT, EvaluationT], request: Any, problem: Any, control: Control[PlanT]
+) -> tuple[Result[PlanT, EvaluationT], Deadline, Callable[[], dict[str, Any]]]:
+    """Return the result for a request: for its scenarios if there are any.
 
-    A plan whose regret is asked for too has half of the time. Raises InvalidInputError if the
-    request is none, such as a scenario that changes what the family does not have.
+    Also returns the deadline, and what works out the fields of the answer about other numbers. A
+    plan whose regret is asked for has half of the time. Raises InvalidInputError if the request is
+    none, such as a scenario that changes what the family does not have.
     """
     limit, cancel = or_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
-    if limit is not None and request.regret:
+    regret, outlook = False, None
+    if isinstance(request, WhatIfRequest):
+        regret, outlook = request.regret, request.to_outlook(problem)
+        outlook = unless_tied(outlook, control.get("tie_break"), fields_of(request))
+    if limit is not None and regret:
         limit /= 2
-    outlook = request.to_outlook(problem)
-    given = {name: getattr(request, name) for name in request.__struct_fields__}
-    outlook = unless_tied(outlook, control.get("tie_break"), given)
     if outlook is None:
         result = family.solve(problem, method=request.method, time_limit=limit, **control)
     else:
@@ -346,7 +297,19 @@ def planned(
         result, prospect = robust_plan(family, problem, outlook, end)
         result = without_start(result, control)
         tell(result, control)
-    return Foreseen(family, problem, result, prospect, request.regret, deadline)
+
+    def more() -> dict[str, Any]:
+        if not isinstance(request, WhatIfRequest):
+            return {}
+        rows = None
+        if regret and result.plan is not None:
+            rows = regrets(family, problem, result.plan, deadline)
+        return {
+            "regret": regret_answers(rows),
+            "prospect": prospect_answer(prospect, result.objective_ns or 0),
+        }
+
+    return result, deadline, more
 
 
 def answer_request(interface: Interface, request: Any, **control: Unpack[Control[Any]]) -> Any:
@@ -355,16 +318,8 @@ def answer_request(interface: Interface, request: Any, **control: Unpack[Control
         return interface.run(request, **control)
     family = interface.family
     case: Case[Any] = Case(request.to_problem(), request=request)
-    if isinstance(request, WhatIfRequest):
-        foreseen = planned(family, request, case.problem, control)
-        result, deadline = foreseen.result, foreseen.deadline
-    else:
-        limit = or_none(request.time_limit_s)
-        deadline = Deadline.of(limit, control.get("cancel"))
-        result = family.solve(case.problem, method=request.method, time_limit=limit, **control)
-    made = interface.told(case, result, deadline)
-    if isinstance(request, WhatIfRequest):
-        made = replace(made, **foreseen.fields)
+    result, deadline, more = planned(family, request, case.problem, control)
+    made = replace(interface.told(case, result, deadline), **more())
     return warned(made, caveats(family, case, result))
 
 

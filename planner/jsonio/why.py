@@ -92,33 +92,20 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
     """Return the JSON form of an answer, with the warnings about its traces."""
     ranks = (
-        filled(
-            RankReport,
-            part,
-            rank=recorded.rank,
-            device=recorded.device,
-            steps=len(recorded.steps),
-            counted=recorded.counted,
-            doubtful=recorded.doubtful,
-        )
+        filled(RankReport, part, recorded, steps=len(recorded.steps))
         for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
     )
     waits = (
         filled(
             WaitReport,
             wait,
+            wait.transfer,
             step=_step(answer, wait.rank, wait.step),
-            collective=wait.transfer.collective,
-            size_bytes=wait.transfer.size_bytes,
-            lasts_ns=wait.transfer.lasts_ns,
             causes=CausesReport(**wait.causes),
         )
         for wait in answer.waits
     )
-    costs = {
-        name: CostReport(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
-        for name, cost in answer.costs.items()
-    }
+    costs = {name: filled(CostReport, cost) for name, cost in answer.costs.items()}
     return filled(
         WhyReport,
         answer,
@@ -126,7 +113,6 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
         causes=CausesReport(**answer.causes),
         waits=tuple(waits),
         costs=costs,
-        saving=filled(SavingReport, answer.saving),
         warnings=tuple(warnings),
     )
 

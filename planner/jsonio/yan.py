@@ -1,16 +1,15 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Annotated, Any, Literal, Unpack
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.families.yan.configuration import Fixed, LayerChoice, Plan
+from planner.families.yan.configuration import Plan
 from planner.families.yan.family import METHODS, YAN
 from planner.families.yan.from_profile import ProfiledProblem, profiled, refuse_incomplete
-from planner.families.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
+from planner.families.yan.layers import MAX_COUNT, MAX_SIDE
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import (
     MAX_FIXED,
@@ -25,22 +24,16 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
+from planner.jsonio.network import one_form
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
-from planner.jsonio.what_if import WhatIfRequest, planned
-from planner.jsonio.yan_answer import (
-    YanAnswer,
-    answer,
-    front_rows,
-    scaling,
-    sensitivity_answer,
-)
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, says
+from planner.jsonio.what_if import WhatIfRequest
+from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling
+from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
-from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
-from planner.solving.methods import REPLAN, known_method
-from planner.solving.result import Result, Status
+from planner.solving.deadline import Deadline
+from planner.solving.result import Result
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
@@ -62,10 +55,7 @@ class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     neurons: Amount
     connections: Amount
     weights: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-    shape: (
-        Annotated[tuple[Amount, Side, Side], Meta(description="channels, rows, columns")]
-        | UnsetType
-    ) = UNSET
+    shape: Annotated[tuple[Amount, Side, Side] | UnsetType, says("channels, rows, columns")] = UNSET
     kernel: Side | UnsetType = UNSET
     stride: Side = 1
     pool: Side = 1
@@ -134,10 +124,9 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     read_every: Count | UnsetType = UNSET
     profile: ProfileDocument | UnsetType = UNSET
     cluster: ClusterDocument | UnsetType = UNSET
-    computation_scale: (
-        Annotated[PositiveRate, Meta(description="what the profile's times are multiplied by")]
-        | UnsetType
-    ) = UNSET
+    computation_scale: Annotated[
+        PositiveRate | UnsetType, says("what the profile's times are multiplied by")
+    ] = UNSET
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] | UnsetType = UNSET
     max_copies: Machines | UnsetType = UNSET
@@ -149,52 +138,42 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
     method: MethodName = "auto"
     pareto: bool = False
-    sensitivity: bool = False
-    note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+    note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
+
+    def to_problem(self) -> ProfiledProblem:
+        """Return the typed problem, with the assumptions where it is made of a profile."""
+        given = fields_for(Problem, self, but=("constants",))
+        if self.constants is not UNSET:
+            given["constants"] = Constants(**fields_of(self.constants))
+        if self.profile is not UNSET:
+            return self._of_profile(self.profile, given)
+        for name in _OF_PROFILE[1:]:
+            if getattr(self, name) is not UNSET:
+                raise InvalidInputError(name, "only together with profile")
+        for name in _INSTEAD:
+            if name not in given:
+                raise InvalidInputError(name, "missing (or profile and cluster)")
+        if "read_every" not in given:
+            raise InvalidInputError("read_every", "missing")
+        return ProfiledProblem(Problem(**given), 1, ())
+
+    def _of_profile(self, document: ProfileDocument, given: Mapping[str, Any]) -> ProfiledProblem:
+        for name in _INSTEAD:
+            if name in given:
+                raise InvalidInputError(name, "not together with profile")
+        if self.cluster is UNSET:
+            raise InvalidInputError("cluster", "missing: it comes with profile")
+        with inside("profile"):
+            profile = profile_of(document)
+            refuse_incomplete(profile)
+        cluster = cluster_of(self.cluster, "cluster")
+        computation = 1 if self.computation_scale is UNSET else self.computation_scale
+        return profiled(profile, cluster, computation=computation, **given)
 
 
 def problem_of(request: YanRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
-    return asked(request).problem
-
-
-def asked(request: YanRequest) -> ProfiledProblem:
-    """Return the typed problem, with the assumptions where it is made of a profile.
-
-    Errors carry a path into the request.
-    """
-    given = fields_of(request, Problem)
-    if request.fixed is not UNSET:
-        given["fixed"] = tuple(map(_fixed, request.fixed))
-    if request.profile is not UNSET:
-        return _of_profile(request, request.profile, given)
-    for name in _OF_PROFILE[1:]:
-        if getattr(request, name) is not UNSET:
-            raise InvalidInputError(name, "only together with profile")
-    for name in _INSTEAD:
-        if name not in given:
-            raise InvalidInputError(name, "missing (or profile and cluster)")
-    if "read_every" not in given:
-        raise InvalidInputError("read_every", "missing")
-    given["layers"] = layers_of(given["layers"])
-    given["constants"] = Constants(**fields_of(given["constants"]))
-    return ProfiledProblem(Problem(**given), 1, ())
-
-
-def _of_profile(
-    request: YanRequest, document: ProfileDocument, given: Mapping[str, Any]
-) -> ProfiledProblem:
-    for name in _INSTEAD:
-        if name in given:
-            raise InvalidInputError(name, "not together with profile")
-    if request.cluster is UNSET:
-        raise InvalidInputError("cluster", "missing: it comes with profile")
-    with inside("profile"):
-        profile = profile_of(document)
-        refuse_incomplete(profile)
-    cluster = cluster_of(request.cluster, "cluster")
-    computation = 1 if request.computation_scale is UNSET else request.computation_scale
-    return profiled(profile, cluster, computation=computation, **given)
+    return request.to_problem().problem
 
 
 _INSTEAD = ("machines", "cores", "layers", "constants")
@@ -202,122 +181,33 @@ _INSTEAD = ("machines", "cores", "layers", "constants")
 
 _OF_PROFILE = ("profile", "cluster", "computation_scale")
 
-REQUEST_RULES: dict[str, Any] = {
-    "oneOf": [
-        {
-            "required": [*_INSTEAD, "read_every"],
-            "properties": dict.fromkeys(_OF_PROFILE, False),
-        },
-        {
-            "required": ["profile", "cluster"],
-            "properties": dict.fromkeys(_INSTEAD, False),
-        },
-    ]
-}
+REQUEST_RULES = one_form(
+    {
+        "layers": ((*_INSTEAD, "read_every"), ()),
+        "profile": (("profile", "cluster"), ("computation_scale", "read_every")),
+    }
+)
 """JSON Schema rules of a request that field types cannot express."""
-
-
-def refuse_sensitivity(problem: Problem, method: str) -> None:
-    """Raise an error unless the method finds the best configuration of the whole space."""
-    if problem.fixed:
-        raise NotApplicableError(
-            "sensitivity",
-            "only of the best configuration of the whole space, not of those in fixed: ask without "
-            "fixed",
-        )
-    if method not in ("auto", "exact") or not problem.uniform:
-        name = method if problem.uniform else "ordered"
-        raise NotApplicableError(
-            "sensitivity",
-            "only of the configuration that is proven best, by method auto or exact on machines "
-            f"that are alike, not with {name}",
-        )
-
-
-def with_extras(
-    answered: YanAnswer,
-    problem: Problem,
-    result: Result[Plan, Estimate],
-    request: YanRequest,
-    deadline: Deadline = NEVER,
-) -> YanAnswer:
-    """Return the answer with Pareto front and sensitivity, where requested.
-
-    An answer without a configuration gets none. At the deadline the front is cut; the part it
-    covers is correct. Sensitivity is of a proven best configuration only, and given only if
-    complete.
-    """
-    if result.plan is None:
-        return answered
-    if request.pareto:
-        from planner.families.yan.studies import pareto_front
-
-        front = pareto_front(problem, deadline=deadline)
-        answered = replace(answered, pareto=front_rows(front))
-    searched = result.method == "exact" and result.status is not Status.TIME_LIMIT
-    if request.sensitivity and searched:
-        from planner.families.yan.studies import sensitivity
-
-        with suppress(TimeUpError):
-            study = sensitivity(problem, result.plan.configuration, deadline=deadline)
-            answered = replace(answered, sensitivity=sensitivity_answer(study))
-    return answered
-
-
-def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
-    """Return the typed layers; errors carry a path that starts with ``layers[``."""
-    layers = []
-    for place, document in enumerate(documents):
-        with inside(f"layers[{place}]"):
-            layers.append(NeuronLayer(**fields_of(document)))
-    return tuple(layers)
-
-
-def _fixed(document: FixedDocument) -> Fixed:
-    layers = None
-    if document.layers is not UNSET:
-        layers = tuple(LayerChoice(**fields_of(choice)) for choice in document.layers)
-    triple = document.parameter_servers, document.replicas, document.workers_per_replica
-    return Fixed(*triple, layers)
-
-
-def memory_doubts(request: YanRequest) -> tuple[str, ...]:
-    """Return the warning if the cluster's memory looks like that of one accelerator."""
-    if request.cluster is UNSET:
-        return ()
-    return cluster_of(request.cluster, "cluster").memory_doubts
-
-
-def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline(limit, control.get("cancel"))
-    made = asked(request)
-    problem = made.problem
-    if request.sensitivity:
-        known_method(request.method, (*METHODS, REPLAN))
-        refuse_sensitivity(problem, request.method)
-        if request.scenarios is not UNSET:
-            reason = "not with scenarios: it is about the best configuration for the constants"
-            raise InvalidInputError("sensitivity", reason)
-    foreseen = planned(YAN, request, problem, control)
-    result = foreseen.result
-    answered = answer(made, result)
-    answered = with_extras(answered, problem, result, request, deadline)
-    answered = replace(answered, **foreseen.fields)
-    if request.profile is UNSET:
-        return answered
-    return of_profile(answered, profile_of(request.profile), memory_doubts(request))
 
 
 def told(
     case: Case[Problem], result: Result[Plan, Estimate], deadline: Deadline | None
 ) -> YanAnswer:
-    """Return the answer to a case; until a deadline, with what the request asks for beside."""
-    made = answer(case.made, result)
-    if case.request is None or deadline is None:
+    """Return the answer to a case; until a deadline, with what the request asks for beside.
+
+    At the deadline the Pareto front is cut; the part it covers is correct.
+    """
+    made, request = answer(case.made, result), case.request
+    if request is None or deadline is None:
         return made
-    return with_extras(made, case.problem, result, case.request, deadline)
+    if request.pareto and result.plan is not None:
+        from planner.families.yan.pareto import pareto_front
+
+        made = replace(made, pareto=front_rows(pareto_front(case.problem, deadline=deadline)))
+    if case.profile is None and request.profile is not UNSET:
+        doubts = cluster_of(request.cluster, "cluster").memory_doubts
+        made = of_profile(made, profile_of(request.profile), doubts)
+    return made
 
 
 INTERFACE = Interface(
@@ -326,6 +216,5 @@ INTERFACE = Interface(
     answer=YanAnswer,
     told=told,
     view=scaling,
-    run=run,
     request_rules=REQUEST_RULES,
 )

@@ -1,12 +1,10 @@
 """The JSON answers of scaling (Yan et al.), and the data of their pictures."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from math import isfinite
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.families.yan.configuration import (
     Configuration,
@@ -19,18 +17,15 @@ from planner.families.yan.from_profile import ProfiledProblem
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.families.yan.segments import check_machines
-from planner.jsonio.heads import check_head, head
-from planner.jsonio.schedules import placed
-from planner.jsonio.types import Index, Moment, filled, or_none
+from planner.jsonio.heads import WITH_PLAN, check_head, head
+from planner.jsonio.transfers import placed
+from planner.jsonio.types import Index, Moment, filled, or_none, says
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 from planner.model.validation import check_count, check_same, shown, total
 from planner.solving.result import Result
-from planner.solving.views import LayerTime, Point, Range, Scaling, epoch_text
-
-if TYPE_CHECKING:  # a study imports NumPy
-    from planner.families.yan.studies import FactorRange
+from planner.solving.views import LayerTime, Point, Scaling, epoch_text
 
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
@@ -118,15 +113,6 @@ class ExploredAnswer(Struct, frozen=True, kw_only=True):
     triples_cut: Total
 
 
-class SensitivityAnswer(Struct, frozen=True, kw_only=True):
-    """The factors of each constant between which the configuration stays the best.
-
-    An end is null where none was found.
-    """
-
-    intervals: dict[str, tuple[float | None, float | None]]
-
-
 class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The configuration, what an epoch takes and the proof; or why there is none."""
 
@@ -134,27 +120,23 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 
     problem: Literal["yan"] = "yan"
     machines: Machines
-    epoch_ns: Moment | UnsetType = UNSET
-    configuration: ConfigurationAnswer | UnsetType = UNSET
-    breakdown: Breakdown | UnsetType = UNSET
+    epoch_ns: Moment = WITH_PLAN
+    configuration: ConfigurationAnswer = WITH_PLAN
+    breakdown: Breakdown = WITH_PLAN
     top: tuple[TopRow, ...] | UnsetType = UNSET
     explored: ExploredAnswer | UnsetType = UNSET
     lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
     pareto: tuple[FrontRow, ...] | UnsetType = UNSET
-    sensitivity: SensitivityAnswer | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
         UNSET
     )
-    assumptions: (
-        Annotated[tuple[str, ...], Meta(description="beyond the profile it was made of")]
-        | UnsetType
-    ) = UNSET
+    assumptions: Annotated[
+        tuple[str, ...] | UnsetType, says("beyond the profile it was made of")
+    ] = UNSET
 
     def sentence(self) -> str:
         """Return one line about the plan."""
-        assert self.configuration is not UNSET
-        assert self.epoch_ns is not UNSET
         point = _point(self.configuration, self.epoch_ns)
         return (
             f"An epoch takes {epoch_text(self.epoch_ns)} with {point.words} on "
@@ -168,39 +150,28 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
     Raises InvalidInputError if an epoch takes more than 63 bits of nanoseconds.
     """
     problem = made.problem
-    base = YanAnswer(
+    known = {
         **head(YanAnswer, result),
-        machines=problem.machines,
-        batch_size=made.batch_size if made.assumptions else UNSET,
-        assumptions=made.assumptions or UNSET,
-    )
-    plan = result.plan
+        "machines": problem.machines,
+        "batch_size": made.batch_size if made.assumptions else UNSET,
+        "assumptions": made.assumptions or UNSET,
+    }
+    plan, estimate = result.plan, result.evaluation
     if plan is None:
-        return base
-    estimate = result.evaluation
+        return YanAnswer(**known)
     assert estimate is not None
-    return replace(
-        base,
+    return YanAnswer(
+        **known,
         epoch_ns=_rounded(estimate.epoch),
         configuration=_configuration(problem, plan.configuration),
         breakdown=_breakdown(problem, estimate),
-        top=tuple(_top_row(ranked) for ranked in plan.ranking),
+        top=tuple(
+            filled(TopRow, ranked.configuration, epoch_ns=_rounded(ranked.epoch))
+            for ranked in plan.ranking
+        ),
         explored=filled(ExploredAnswer, plan.explored),
         lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
     )
-
-
-def sensitivity_answer(study: "tuple[FactorRange, ...]") -> SensitivityAnswer:
-    """Return the JSON form of the intervals of the constants."""
-    return SensitivityAnswer(
-        intervals={
-            interval.constant: (_number(interval.low), _number(interval.high)) for interval in study
-        }
-    )
-
-
-def _number(value: Fraction | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _rounded(epoch: Fraction) -> int:
@@ -215,7 +186,6 @@ def _configuration(problem: Problem, configuration: Configuration) -> Configurat
             filled(MappedAnswer, choice, name=layer.name)
             for layer, choice in zip(problem.layers, configuration.layers, strict=True)
         ),
-        machines=UNSET if configuration.machines is None else configuration.machines,
     )
 
 
@@ -248,16 +218,6 @@ def _whole(times: Sequence[Fraction]) -> Iterator[int]:
         before = after
 
 
-def _top_row(ranked: Ranked) -> TopRow:
-    configuration = ranked.configuration
-    return filled(
-        TopRow,
-        configuration,
-        epoch_ns=_rounded(ranked.epoch),
-        layers=tuple(filled(ChoiceAnswer, choice) for choice in configuration.layers),
-    )
-
-
 def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
     """Return the JSON form of the points of a front."""
     return tuple(
@@ -283,22 +243,17 @@ def scaling(answer: YanAnswer) -> Scaling:
     """
     configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
     check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
-    assert configuration is not UNSET
-    assert epoch is not UNSET
-    assert breakdown is not UNSET
     anywhere = answer.lower_bound_any_mapping_ns
     if isinstance(anywhere, int) and anywhere > epoch:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
     _check_configuration(configuration, answer.machines)
     layers = _layers(breakdown, configuration, epoch)
     best = _point(configuration, epoch)
-    study = or_none(answer.sensitivity)
     return Scaling(
         layers,
         best,
         _ranking(or_none(answer.top) or (), best, len(configuration.layers)),
         _points(or_none(answer.pareto) or (), "pareto"),
-        () if study is None else _ranges(study.intervals),
     )
 
 
@@ -365,14 +320,3 @@ def _points(rows: Iterable[TopRow | FrontRow], name: str) -> tuple[Point, ...]:
         field = "machines" if isinstance(row, FrontRow) else "machines_used"
         check_same(getattr(row, field), points[-1].machines, f"{path}.{field}")
     return tuple(points)
-
-
-def _ranges(intervals: Mapping[str, tuple[float | None, float | None]]) -> tuple[Range, ...]:
-    for constant, ends in intervals.items():
-        for place, end in enumerate(ends):
-            if end is not None and not (isfinite(end) and end > 0):
-                raise InvalidInputError(
-                    f"sensitivity.intervals.{constant}[{place}]",
-                    f"expected a number > 0, got {shown(end)}",
-                )
-    return tuple(Range(constant, *ends) for constant, ends in intervals.items())

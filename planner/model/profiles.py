@@ -17,7 +17,7 @@ from typing import Literal
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Phase
 from planner.model.layers import Layer, graph_of_layers, merged, with_spreads
-from planner.model.validation import integer, set_integer, shown
+from planner.model.validation import integer, one_of, set_integer, shown
 
 Granularity = Literal["block", "layer"]
 """Unit of a chain: one layer with parameters, or one block (its branches together)."""
@@ -75,8 +75,7 @@ class Provenance:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidInputError("kind", f"expected one of {', '.join(KINDS)}, got {self.kind}")
+        one_of(self.kind, KINDS, "kind")
 
 
 @dataclass(frozen=True, slots=True)

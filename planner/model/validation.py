@@ -4,7 +4,7 @@ Times and sizes are integers up to 2**62. Whole schedules must fit in 63 bits, s
 solver, compiled or not, can wrap around.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from decimal import Decimal
 from difflib import get_close_matches
@@ -108,10 +108,14 @@ def set_integer(
         object.__setattr__(owner, name, whole)
 
 
-def one_of(value: object, path: str, names: Sequence[str]) -> None:
-    """Raise an error unless `value` is one of `names`."""
-    if value not in names:
-        raise InvalidInputError(path, f"expected one of {', '.join(names)}, got {shown(value)}")
+def one_of(value: Any, known: Iterable[str], path: str) -> str:
+    """Return `value` if it is a `known` name; else the error at `path` lists them all."""
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    hint = did_you_mean(value, names)
+    text = f"expected one of {', '.join(names)}, got {shown(value)}"
+    raise InvalidInputError(path, f"{text} ({hint})" if hint else text)
 
 
 def check_same(value: object, right: object, path: str) -> None:

@@ -13,7 +13,7 @@ from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio import bml_transfers
 from planner.jsonio.bigdl import BigdlAnswer
-from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml import BmlAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube

@@ -19,7 +19,7 @@ from planner.jsonio import caramel as caramel_json
 from planner.jsonio import fsdp as fsdp_json
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.bigdl import BigdlAnswer
-from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.fsdp import FsdpAnswer, plan_of
 from planner.jsonio.ibatch import IbatchAnswer

@@ -18,11 +18,11 @@ from planner.model.errors import (
     InvalidPlanError,
     PluginError,
 )
-from planner.model.validation import shown
+from planner.model.validation import one_of, shown
 from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
 from planner.solving.declared import Declared
-from planner.solving.methods import REPLAN, Method, Outcome, known_method
+from planner.solving.methods import REPLAN, Method, Outcome
 from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, Result
 from planner.solving.tie_break import TieBreak, merged_neighbours
@@ -128,7 +128,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         if method == REPLAN and start is None:
             raise InvalidInputError("start", f"missing: method {REPLAN} begins with a plan")
         if method != REPLAN:
-            known_method(method, methods)
+            one_of(method, methods, "method")
         incumbents = Incumbents(self, problem, on_progress)
         deadline = incumbents.listening(deadline)
         begin = time.perf_counter()

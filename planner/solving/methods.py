@@ -6,8 +6,8 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Generic, TypeAlias
 
-from planner.model.errors import InvalidInputError, NotApplicableError, PluginError
-from planner.model.validation import did_you_mean, shown
+from planner.model.errors import NotApplicableError, PluginError
+from planner.model.validation import shown
 from planner.solving.deadline import Deadline
 from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility, PlanT, ProblemT
@@ -95,15 +95,3 @@ def _unproven(name: str, run: Callable[..., Any]) -> Method[Any, Any]:
 def concrete(methods: Iterable[str]) -> list[str]:
     """Return the names of methods without `auto`, which chooses one of them."""
     return [name for name in methods if name != "auto"]
-
-
-def known_method(method: Any, known: Iterable[str], path: str = "method") -> str:
-    """Return `method` if it is a `known` name; else the error at `path` names the closest one."""
-    names = list(known)
-    if isinstance(method, str) and method in names:
-        return method
-    hint = did_you_mean(method, names)
-    raise InvalidInputError(
-        path,
-        f"expected one of {', '.join(names)}, got {shown(method)}{hint and f' ({hint})'}",
-    )

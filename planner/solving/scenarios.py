@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph, Phase
-from planner.model.validation import exact, set_exact, shown
+from planner.model.validation import exact, one_of, set_exact
 
 Part = Literal["all", "backward", "first", "middle", "last", "forward"]
 """Computation that is longer by its spread: all, a pass, or a third of the backward pass."""
@@ -66,9 +66,7 @@ class Scenario:
     part: Part = "all"
 
     def __post_init__(self) -> None:
-        if self.part not in get_args(Part):
-            known = ", ".join(get_args(Part))
-            raise InvalidInputError("part", f"expected one of {known}, got {shown(self.part)}")
+        one_of(self.part, get_args(Part), "part")
         set_exact(self, "spread")
         set_exact(self, "computation", positive=True)
         set_exact(self, "startup")

@@ -17,9 +17,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from planner.model.errors import InvalidInputError
-from planner.model.validation import shown
+from planner.model.validation import one_of, shown
 from planner.solving.bucketing import DDP_LIMITS
-from planner.solving.methods import known_method
 
 Order = Literal["recorded", "ready", "reversed"]
 """Order in which parameters fill buckets.
@@ -186,7 +185,7 @@ def target_of(name: str, path: str = "target") -> Target | None:
     """
     if name == PLANNER:
         return None
-    return EVERY[known_method(name, TARGET_NAMES, path)]
+    return EVERY[one_of(name, TARGET_NAMES, path)]
 
 
 def to_apply(target: Target, plan: str, file: str) -> Mapping[str, Sequence[str]]:

@@ -57,15 +57,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Factors of a constant between which the configuration stays best; None: no limit found."""
-
-    constant: str
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Scaling:
     """Data of a scaling picture; what was not requested is empty."""
 
@@ -73,7 +64,6 @@ class Scaling:
     best: Point  # the configuration of these times
     ranking: tuple[Point, ...]  # triples of workers, replicas and servers, the best first
     front: tuple[Point, ...] = ()  # the best one per number of machines, the fewest first
-    ranges: tuple[Range, ...] = ()  # sensitivity of the configuration to each constant
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.model.units import format_ns, printable, three_digits, unit_of
+from planner.model.units import format_ns, printable, unit_of
 from planner.solving.views import (
     PHASES,
     Compared,
@@ -18,7 +18,6 @@ from planner.solving.views import (
 from planner.view.bars import BarRow, Bars, Cells, Panel, Panels, Part, row_of
 from planner.view.chart import Chart
 from planner.view.style import COLOURS, GREY, KINDS
-from planner.view.table import format_table
 
 _MAX_ROWS = 24
 
@@ -206,8 +205,6 @@ def scaling(chart: Chart[Scaling]) -> Panels:
         some = view.front[(len(view.front) - 1) % each :: each]  # the last one is among them
         title = f"the best with so many machines: {_CONFIGURATIONS}"
         panels[-1].append(_configurations(title, some, view.best, machines=True))
-    if view.ranges:
-        panels.append([_ranges(view)])
     return panels
 
 
@@ -223,15 +220,6 @@ def _configurations(
         name = f"{point.machines:,}: {point.label}" if machines else point.label
         rows.append(row_of(name, point.epoch_ns / scale, text, int(point != best)))
     return Bars(title, f"time of an epoch ({unit})", tuple(rows))
-
-
-def _ranges(view: Scaling) -> str:
-    rows = [
-        [row.constant, *("–" if end is None else three_digits(end) for end in (row.low, row.high))]
-        for row in view.ranges
-    ]
-    text = "factors of each constant between which this configuration stays the best\n"
-    return text + format_table(["constant", "stays best from", "to"], rows)
 
 
 def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:

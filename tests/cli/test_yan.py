@@ -99,21 +99,6 @@ def test_one_of_a_thing_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "every 1 sample (mean)" in head
 
 
-def test_sensitivity_is_drawn_and_only_of_the_best(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, plan = written(tmp_path, {**SMALL, "sensitivity": True}), str(tmp_path / "plan.json")
-    assert main(["solve", path, "-o", plan]) == 0
-    assert main(["draw", plan]) == 0
-    table = blocks(capsys.readouterr().out)[-1]
-    study = json.loads(Path(plan).read_text())["sensitivity"]
-    rows = [line.split() for line in table.splitlines()[3:]]
-    assert [row[0] for row in rows] == list(study["intervals"])
-    request = {**fixed(), "sensitivity": True}
-    assert main(["compare", written(tmp_path, request)]) == 2
-    assert "request.json: sensitivity: only of the best" in capsys.readouterr().err
-
-
 def test_compare_as_json_is_sorted_and_solves_as_solve_does(
     request_file: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -134,7 +119,7 @@ def test_only_the_best_has_the_extra_parts(
     assert main(["compare", path, "--methods", "exact,model_parallel", "--json"]) == 0
     best, worst = json.loads(capsys.readouterr().out)
     assert "pareto" in best
-    assert not {"pareto", "sensitivity"} & set(worst)
+    assert "pareto" not in worst
 
 
 def test_compare_writes_what_draw_draws(

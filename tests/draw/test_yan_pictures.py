@@ -12,7 +12,6 @@ from planner.solving.views import (
     PHASES,
     LayerTime,
     Point,
-    Range,
     Scaling,
     epoch_text,
 )
@@ -98,17 +97,9 @@ def test_text_has_the_ranking_with_the_slowdown() -> None:
 
 def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
     bare = text_scaling(chart())
-    for words in ("the best with so many", "factors of each constant"):
-        assert words not in bare
-    full = scaling()
-    more = chart(
-        front=full.front,
-        ranges=(Range("muladd_ns", 0.5, None),),
-    )
-    text = text_scaling(more)
+    assert "the best with so many" not in bare
+    text = text_scaling(chart(front=scaling().front))
     assert "the best with so many machines" in text
-    row = next(line for line in text.splitlines() if line.startswith("muladd_ns"))
-    assert row.split() == ["muladd_ns", "0.5", "–"]
 
 
 def test_many_layers_share_rows_and_nothing_is_lost() -> None:

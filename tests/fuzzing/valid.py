@@ -125,9 +125,8 @@ def yan(draw: Random) -> Request:
         request["machine_speeds"] = [draw.choice([0.5, 1, 2]) for _ in range(request["machines"])]
     if draw.random() < 0.2:
         request["partitions"] = "powers_of_two"
-    for option in ("pareto", "sensitivity"):
-        if draw.random() < 0.15 and request["machines"] <= 8:
-            request[option] = True
+    if draw.random() < 0.15 and request["machines"] <= 8:
+        request["pareto"] = True
     if draw.random() < 0.15:
         request["fixed"] = [
             {"parameter_servers": 1, "replicas": 1, "workers_per_replica": draw.choice([1, 2])}

@@ -12,8 +12,7 @@ from planner.families.bml import METHODS, Problem, evaluate, solve
 from planner.families.bml.family import BML
 from planner.families.collectives import COLLECTIVES
 from planner.jsonio import decode_answer, decode_request, reply, schema
-from planner.jsonio.bml import problem_of
-from planner.jsonio.bml_answer import answer
+from planner.jsonio.bml import answer, problem_of
 from planner.model.errors import InvalidInputError
 from planner.solving.methods import REPLAN
 from planner.view import Chart, plan_chart

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.jsonio.bml_answer import MAX_TRANSFERS
+from planner.jsonio.bml import MAX_TRANSFERS
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import NIC, changed
 from tests.jsonio.test_bml import answered
@@ -88,7 +88,7 @@ def test_more_transfers_than_are_listed(method: str, monkeypatch: pytest.MonkeyP
         (own, False, True),
         (own - 1, False, False),
     ):
-        monkeypatch.setattr("planner.jsonio.bml_answer.MAX_TRANSFERS", most)
+        monkeypatch.setattr("planner.jsonio.bml.MAX_TRANSFERS", most)
         for asked, fits, hint in ((request, all_, "; ask for one server"), (one, some, "")):
             if fits:
                 assert len(ask(asked)["transfers"]) <= most

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from planner.families.collectives.prediction import nic_of
 from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio.clusters import decode_cluster
-from planner.jsonio.layout import laid_out
 from planner.jsonio.network_measurements import cluster_document
+from planner.jsonio.types import laid_out
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost

@@ -148,7 +148,7 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
             {"channels": "two", "method": "no_reshard", "memory_bytes": 10**5},
         ),
     ),
-    "yan": (SMALL, ({}, {"method": "greedy"}, {"sensitivity": True, "pareto": True})),
+    "yan": (SMALL, ({}, {"method": "greedy"}, {"pareto": True})),
 }
 
 LISTS = {

@@ -115,11 +115,6 @@ def test_a_scenario_of_yan_has_a_latency() -> None:
     assert error["path"] == "scenarios[1].startup"
 
 
-def test_sensitivity_is_not_for_a_plan_for_scenarios() -> None:
-    error = planner.solve({**example("yan"), "sensitivity": True})["error"]
-    assert error["path"] == "sensitivity"
-
-
 @pytest.mark.parametrize("page", FAMILIES)
 def test_with_little_time_there_is_an_answer(page: str) -> None:
     answer = planner.solve({**example(page), "time_limit_s": 0.001})

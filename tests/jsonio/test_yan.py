@@ -19,7 +19,7 @@ from planner.jsonio.yan_answer import _whole
 from planner.solving.methods import REPLAN
 from planner.solving.views import Scaling
 from tests import schemas
-from tests.jsonio.test_service import ask, error, without
+from tests.jsonio.test_service import ask, without
 
 CONV: dict[str, Any] = {
     "name": "conv1",
@@ -162,7 +162,7 @@ def test_the_contracts_example() -> None:
     assert (answer["problem"], answer["method"], answer["status"]) == ("yan", "exact", "optimal")
     assert len(answer["top"]) == 8
     assert set(answer["explored"]) == {"triples", "triples_cut"}
-    assert not {"pareto", "sensitivity"} & set(answer)
+    assert "pareto" not in answer
     check_adds_up(CONTRACT, answer)
 
 
@@ -206,33 +206,18 @@ def test_the_schema_lists_every_method_and_wants_numbers_above_0() -> None:
 
 
 @pytest.mark.slow
-def test_extra_parts_come_only_if_asked_for() -> None:
-    parts = ("pareto", "sensitivity")
-    for part in parts:
-        request = small(**{part: True})
-        validate(request, "request")
-        answer = ask(request)
-        validate(answer, "answer")
-        assert [name for name in parts if name in answer] == [part]
-        decode_answer(json.dumps(answer).encode())
-
-
-@pytest.mark.slow
-def test_the_extra_parts_agree_with_the_configuration() -> None:
-    request = small(pareto=True, sensitivity=True)
+def test_the_front_comes_only_if_asked_for_and_ends_with_the_configuration() -> None:
+    assert "pareto" not in ask(small())
+    request = small(pareto=True)
+    validate(request, "request")
     answer = ask(request)
-    epoch = answer["epoch_ns"]
+    validate(answer, "answer")
     front = answer["pareto"]
-    assert front[-1]["epoch_ns"] == epoch
+    assert front[-1]["epoch_ns"] == answer["epoch_ns"]
     machines = [row["machines"] for row in front]
     assert machines == sorted(set(machines))
-    study = answer["sensitivity"]
-    for low, high in study["intervals"].values():
-        assert low is None or low <= 1
-        assert high is None or high >= 1
     _, scaling = decode_answer(json.dumps(answer).encode())
     assert len(scaling.front) == len(front)
-    assert [row.constant for row in scaling.ranges] == list(study["intervals"])
 
 
 def test_fixed_configurations_are_all_priced() -> None:
@@ -265,7 +250,7 @@ def test_machines_that_differ_are_named() -> None:
 
 def test_infeasible_is_an_answer_that_names_what_binds() -> None:
     for change, binding in (({"memory_bytes": 1}, "memory_bytes"), ({"machines": 1}, "machines")):
-        answer = ask(small(**change, pareto=True, sensitivity=True))
+        answer = ask(small(**change, pareto=True))
         validate(answer, "answer")
         assert (answer["status"], answer["objective_ns"]) == ("infeasible", None)
         assert answer["binding"] == [binding]
@@ -273,29 +258,6 @@ def test_infeasible_is_an_answer_that_names_what_binds() -> None:
         with pytest.raises(planner.InvalidInputError, match="holds no plan") as caught:
             decode_answer(json.dumps(answer).encode())
         assert caught.value.path == "configuration"
-
-
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"auto", "exact"}))
-def test_sensitivity_is_only_of_what_is_proven_best(method: str) -> None:
-    path, message = error(small(method=method, sensitivity=True))
-    assert (path, f"not with {method}" in message) == ("sensitivity", True)
-
-
-def test_sensitivity_is_of_the_whole_space_and_of_machines_alike() -> None:
-    for request, reason in (
-        ({**fixed(), "sensitivity": True}, "not of those in fixed"),
-        (small(machine_speeds=[1, 4, 2], sensitivity=True), "not with ordered"),
-        (small(machine_speeds=[1, 4, 2], sensitivity=True, method="exact"), "not with"),
-    ):
-        path, message = error(request)
-        assert (path, reason in message) == ("sensitivity", True)
-
-
-def test_a_search_out_of_time_has_no_sensitivity() -> None:
-    request = {**CONTRACT, "time_limit_s": 1e-9, "sensitivity": True}
-    answer = planner.solve(request)
-    assert answer["status"] == "time_limit"
-    assert "sensitivity" not in answer
 
 
 @pytest.mark.parametrize("method", ["data_parallel", "auto"])

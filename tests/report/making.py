@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from msgspec import structs
+
 from planner.cli.plan_text import about_cluster
 from planner.families import iteration
 from planner.families.iteration import ITERATION, Evaluation, Plan, Problem
 from planner.families.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
+from planner.jsonio.what_if import advice_answer, regret_answers
 from planner.model.clusters import Cluster, Nic
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
@@ -50,13 +53,12 @@ def report(
     )
     rows = (result, *others.rows)
     return Report(
-        answer=answer(
-            problem,
-            result,
-            found,
-            model=profile.name,
-            advice=advise(ITERATION, problem, result, NEVER),
-            regret=None if result.plan is None else regrets(ITERATION, problem, result.plan, NEVER),
+        answer=structs.replace(
+            answer(problem, result, found, model=profile.name),
+            advice=advice_answer(advise(ITERATION, problem, result, NEVER)),
+            regret=regret_answers(
+                None if result.plan is None else regrets(ITERATION, problem, result.plan, NEVER)
+            ),
         ),
         profile=profile,
         cluster=where,

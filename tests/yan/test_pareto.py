@@ -13,8 +13,8 @@ from planner.families.yan.configuration import Configuration, LayerChoice, canon
 from planner.families.yan.family import solve
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
+from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import Constants, Problem
-from planner.families.yan.studies import pareto_front
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
 from tests.yan.yan_strategies import problems

@@ -17,11 +17,10 @@ from planner.model.network import scaled_network
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube, Failures
 from planner.model.units import format_bytes, format_ns
-from planner.model.validation import total
+from planner.model.validation import one_of, total
 from planner.solving.compare import Case, Column, Option, Place
 from planner.solving.deadline import NEVER, Cancel, Deadline, TimeUpError
 from planner.solving.family import Family
-from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.scenarios import Scenario, refuse_changes
 
@@ -131,7 +130,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         problem = case.problem
         if problem.failed:
             return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
-        name = known_method(method, COLLECTIVES)
+        name = one_of(method, COLLECTIVES, "method")
         tensors: Sequence[int] = problem.layer_bytes
         if case.profile is not None:
             tensors = [layer.pushed_bytes for layer in case.profile.layers]

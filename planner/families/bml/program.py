@@ -25,9 +25,8 @@ from planner.families.collectives.program import ListedProgram, Message, Program
 from planner.families.collectives.recipes import Recipe
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.topologies import BCube, Failures
-from planner.model.validation import integer
+from planner.model.validation import integer, one_of
 from planner.solving.deadline import NEVER
-from planner.solving.methods import known_method
 
 
 def program_of(plan: Plan) -> Program:
@@ -167,7 +166,7 @@ def made(recipe: Recipe) -> Program:
     InvalidInputError if the generator is unknown, or its shape or failures are invalid;
     NotApplicableError if it does not apply to them.
     """
-    return GENERATORS[known_method(recipe.generator, GENERATORS, "generator")](recipe)
+    return GENERATORS[one_of(recipe.generator, GENERATORS, "generator")](recipe)
 
 
 def ranks_of(recipe: Recipe) -> int:

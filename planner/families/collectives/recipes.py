@@ -39,8 +39,7 @@ from planner.families.collectives.ring import (
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.topologies import BCube, Failures, Rails
-from planner.model.validation import integer
-from planner.solving.methods import known_method
+from planner.model.validation import integer, one_of
 
 MAX_RANKS = 2**16
 
@@ -125,7 +124,7 @@ GENERATORS: Mapping[str, _Generator] = MappingProxyType(
 
 def made(recipe: Recipe) -> Program:
     """Return the program of a recipe; recipes with failures are for `bml.replan`."""
-    place, make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
+    place, make = GENERATORS[one_of(recipe.generator, GENERATORS, "generator")]
     if recipe.failed:
         raise InvalidInputError("failed", f"{recipe.generator} knows no failures")
     return make(place(recipe.shape))
@@ -212,7 +211,7 @@ def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
 
     Parameters and errors are those of `collective`.
     """
-    return COLLECTIVES[known_method(name, COLLECTIVES)].program(bcube, tensors)
+    return COLLECTIVES[one_of(name, COLLECTIVES, "method")].program(bcube, tensors)
 
 
 def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collective:
@@ -221,7 +220,7 @@ def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collectiv
     A Fat-Tree has as many servers as the BCube, and switches with as many ports. `tensors` are the
     bytes of each tensor, in order of creation, for the algorithm that places whole tensors.
     """
-    return COLLECTIVES[known_method(name, COLLECTIVES)].cost(bcube, tensors)
+    return COLLECTIVES[one_of(name, COLLECTIVES, "method")].cost(bcube, tensors)
 
 
 def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:

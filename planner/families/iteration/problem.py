@@ -33,7 +33,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.layers import graph_of_layers
 from planner.model.profiles import Profile
-from planner.model.validation import MAX_VALUE, exact, integers, set_integer, shown, total
+from planner.model.validation import MAX_VALUE, exact, integers, one_of, set_integer, shown, total
 from planner.solving.targets import Target, check_summing
 from planner.solving.transfers import Kind
 
@@ -142,11 +142,7 @@ class Problem:
             if isinstance(names, str) or not names:
                 raise InvalidInputError(field, "expected at least one name")
             for place, name in enumerate(names):
-                if name not in known:
-                    raise InvalidInputError(
-                        f"{field}[{place}]",
-                        f"expected one of {', '.join(known)}, got {shown(name)}",
-                    )
+                one_of(name, known, f"{field}[{place}]")
             object.__setattr__(self, field, tuple(dict.fromkeys(names)))
         measured = self.cluster.network is not None and not self.cluster.failed
         if measured and self.algorithms == ALGORITHMS:
@@ -282,11 +278,8 @@ class Problem:
 
         Raises `InvalidInputError` if there is no such algorithm.
         """
-        for option in self.single:
-            if option.algorithm == algorithm:
-                return option
-        known = ", ".join(self.by_name)
-        raise InvalidInputError("algorithm", f"expected one of {known}, got {shown(algorithm)}")
+        one_of(algorithm, self.by_name, "algorithm")
+        return next(option for option in self.single if option.algorithm == algorithm)
 
     @cached_property
     def gradients(self) -> Mapping[str, caramel.Problem]:

@@ -73,7 +73,7 @@ class NeuronLayer:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
-        one_of(self.kind, "kind", ("conv", "full", "block"))
+        one_of(self.kind, ("conv", "full", "block"), "kind")
         for field in ("neurons", "connections", "weights"):
             least = 0 if (self.kind, field) == ("block", "weights") else 1
             set_integer(self, field, minimum=least, maximum=MAX_COUNT)

@@ -158,8 +158,8 @@ class Problem:
             set_integer(self, "max_copies", minimum=1)
         if self.memory_bytes is not None:
             set_integer(self, "memory_bytes", minimum=1, maximum=MAX_COUNT)
-        one_of(self.read_model, "read_model", ("mean", "min", "max"))
-        one_of(self.partitions, "partitions", ("all", "powers_of_two"))
+        one_of(self.read_model, ("mean", "min", "max"), "read_model")
+        one_of(self.partitions, ("all", "powers_of_two"), "partitions")
         if self.machine_speeds is not None:
             speeds = _all_positive(self.machine_speeds, "machine_speeds")
             if len(speeds) != self.machines:

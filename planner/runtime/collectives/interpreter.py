@@ -26,7 +26,7 @@ from planner.families.collectives.checker import check
 from planner.families.collectives.program import Kind, ListedProgram, Message, Program
 from planner.families.collectives.ring import ring_program
 from planner.families.collectives.script import Script, scripts, talking
-from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml import BmlAnswer
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.topologies import BCube
 from planner.programs import digest

@@ -24,7 +24,7 @@ from torch import Tensor, distributed, nn
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.fitting import ELEMENT_BYTES, Sweep, Timing, sweep_sizes
 from planner.model.measured import COLLECTIVES, Collective
-from planner.model.validation import integer, integers
+from planner.model.validation import integer, integers, one_of
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
@@ -350,10 +350,8 @@ def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
 
 def check_depths(collective: Collective | AllReduce, depths: Sequence[int]) -> None:
     """Raise an `InvalidInputError` for depths at which a collective cannot be measured."""
-    if isinstance(collective, str) and collective not in COLLECTIVES:
-        raise InvalidInputError(
-            "collective", f"expected one of {', '.join(COLLECTIVES)}, got {collective!r}"
-        )
+    if isinstance(collective, str):
+        one_of(collective, COLLECTIVES, "collective")
     listed = list(integers(depths, "depths", minimum=1))
     if listed[0] != 1 or listed != sorted(set(listed)) or listed[-1] > _MAX_DEPTH:
         raise InvalidInputError(
