@@ -97,7 +97,8 @@ class Progress:
             return
         now = self._clock()
         if done is not None and of is not None:
-            text = f"{text} {done} of {of}{self._left(text, done, of, now)}"
+            count = f"{done} of {of}" if done <= of else f"{done}, more than the {of} planned"
+            text = f"{text} {count}{self._left(text, done, of, now)}"
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{printable(text)}")
             sys.stderr.flush()
@@ -108,6 +109,8 @@ class Progress:
 
     def megabytes(self, name: str, size: int) -> Callable[[int], None]:
         """Return a callback that shows how many bytes are read; 0 is an unknown size."""
+        if not size:
+            return lambda done: self(f"{name}: {done // _MB} MB read")
         return lambda done: self(f"{name}: MB read:", done // _MB, max(size, done) // _MB)
 
     def done(self) -> None:

@@ -63,6 +63,17 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     assert not shown(monkeypatch, 1, terminal=False)
 
 
+def test_parts_beyond_those_planned_are_no_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    progress = Progress(clock=lambda: 0.0)
+    for run in (13, 14):
+        progress("run", run, 13)
+    progress.megabytes("-", 0)(5 * 10**6)
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines == ["", "run 13 of 13", "run 14, more than the 13 planned", "-: 5 MB read"]
+
+
 def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not shown(monkeypatch, 100, terminal=True, quiet=True)
     assert not shown(monkeypatch, 100, terminal=False, quiet=True)
