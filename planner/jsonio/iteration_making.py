@@ -209,6 +209,7 @@ def _why(explanation: Explanation) -> WhyAnswer:
             objective_ns=objective,
             dominated_by=explanation.dominated_by,
             wins_if=tuple(filled(ChangeAnswer, change) for change in explanation.changes),
+            timed_out=explanation.timed_out or UNSET,
         ),
     )
 
