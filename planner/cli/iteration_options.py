@@ -43,8 +43,8 @@ FAILED = {
 """The option that states failures."""
 
 
-def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:
-    """Add the profile, the cluster and the problem's options; `fsdp` adds that mode."""
+def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = False) -> None:
+    """Add the profile, the cluster and the problem's options; more may be asked by `planning`."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     add_options(
         parser,
@@ -52,7 +52,12 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
             "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
             **FAILED,
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
-            "network as planner import or planner calibrate network wrote it",
+            "network as planner import or planner calibrate network wrote it"
+            + (
+                "; without --cluster, the plan is that of planner compare --problem caramel"
+                if planning
+                else ""
+            ),
             "--interference FILE": "what transfers and computation take from each other, instead "
             "of what the cluster says: a network that planner calibrate network --interference "
             "measured",
@@ -70,7 +75,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
             "faster"
             + (
                 "; fsdp: what FSDP should wrap, prefetch and gather again, by memory"
-                if fsdp
+                if planning
                 else ""
             ),
             "--seed N": argparse.SUPPRESS,
@@ -79,10 +84,13 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
             "--mode fsdp; default: planner, whose runtime has none",
         },
         {
-            "--cluster": {"required": True},
+            "--cluster": {"required": not planning},
             "--computation": {"default": "1"},
             "--optimiser-ratio": {"default": "0"},
-            "--mode": {"choices": ("any", *MODES, *(["fsdp"] if fsdp else [])), "default": "any"},
+            "--mode": {
+                "choices": ("any", *MODES, *(["fsdp"] if planning else [])),
+                "default": "any",
+            },
             "--seed": {"default": 0},
             "--for": {"choices": TARGET_NAMES, "default": PLANNER},
         },
