@@ -55,7 +55,7 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
             rows.append((size, *at, format_ns(timing.median_ns), spread, *errors))
     at = ("depth",) if several else ()
     header = ("bytes", *at, "measured", "spread", *_MODELS)
-    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
+    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at (bytes)")
     rounds = f"{sweep.repetitions} round{'' if sweep.repetitions == 1 else 's'}"
     about = (
         f"{_headline(sweep)}: medians of {rounds}, the slowest rank's time; errors of the models: "
@@ -116,7 +116,7 @@ def _judged(
     errors = relative_errors(cost, timings)
     shares = [abs(error) for error in errors]
     largest = max(shares)
-    worst = format_bytes(timings[shares.index(largest)].size_bytes)
+    worst = f"{timings[shares.index(largest)].size_bytes:,}"
     mean = sum(shares) / len(shares)
     if isinstance(cost, TableCost):
         what = f"{len(cost.points)} points"

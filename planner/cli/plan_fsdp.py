@@ -178,7 +178,8 @@ def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -
         "gradients": peak.gradients,
         "activations": peak.activations,
     }
-    shown = ", ".join(f"{format_bytes(size)} {name}" for name, size in parts.items() if size)
+    most = evaluation.peak_bytes
+    shown = ", ".join(f"{format_bytes(size, most)} {name}" for name, size in parts.items() if size)
     phase = "forward" if peak.step < len(plan.units) else "backward"
     yield (
         f"an iteration takes {format_ns(evaluation.iteration_ns)}, "
@@ -186,7 +187,7 @@ def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -
         + (f", {format_ns(evaluation.recompute_ns)} recomputing" if evaluation.recompute_ns else "")
     )
     yield (
-        f"memory peaks at {format_bytes(evaluation.peak_bytes)} in the {phase} pass of unit "
+        f"memory peaks at {format_bytes(most)} in the {phase} pass of unit "
         f"{plan.unit_of(peak.step)}: {shown}"
     )
 

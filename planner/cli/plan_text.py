@@ -114,7 +114,8 @@ def _memory(cluster: Cluster) -> str:
     if each is None or workers == 1:
         return ""
     whole = each * workers if cluster.memory_bytes is None else cluster.memory_bytes
-    return f", memory {format_bytes(whole)} a machine, {format_bytes(each)} a worker of {workers}"
+    share = format_bytes(each, whole)
+    return f", memory {format_bytes(whole)} a machine, {share} a worker of {workers}"
 
 
 def sentence(answer: IterationAnswer) -> str:
@@ -146,9 +147,10 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
             text += f", {format_share(least)} above what any algorithm needs on this network"
         yield text
     if answer.memory is not UNSET:
-        have = answer.memory.available_bytes
-        room = "" if have is None else f" of {format_bytes(have)}"
-        yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
+        needed, have = answer.memory.needed_bytes, answer.memory.available_bytes
+        most = max(needed, have or 0)
+        room = "" if have is None else f" of {format_bytes(have, most)}"
+        yield f"memory: {format_bytes(needed, most)}{room} a worker"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield f"next: {runner_up_text(answer.why.runner_up, answer.objective_ns)}"
 

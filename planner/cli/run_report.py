@@ -182,7 +182,9 @@ def _batches(ran: Ran) -> list[str]:
     directions = {answer.direction for answer in ran.answers if isinstance(answer, IbatchAnswer)}
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for batch, predicted, size in _transfers(ran):
+    transfers = list(_transfers(ran))
+    largest = max((size or 0 for *_, size in transfers), default=0)
+    for batch, predicted, size in transfers:
         name = f"{batch.direction} batch {batch.batch + 1}".strip()
         if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
             name += " (own slices)"
@@ -191,7 +193,7 @@ def _batches(ran: Ran) -> list[str]:
         rows.append(
             (
                 name,
-                "–" if size is None else format_bytes(size),
+                "–" if size is None else format_bytes(size, largest),
                 "–" if predicted is None else format_ns(predicted),
                 format_ns(round(median(batch.sending_ns))),
                 format_ns(round(median(batch.waited_ns))),

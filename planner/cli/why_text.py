@@ -139,6 +139,7 @@ def _longest(answer: Why) -> Iterator[str]:
     def kind(wait: Any) -> tuple[Any, ...]:
         return wait.rank, wait.transfer.collective, wait.transfer.size_bytes or 0
 
+    largest = max(wait.transfer.size_bytes or 0 for wait in answer.waits)
     rows = []
     for (rank, collective, size), group in groupby(sorted(answer.waits, key=kind), kind):
         waits = list(group)
@@ -149,7 +150,7 @@ def _longest(answer: Why) -> Iterator[str]:
         cause = max(causes, key=causes.__getitem__)
         last = {wait.last_rank for wait in waits if wait.last_rank is not None} - {rank}
         blame = f"{cause} (rank {min(last)})" if cause == "straggler" and len(last) == 1 else cause
-        carried = format_bytes(size) if size else "?"
+        carried = format_bytes(size, largest) if size else "?"
         rows.append(
             (
                 waited,

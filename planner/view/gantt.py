@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.model.units import format_bytes, format_ns, unit_of
+from planner.model.units import byte_unit, format_bytes, format_ns, unit_of
 from planner.solving.timeline import COMPUTES, Mark, Memory, Timeline
 from planner.view.chart import Chart
 from planner.view.figure import figure_in, note, title_lines, told
@@ -188,25 +188,26 @@ def draw_rows(axes: "Axes", rows: Sequence[Row], scale: float) -> None:
 
 
 def _draw_memory(axes: "Axes", memory: Memory, scale: float, end_ns: int) -> None:
-    """Draw the memory in use, its peak, and the limit."""
+    """Draw the memory in use, its peak, and the limit, unless that is far above."""
+    moment, most = memory.peak
+    limit = memory.limit_bytes
+    top = max(most, limit if limit is not None and limit <= 2 * most else 0)
+    unit, length = byte_unit(top)
     times = [moment / scale for moment, _ in memory.levels] + [end_ns / scale]
-    sizes = [size / 2**30 for _, size in memory.levels]
+    sizes = [size / length for _, size in memory.levels]
     axes.fill_between(times, [*sizes, sizes[-1]], step="post", color=KINDS["forward"], linewidth=0)
     axes.step(times, [*sizes, sizes[-1]], where="post", color=SOFT, linewidth=0.8)
-    moment, most = memory.peak
-    axes.plot([moment / scale], [most / 2**30], marker="o", markersize=4, color=MARK)
+    axes.plot([moment / scale], [most / length], marker="o", markersize=4, color=MARK)
     left = moment > end_ns / 2
     style = {"ha": "right" if left else "left", "fontsize": 8, "color": MARK}
-    place = (moment / scale, most / 2**30)
-    note(axes, f"peak {format_bytes(most)}", place, (-6 if left else 6, 4), **style)
-    top = most
-    if memory.limit_bytes is not None and memory.limit_bytes <= 2 * most:
-        top = max(top, memory.limit_bytes)
-        axes.axhline(memory.limit_bytes / 2**30, color=BOUND, linewidth=1.1, linestyle=_DASHES)
-        limit = f"limit {format_bytes(memory.limit_bytes)}"
-        note(axes, limit, (0, memory.limit_bytes / 2**30), (4, 3), fontsize=8, color=BOUND)
-    axes.set_ylim(0, top / 2**30 * 1.25 or 1)
-    axes.set_ylabel("memory (GiB)", fontsize=8)
+    place = (moment / scale, most / length)
+    note(axes, f"peak {format_bytes(most, top)}", place, (-6 if left else 6, 4), **style)
+    if limit is not None and limit <= 2 * most:
+        axes.axhline(limit / length, color=BOUND, linewidth=1.1, linestyle=_DASHES)
+        text = f"limit {format_bytes(limit, top)}"
+        note(axes, text, (0, limit / length), (4, 3), fontsize=8, color=BOUND)
+    axes.set_ylim(0, top / length * 1.25 or 1)
+    axes.set_ylabel(f"memory ({unit})", fontsize=8)
 
 
 def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:

@@ -126,9 +126,9 @@ def factor_text(factor: Fraction) -> str:
     return f"× {factor}"
 
 
-def size_text(size: int) -> str:
-    """Return a size in a fitting unit, with the exact bytes in brackets if they differ."""
-    short = format_bytes(size)
+def size_text(size: int, like: int | None = None) -> str:
+    """Return a size as `format_bytes` does, with the exact bytes in brackets if they differ."""
+    short = format_bytes(size, like)
     return short if short.endswith(" B") else f"{short} ({size:,} B)"
 
 
