@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 
 from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, printable
-from planner.solving.timeline import COMPUTES, Interval, Kind, Timeline, Window
-from planner.view.style import KIND_NAMES, KINDS
+from planner.solving.timeline import COMPUTES, KIND_NAMES, Interval, Kind, Timeline, Window
+from planner.view.style import KINDS
 
 Look: TypeAlias = Kind | Literal["idle", "late", "window"]
 """What a bar or an entry of the legend looks like."""

@@ -24,15 +24,7 @@ KINDS: Mapping[Kind, str] = {
     "collective": "#56b4e9",
     "push": "#e69f00",
     "pull": "#2db88c",
+    "all_gather": "#2db88c",
+    "reduce_scatter": "#e69f00",
 }
 """Colour of each kind of interval, in charts and on pages; start-ups are hatched."""
-
-KIND_NAMES: Mapping[Kind, str] = {
-    "backward": "backward ops",
-    "forward": "forward ops",
-    "computation": "computation",
-    "all_reduce": "all-reduce",
-    "collective": "collective",
-    "push": "push",
-    "pull": "pull",
-}

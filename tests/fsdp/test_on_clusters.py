@@ -222,3 +222,21 @@ def test_a_column_of_sizes_has_one_unit(capsys: pytest.CaptureFixture[str]) -> N
     assert len(set(peaks)) == 1
     (memory,) = (line for line in text.splitlines() if line.startswith("memory peaks at"))
     assert len(set(re.findall(r"[KMG]iB", memory))) == 1
+
+
+def test_the_table_names_collectives_passes_and_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(f"plan {LENET} --cluster office-4 --mode fsdp --json", capsys)
+    answer, shown = decode_answer(text.encode())
+    assert shown.resources == ("network", "computation")
+    kinds = [window.kind for window in shown.windows]
+    assert kinds.count("all_gather") == len(answer.gathers)
+    assert kinds.count("reduce_scatter") == len(answer.reduces)
+    for window in shown.windows:
+        assert window.ready_ns <= window.start_ns < window.end_ns <= window.due_ns
+        name = window.names[0].removesuffix(".*")
+        passes = ("forward", "backward") if window.kind == "all_gather" else ("backward",)
+        kind = window.kind.replace("_", "-")
+        assert re.fullmatch(rf"{kind} \d+, ({'|'.join(passes)}): {re.escape(name)}.*", window.label)
+    text = run(f"plan {LENET} --cluster office-4 --mode fsdp", capsys)
+    assert "\nall-gather 1, forward: " in text
+    assert re.search(r"^reduce-scatter \d+, backward: ", text, re.MULTILINE)
