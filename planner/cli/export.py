@@ -171,7 +171,9 @@ def _sizes(answers: list[Any], graph: Graph | None) -> dict[str, int]:
         if sizes is not UNSET and made_for(answer) is not None:
             return dict(sizes)
     raise InvalidInputError(
-        "--profile", "missing: buckets follow from the sizes of single parameters"
+        "--profile",
+        "missing: buckets follow from the sizes of single parameters, which the profile has, and "
+        "a plan made with --for deepspeed or megatron",
     )
 
 
