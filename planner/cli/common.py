@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.parsing import add_options
-from planner.cli.telling import Progress, tell
+from planner.cli.telling import Progress
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
@@ -37,24 +37,18 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run, parser=parser)
-    loudness = {
-        "-q, --quiet": "show no progress",
-        "-v, --verbose": "say on standard error what is read, solved and written, and when",
-    }
-    add_options(parser.add_mutually_exclusive_group(), loudness)
+    add_options(parser, {"-q, --quiet": "show no progress"})
     return parser
 
 
 def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
-    tell(f"reading {'standard input' if path == '-' else path}")
     return standard_input().read() if path == "-" else Path(path).read_bytes()
 
 
 @contextmanager
 def opened(path: str, progress: Progress) -> Iterator[tuple[BinaryIO, Callable[[int], None]]]:
     """Yield a file, or standard input for "-", and what shows how many bytes of it are read."""
-    tell(f"reading {'standard input' if path == '-' else path}")
     name = readable(Path(path).name)
     if path == "-":
         yield standard_input(), progress.megabytes(name, 0)

@@ -6,7 +6,6 @@ from typing import Any
 
 from planner.cli.common import in_file, in_option, read_as
 from planner.cli.parsing import add_options, parse_names, parse_number
-from planner.cli.telling import tell
 from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster, without
@@ -105,7 +104,6 @@ def cluster_in(options: argparse.Namespace) -> Cluster:
     else:
         with in_option("--cluster"):
             data = cluster_data(name)
-        tell(f"reading {name}")
         with in_file(name):
             cluster = decode_cluster(data)
     if options.failed is not None:

@@ -9,12 +9,12 @@ from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import add_options, given, parse_number
 from planner.cli.plan_text import checked, lines, write_plan
-from planner.cli.telling import Progress, tell
+from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.jsonio.iteration import planned
 from planner.jsonio.what_if import OUTLOOKS
 from planner.model.errors import InvalidInputError
-from planner.model.units import format_ns, parse_time
+from planner.model.units import parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
 
@@ -83,16 +83,13 @@ def run(options: argparse.Namespace) -> int:
         )
     progress.done()
     answer = made.answer
-    if answer.objective_ns is not None:
-        took = format_ns(round(answer.runtime_s * 1e9))
-        tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
     write_plan(options, job, answer, lambda: lines(job, made.problem, answer, options.output), draw)
     return ended(cancel)
 
 
 _OF_ALL_REDUCES = (
     *("network", "for", "computation", "seed", "regret", "time_limit"),
-    *("picture", "output", "json", "quiet", "verbose"),
+    *("picture", "output", "json", "quiet"),
 )
 """Options that need no cluster; the profile and the method need none either."""
 

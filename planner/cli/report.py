@@ -132,5 +132,5 @@ def _summary(answered: IterationAnswer) -> str:
 def _command(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the command that makes the same page again, with the non-default options."""
     first = ["planner", "report", options.profile, "--cluster", options.cluster]
-    beside = ("run", "parser", "profile", "cluster", "quiet", "verbose", "output")
+    beside = ("run", "parser", "profile", "cluster", "quiet", "output")
     return (*first, *given(options, (name for name in vars(options) if name not in beside)))

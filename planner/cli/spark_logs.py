@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.cli.common import in_file, readable, warn, write_json
-from planner.cli.telling import Progress, tell
+from planner.cli.telling import Progress
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.family import solve
 from planner.families.drizzle.loops import (
@@ -72,7 +72,6 @@ def read_logs(
     for path in paths:
         if path == "-":
             raise InvalidInputError("FILE", "event logs are files or folders, not standard input")
-        tell(f"reading {path}")
         name = readable(Path(path).name)
         with in_file(path):
             size = sum(part.stat().st_size for part in parts_of(Path(path))[0])

@@ -1,43 +1,13 @@
-"""What a command says on standard error: the log of ``--verbose``, errors and progress."""
+"""What a command says on standard error: errors and progress."""
 
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from pathlib import Path
 
 from planner.model.units import escaped, printable
-
-_SINCE: ContextVar[float | None] = ContextVar("since when things are told", default=None)
-
-
-@contextmanager
-def telling(*, asked: bool) -> Iterator[None]:
-    """Turn on `tell` in the block; each line has the seconds since the block began."""
-    token = _SINCE.set(time.monotonic() if asked else None)
-    try:
-        yield
-        tell("done")
-    finally:
-        _SINCE.reset(token)
-
-
-def tell(text: str) -> None:
-    """Write a line to the log, if ``--verbose`` is set."""
-    since = _SINCE.get()
-    if since is not None and sys.stderr is not None:
-        after = time.monotonic() - since
-        sys.stderr.write(f"planner: {after:.3f} s: {printable(text)}\n")
-        sys.stderr.flush()
-
-
-def told() -> bool:
-    """Return whether ``--verbose`` is set."""
-    return _SINCE.get() is not None
-
 
 # ---
 # Error messages of a command, on standard error and for the launcher of a job.
@@ -86,14 +56,10 @@ class Progress:
         self._start = self._begun = clock()
         self._next = self._start + _LONG_S
         self._parts: tuple[str, int] | None = None
-        self._told = ""
 
     def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
         """Show a text in place of the last one; part `done` of `of` begins or ends."""
-        if text and text != self._told:
-            tell(text)
-        self._told = text
-        if self._quiet or told():
+        if self._quiet:
             return
         now = self._clock()
         if done is not None and of is not None:

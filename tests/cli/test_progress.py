@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from planner.cli.telling import Progress, tell, telling
+from planner.cli.telling import Progress
 
 
 @pytest.fixture
@@ -77,22 +77,3 @@ def test_parts_beyond_those_planned_are_no_part_of_them(monkeypatch: pytest.Monk
 def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not shown(monkeypatch, 100, terminal=True, quiet=True)
     assert not shown(monkeypatch, 100, terminal=False, quiet=True)
-
-
-def test_what_is_told_stands_line_by_line_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen(terminal=True)
-    monkeypatch.setattr(sys, "stderr", screen)
-    tell("nobody asked")
-    with telling(asked=True):
-        progress = Progress()
-        for part in range(3):
-            progress("part", part + 1, 3)
-        progress("more")
-        progress.done()
-        tell("a \x1b name")
-    tell("nobody asks any more")
-    lines = screen.getvalue().splitlines()
-    assert [line.split(" s: ")[1] for line in lines] == ["part", "more", "a \ufffd name", "done"]
-    times = [float(line.split()[1]) for line in lines]
-    assert times == sorted(times)
-    assert times[0] >= 0
