@@ -82,7 +82,7 @@ def add_compare(
             "--problem NAME": "what to do with a profile; a request says itself what it asks",
             "--methods A,B,…": "default: all that --help lists",
             "--time-limit S": f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
-            "--picture FILE": "draw the best plan (.svg, .png, .json.gz)",
+            "--picture FILE": "draw the best plan (.svg, .json.gz)",
             "-o, --output FILE": "write the best plan as JSON",
             "--json": "print every answer as JSON, no table",
             "--startup TIME": "with a profile: start-up cost of a communication: 100us",

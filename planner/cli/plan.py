@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
             "their measured spreads make of them; default: mean, of auto where the profile has "
             "spreads",
             "--time-limit S": "seconds of planning",
-            "--picture FILE": "draw the plan (.svg, .png, .json.gz)",
+            "--picture FILE": "draw the plan (.svg, .json.gz)",
             "-o, --output FILE": "write the plan as JSON",
             "--json": "print the plan as JSON, no text",
         },

@@ -80,7 +80,7 @@ def add_parser(commands: Any) -> None:
             "--bcube n,k": "sum up by BML: the ranks are the servers of a BCube(n, k), one "
             "interface a level",
             "--against-ddp ROUNDS": "alternate with DDP as it is by default, so many times (5)",
-            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg, .png)",
+            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg)",
             "--trace FILE": "write a step of all ranks for Perfetto (.json, .json.gz)",
             "--json": "print what was measured as JSON",
         },
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the steps; rank 0 prints the report and shows progress on standard error."""
     check_integers(options, {"steps": 2, "warmup": 0, "threads": 1, "against_ddp": 1})
     writers = {}
-    for option, endings in (("picture", (".svg", ".png", ".pdf")), ("trace", (".json", ".gz"))):
+    for option, endings in (("picture", (".svg",)), ("trace", (".json", ".gz"))):
         path = getattr(options, option)
         if path:
             if not path.endswith(endings):

@@ -102,8 +102,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     model = ["--model", "my_model:make", "--steps", "3", "--warmup", "1", "--timeout", "20"]
     pictures = ["--picture", "step.svg", "--trace", "trace.json"]
-    has_matplotlib = pytest.importorskip("matplotlib") is not None
-    assert has_matplotlib
     outcomes = launch(
         _commands,
         2,
