@@ -8,7 +8,7 @@ from planner.cli.common import in_file, in_option, read_as
 from planner.cli.parsing import add_options, parse_names, parse_number
 from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster, without
+from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.files import cluster_data
 from planner.jsonio.network import decode_network, measured_as
 from planner.model.clusters import Cluster
@@ -35,13 +35,6 @@ class Job:
         return Problem.from_profile(self.profile, self.cluster, **self.options)
 
 
-FAILED = {
-    "--failed JSON": "what of a bcube does not work, instead of what the cluster says, as in "
-    'requests: \'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\''
-}
-"""The option that states failures."""
-
-
 def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = False) -> None:
     """Add the profile, the cluster and the problem's options; more may be asked by `planning`."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
@@ -49,7 +42,6 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = F
         parser,
         {
             "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
-            **FAILED,
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
             "network as planner import or planner calibrate network wrote it"
             + (
@@ -97,7 +89,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = F
 
 
 def cluster_in(options: argparse.Namespace) -> Cluster:
-    """Return the cluster of ``--cluster`` with the failures and measured tables that are given."""
+    """Return the cluster of ``--cluster`` with the measured tables that are given."""
     name = options.cluster
     if name == "-":
         cluster = read_as(name, decode_cluster)
@@ -106,12 +98,6 @@ def cluster_in(options: argparse.Namespace) -> Cluster:
             data = cluster_data(name)
         with in_file(name):
             cluster = decode_cluster(data)
-    if options.failed is not None:
-        try:
-            cluster = without(cluster, options.failed.encode())
-        except InvalidInputError as error:
-            path = error.path.removeprefix("failed").lstrip(".")
-            raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
     if options.network is not None:
         cluster = replace(cluster, network=read_as(options.network, _measured_tables))
     return cluster
