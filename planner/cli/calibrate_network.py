@@ -115,6 +115,9 @@ def run_network(options: argparse.Namespace) -> int:
         raise MissingExtraError("torch", "torch") from None
     from planner.model.fitting import fit_network
 
+    known = ("collective", "bcube", "largest", "depths", "seconds", "interference")
+    asked = given(options, (*known, "input", "batch_size", "repetitions"))
+    source = ["planner", "calibrate", "network", *filter(None, asked)]
     _check(options)
     first = os.environ.get("RANK") == "0"
     if first:
@@ -122,7 +125,7 @@ def run_network(options: argparse.Namespace) -> int:
     sweep, interference = _measured(options, Progress(quiet=options.quiet) if first else None)
     if first:
         provenance = {
-            "source": _source(options),
+            "source": shlex.join(source),
             "date": datetime.now(UTC).date().isoformat(),
             "processor": machine.processor(),
             "threads": torch.get_num_threads(),
@@ -225,22 +228,6 @@ def _measured(
     finally:
         if progress is not None:
             progress.done()
-
-
-def _source(options: argparse.Namespace) -> str:
-    """Return the command line without the options that name output files."""
-    parts = ["planner", "calibrate", "network"]
-    if options.bcube is None:
-        parts += ["--collective", options.collective]
-    else:
-        parts += ["--bcube", f"{options.bcube.n},{options.bcube.k}"]
-    parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
-    if options.seconds is not None:
-        parts += ["--seconds", f"{options.seconds:g}"]
-    if options.interference is not None:
-        parts += ["--interference", *filter(None, [options.interference])]
-    parts += given(options, ("input", "batch_size"))
-    return shlex.join([*parts, "--repetitions", str(options.repetitions)])
 
 
 def _write(

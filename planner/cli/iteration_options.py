@@ -88,6 +88,11 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = F
     )
 
 
+def inputs_of(options: argparse.Namespace) -> tuple[str | None, ...]:
+    """Return the files that the options name."""
+    return options.profile, options.cluster, options.interference, options.network
+
+
 def cluster_in(options: argparse.Namespace) -> Cluster:
     """Return the cluster of ``--cluster`` with the measured tables that are given."""
     name = options.cluster

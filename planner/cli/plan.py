@@ -6,9 +6,10 @@ from typing import Any
 from planner.cli import plan_fsdp
 from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_iteration_options, settle
+from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
+from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number
-from planner.cli.plan_text import checked, lines, write_plan
+from planner.cli.plan_text import lines
 from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.jsonio.iteration import planned
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if plan_fsdp.asked(options):
         return plan_fsdp.run(options)
     job = settle(options)
-    draw = checked(options)
+    outputs = Outputs.of(options, iteration.ITERATION.name, inputs_of(options))
     progress = Progress(quiet=options.quiet)
     with interruptible() as cancel:
         made = planned(
@@ -83,7 +84,9 @@ def run(options: argparse.Namespace) -> int:
         )
     progress.done()
     answer = made.answer
-    write_plan(options, job, answer, lambda: lines(job, made.problem, answer, options.output), draw)
+    outputs.write(
+        answer, job.profile.name, lambda: lines(job, made.problem, answer, options.output)
+    )
     return ended(cancel)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from planner.cli.common import check_outputs, command, write_document, write_text
-from planner.cli.iteration_options import add_iteration_options, settle
+from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
 from planner.cli.parsing import add_options, given
 from planner.cli.plan_text import about_cluster, sentence, workload
 from planner.cli.telling import Progress
@@ -61,10 +61,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")
     job = settle(options)
     Deadline.of(options.time_limit)  # raises on an invalid limit before the work starts
-    check_outputs(
-        {"--output": options.output},
-        (options.profile, options.cluster, options.interference, options.network),
-    )
+    check_outputs({"--output": options.output}, inputs_of(options))
     progress, limit = Progress(quiet=options.quiet), options.time_limit
     target = job.options["target"]
     made = planned(

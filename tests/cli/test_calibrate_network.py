@@ -121,8 +121,7 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     assert list(document["affine"]["depths"]) == ["1", "2"]
     provenance = document["provenance"]
     assert provenance["source"] == (
-        "planner calibrate network --collective all_reduce --largest 4MB --depths 1,2 "
-        "--seconds 0.002 --repetitions 1"
+        "planner calibrate network --depths 1,2 --seconds 0.002 --repetitions 1"
     )
     assert provenance["repetitions"] == 1
     assert set(provenance["versions"]) == {"python", "torch", "planner"}

@@ -21,7 +21,6 @@ from tests.jsonio.test_service import EXAMPLE
         ["export", "ddp", "{file}"],
         ["import", "kineto", "{file}"],
         ["import", "pipedream", "{file}"],
-        ["calibrate", "fit", "{file}"],
     ],
     ids=" ".join,
 )
