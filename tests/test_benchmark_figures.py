@@ -54,3 +54,11 @@ def test_ticks_are_numbers_a_person_reads() -> None:
         axes = Figure().add_subplot()
         set_logarithmic(axes, "x", limits)
         assert [label.get_text() for label in axes.get_xticklabels()] == expected
+
+
+def test_logarithmic_ticks_are_round() -> None:
+    from figures import logarithmic_ticks
+
+    assert logarithmic_ticks(0.15, 7, 6) == pytest.approx([0.2, 0.5, 1, 2, 5])
+    assert logarithmic_ticks(0.5, 2e6, 6) == pytest.approx([10.0**n for n in range(7)])
+    assert logarithmic_ticks(19, 21, 4) == pytest.approx([19, 19.5, 20, 20.5, 21])

@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil, floor, log10
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
-from planner.view.chart import logarithmic_ticks
+from planner.view.chart import ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +56,21 @@ def set_logarithmic(axes: "Axes", which: Literal["x", "y"], limits: tuple[float,
 
     axes.set(**{f"{which}scale": "log", f"{which}lim": limits})
     axis = axes.xaxis if which == "x" else axes.yaxis
-    ticks = logarithmic_ticks(min(limits), max(limits), _MAX_TICKS)
-    axis.set_major_locator(FixedLocator(ticks))
+    places = logarithmic_ticks(min(limits), max(limits), _MAX_TICKS)
+    axis.set_major_locator(FixedLocator(places))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,.6g}"))
+
+
+def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
+    """Return round numbers for a logarithmic axis: 1, 2, 5 of each decade, or decades only.
+
+    Short ranges have evenly spaced numbers.
+    """
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for digits in ((1, 2, 5), (1,)):
+        round_numbers = [digit * 10.0**decade for decade in decades for digit in digits]
+        round_numbers = [tick for tick in round_numbers if low <= tick <= high]
+        if 3 <= len(round_numbers) <= count + 2:
+            return round_numbers
+    return round_numbers if len(round_numbers) >= 3 else ticks(low, high, 5)

@@ -1,4 +1,4 @@
-"""Charts of numbers: bars by row and maps of cells, as text and as SVG.
+"""Charts of numbers: bars by row, as text and as SVG.
 
 A picture is rows of panels, which stand side by side. What each family shows in its panels is in
 `planner.view.panels`.
@@ -7,11 +7,10 @@ A picture is rows of panels, which stand side by side. What each family shows in
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import log
 from typing import TypeAlias
 
 from planner.model.units import printable
-from planner.view.chart import logarithmic_ticks, shortened, tick_text, ticks
+from planner.view.chart import shortened
 from planner.view.html import Html, element
 from planner.view.style import COLOURS, GREY
 from planner.view.svg import SMALL, WIDTH, Entry, axis, legend, stroke, write
@@ -79,20 +78,7 @@ class Bars:
         return tuple(f"{CUT} {row.text}" if it > self.longest else row.text for row, it in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """A map of numbers; cells of 0 are empty."""
-
-    title: str
-    across: str
-    down: str
-    unit: str  # what the colours mean
-    values: tuple[tuple[float, ...], ...]
-    ends: tuple[float, float]  # of the colours
-    whole: int  # rows and columns that there are; the first are shown
-
-
-Panel: TypeAlias = Bars | Cells | str
+Panel: TypeAlias = Bars | str
 """A panel; a text stands in texts only."""
 
 Panels: TypeAlias = Sequence[Sequence[Panel]]
@@ -108,21 +94,13 @@ def row_of(name: str, value: float, text: str, part: int, parts: int = 2) -> Bar
 
 _MAX_NAME = 48
 _MIN_COLUMNS = 10
-_MAX_TEXT_CELLS = 16
 
 
 def text_panels(title: str, panels: Panels, width: int) -> str:
     """Return the panels below each other, `width` characters wide."""
-    parts = [title]
-    for panel in (panel for row in panels for panel in row):
-        match panel:
-            case Bars():
-                parts.append(_text_bars(panel, width))
-            case Cells():
-                parts.append(_text_cells(panel))
-            case _:
-                parts.append(panel)
-    return "\n\n".join(parts)
+    listed = (panel for row in panels for panel in row)
+    parts = (panel if isinstance(panel, str) else _text_bars(panel, width) for panel in listed)
+    return "\n\n".join([title, *parts])
 
 
 def _text_bars(panel: Bars, width: int) -> str:
@@ -149,37 +127,12 @@ def _text_bars(panel: Bars, width: int) -> str:
     return "\n".join(lines)
 
 
-def _text_cells(panel: Cells) -> str:
-    """Return the first rows and columns."""
-    shown = [row[:_MAX_TEXT_CELLS] for row in panel.values[:_MAX_TEXT_CELLS]]
-    cells = [[f"{value:.3g}" if value else "·" for value in row] for row in shown]
-    numbers = [str(place) for place in range(max(map(len, cells)))]
-    each = max(len(text) for row in [numbers, *cells] for text in row)
-    lines = [
-        f"{panel.title}: {panel.across} →, {panel.down} ↓{_left_out(len(shown), panel.whole)}",
-        "      " + " ".join(number.rjust(each) for number in numbers),
-    ]
-    for place, row in enumerate(cells):
-        lines.append(f"{place:>4}  {' '.join(text.rjust(each) for text in row)}")
-    return "\n".join(lines)
-
-
-def _left_out(count: int, whole: int) -> str:
-    return f" (the first {count} of {whole})" if count < whole else ""
-
-
 # ---
 # As SVG.
 
 _ROW, _THICKNESS = 20, 15
 _GAP = 24
 _MAX_DRAWN_NAME = 40
-_MAP = 380
-_MAX_NUMBERED = 16
-"""Up to this number of rows each cell shows its number."""
-_SWATCHES = 5
-_NOBODY, _LIGHT, _DARK = "#f2f2f2", (222, 235, 247), (8, 48, 107)
-"""Colours of maps: of no number, of the least and of the largest."""
 
 
 def draw_panels(panels: Panels, top: float = 8) -> tuple[list[Html], float]:
@@ -192,13 +145,10 @@ def draw_panels(panels: Panels, top: float = 8) -> tuple[list[Html], float]:
         for column, panel in enumerate(row):
             left = 8 + (width + _GAP) * column
             parts.append(write(panel.title, left, top + 10, "strong"))
-            if isinstance(panel, Cells):
-                drawn, bottom = _draw_cells(panel, left, top + 20)
-            else:
-                names = [shortened(printable(row.name), _MAX_DRAWN_NAME) for row in panel.rows]
-                shown = [""] * len(names) if names == before else names
-                drawn, bottom = _draw_bars(panel, shown, left, width, top + 20)
-                before = names
+            names = [shortened(printable(row.name), _MAX_DRAWN_NAME) for row in panel.rows]
+            shown = [""] * len(names) if names == before else names
+            drawn, bottom = _draw_bars(panel, shown, left, width, top + 20)
+            before = names
             parts += drawn
             bottoms.append(bottom)
         top = max(bottoms) + 14
@@ -239,46 +189,6 @@ def _draw_bars(
     if panel.bound is not None:
         drawn.append(stroke("bound", f"M{x(panel.bound):.2f} {top:.2f}V{bottom:.2f}"))
     return drawn + texts, bottom + 44
-
-
-def _draw_cells(panel: Cells, left: float, top: float) -> tuple[list[Html], float]:
-    """Return one cell per number, the largest numbers darkest."""
-    height, width = len(panel.values), len(panel.values[0])
-    cell, begin, under = _MAP / max(height, width), left + 40, top + 20
-    drawn = []
-    for place, row in enumerate(panel.values):
-        for column, value in enumerate(row):
-            x, y = begin + cell * column, under + cell * place
-            colour, dark = _shade(value, panel.ends) if value else (_NOBODY, False)
-            drawn.append(element("rect", x=x, y=y, width=cell, height=cell, fill=colour))
-            if value and height <= _MAX_NUMBERED:
-                look = "middle small onground" if dark else "middle small onbar"
-                drawn.append(write(f"{value:.3g}", x + cell / 2, y + cell / 2, look))
-    left_out, end = _left_out(height, panel.whole), under + cell * height
-    for number in ticks(0, max(height, width) - 1, 8):
-        if number == int(number):
-            at = cell * (number + 0.5)
-            drawn.append(write(tick_text(number), begin - 5, under + at, "end small"))
-            drawn.append(write(tick_text(number), begin + at, under - 8, "middle small"))
-    axes = f"{panel.across} →, {panel.down} ↓{left_out}; {panel.unit}:"
-    drawn.append(write(axes, begin, end + 14, "faint"))
-    low, high = panel.ends
-    swatches: list[Entry] = [
-        (partial(_swatch, _shade(value, panel.ends)[0]), tick_text(value))
-        for value in logarithmic_ticks(low, high, _SWATCHES)
-    ]
-    drawn += legend(swatches, begin, end + 24)[0]
-    return drawn, end + 44
-
-
-def _shade(value: float, ends: tuple[float, float]) -> tuple[str, bool]:
-    """Return the colour of a number on a logarithmic scale, and whether it is a dark one."""
-    low, high = ends
-    share = log(value / low) / log(high / low) if high > low else 1.0
-    channels = (
-        round(light + (dark - light) * share) for light, dark in zip(_LIGHT, _DARK, strict=True)
-    )
-    return "#{:02x}{:02x}{:02x}".format(*channels), share > 0.5
 
 
 def _swatch(colour: str, left: float, middle: float) -> Html:

@@ -11,7 +11,7 @@ from planner.model.errors import InvalidInputError
 from planner.view.bars import Panels, draw_panels, text_panels
 from planner.view.chart import Chart
 from planner.view.gantt import save_gantt
-from planner.view.panels import compared, groups, hot_spots, scaling
+from planner.view.panels import compared, groups, ranked, scaling
 from planner.view.svg import save_svg
 from planner.view.text import text_gantt
 from planner.view.trace import save_trace
@@ -67,7 +67,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "yan": _charted(scaling, "a configuration says only how long they take"),
     "bml": _charted(compared, "a comparison says only how long they take"),
     "drizzle": _charted(groups, "a group size says only how often"),
-    "bigdl": _charted(hot_spots, "turns say only in which order"),
+    "bigdl": _charted(ranked, "turns say only in which order"),
     "fsdp": GANTT,
     "iteration": GANTT,
     "overlap": GANTT,
