@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from planner.model.units import format_rate, format_share
-from planner.view.chart import ticks
+from planner.view.chart import shortened, ticks
 from planner.view.html import Html, element, joined
 from planner.view.wording import (
     abbreviated,
@@ -49,3 +49,12 @@ def test_text_is_escaped_and_markup_is_not() -> None:
     assert element("p", element("b", "x"), Html("<i></i>")) == "<p><b>x</b><i></i></p>"
     assert joined("<", Html("<br>")) == "&lt;<br>"
     assert element("rect", x=1.0, width=2.126) == '<rect x="1" width="2.13"></rect>'
+
+
+def test_names_are_shortened_by_whole_words() -> None:
+    name = "features.denseblock4.denselayer16.conv2.weight"
+    assert shortened(name, 60) == name
+    assert shortened(name, 33) == "features.….conv2.weight"
+    assert shortened("a" * 30, 9) == "aaaa…aaaa"
+    for length in range(5, 46):
+        assert len(shortened(name, length)) <= length
