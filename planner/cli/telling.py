@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -39,6 +40,7 @@ def complain(text: str) -> None:
 # On a terminal: one changing line, with the estimated time left. Elsewhere, such as in the log of a
 # job: a line every `_EVERY_S` seconds.
 
+_COUNT = re.compile(r"(\d+) of (\d+)")
 _LONG_S = 5.0
 """From this time (s) on the time left is shown, and lines are written to a log."""
 _MB = 10**6
@@ -58,13 +60,18 @@ class Progress:
         self._parts: tuple[str, int] | None = None
 
     def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        """Show a text in place of the last one; part `done` of `of` begins or ends."""
+        """Show a text in place of the last one; part `done` of `of` begins or ends.
+
+        The text may also say itself which part begins: ``ring (2 of 8)``.
+        """
         if self._quiet:
             return
         now = self._clock()
         if done is not None and of is not None:
             count = f"{done} of {of}" if done <= of else f"{done}, more than the {of} planned"
             text = f"{text} {count}{self._left(text, done, of, now)}"
+        elif counted := _COUNT.search(text):
+            text += self._left(counted[2], int(counted[1]) - 1, int(counted[2]), now)
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{printable(text)}")
             sys.stderr.flush()

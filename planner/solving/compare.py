@@ -52,17 +52,18 @@ def compare(
     time_limit : float, optional
         Seconds for each method.
     progress : callable, optional
-        Called with each method's name before it runs.
+        Called with each method's name and number before it runs: ``exact (2 of 5)``.
     cancel : Cancel, optional
         Once it is set, and there is a plan, no further methods run.
     """
     rows: dict[str, Result[PlanT, EvaluationT]] = {}
     left_out = []
-    for method in methods:
+    listed = tuple(methods)
+    for number, method in enumerate(listed, start=1):
         if rows and cancel is not None and cancel.is_set():
             break
         if progress:
-            progress(method)
+            progress(f"{method} ({number} of {len(listed)})")
         try:
             result = solve(problem, method=method, time_limit=time_limit)
         except NotApplicableError as error:

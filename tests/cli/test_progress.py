@@ -63,6 +63,23 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     assert not shown(monkeypatch, 1, terminal=False)
 
 
+def test_the_time_left_is_said_of_texts_that_count_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen, now = Screen(terminal=True), [0.0]
+    monkeypatch.setattr(sys, "stderr", screen)
+    progress = Progress(clock=lambda: now[0])
+    for place, method in enumerate(("ring", "ps", "bml"), start=1):
+        progress(f"planning {method} ({place} of 3)")
+        now[0] += 10
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines[1:] == [
+        "planning ring (1 of 3)",
+        "planning ps (2 of 3), about 20 s left",
+        "planning bml (3 of 3), about 10 s left",
+    ]
+
+
 def test_parts_beyond_those_planned_are_no_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(terminal=True)
     monkeypatch.setattr(sys, "stderr", screen)
