@@ -13,8 +13,8 @@ from planner.cli.common import (
     check_outputs,
     command,
     in_option,
-    write_fit,
     write_json,
+    write_text,
 )
 from planner.cli.network_report import cluster_text, report
 from planner.cli.parsing import (
@@ -242,4 +242,9 @@ def _write(
     text = encode_network(sweep, fit, provenance, interference)
     if options.cluster_out:  # before standard output, whose reader may stop early
         write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
-    write_fit(options, text, lambda: report(sweep, fit, interference))
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(report(sweep, fit, interference))

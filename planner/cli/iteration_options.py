@@ -4,9 +4,9 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.cli.common import in_file, in_option, read_as
+from planner.cli.common import in_file, in_option, measured_tables, read_as
 from planner.cli.parsing import add_options, parse_names, parse_number
-from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
+from planner.families.iteration import ALGORITHMS, KNOWN, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.files import cluster_data
@@ -14,7 +14,6 @@ from planner.jsonio.network import decode_network, measured_as
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
-from planner.model.measured import MeasuredNetwork
 from planner.model.profiles import Profile
 from planner.model.units import parse_bytes
 from planner.model.validation import shown
@@ -29,10 +28,6 @@ class Job:
     profile: Profile
     cluster: Cluster
     options: dict[str, Any]
-
-    def problem(self) -> Problem:
-        """Return the problem."""
-        return Problem.from_profile(self.profile, self.cluster, **self.options)
 
 
 def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = False) -> None:
@@ -104,18 +99,8 @@ def cluster_in(options: argparse.Namespace) -> Cluster:
         with in_file(name):
             cluster = decode_cluster(data)
     if options.network is not None:
-        cluster = replace(cluster, network=read_as(options.network, _measured_tables))
+        cluster = replace(cluster, network=read_as(options.network, measured_tables))
     return cluster
-
-
-def _measured_tables(data: bytes) -> MeasuredNetwork:
-    """Return the measured tables of a network document; InvalidInputError without any."""
-    known = decode_network(data)
-    if known.tables is None:
-        raise InvalidInputError(
-            "", "expected measured tables of collectives, got what was not timed"
-        )
-    return known.tables
 
 
 def _interference(data: bytes) -> Interference:
