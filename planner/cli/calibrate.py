@@ -1,13 +1,29 @@
-"""``planner calibrate``: measure the constants of a cost model."""
+"""``planner calibrate``: measure or fit the constants of a cost model."""
 
 import argparse
+import platform
 import shlex
-from typing import Any
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from planner.cli.calibrate_network import add_network
-from planner.cli.common import check_outputs, command, write_json
+from planner.cli.common import (
+    check_outputs,
+    command,
+    file_name,
+    in_file,
+    read,
+    write_fit,
+    write_json,
+)
 from planner.cli.parsing import add_options, given
 from planner.cli.telling import Progress
+from planner.model.validation import integer
+from planner.view.table import format_table
+
+if TYPE_CHECKING:
+    from planner.families.yan.calibration import Fit
+    from planner.families.yan.problem import Constants
 
 _COMPUTE = """\
 Measures muladd_ns, activation_ns, error_ns and interference as a request of the
@@ -15,13 +31,26 @@ problem `yan` takes them, by numpy, one process a core. Other load disturbs it:
 the provenance in the output says how much the measurements spread.
 
 latency_ns and nic_bits_per_s are the network's and are not measured here: take
-them from a measurement of the network.
+them from a measurement of the network, or fit them (planner calibrate fit).
+"""
+_FIT = """\
+MEASUREMENTS is a request of the problem `yan`, whose constants are the starting
+guess, with one more field:
+
+  "measurements": [{"parameter_servers": 1, "replicas": 2, "workers_per_replica": 2,
+                    "layers": [{"partitions": 2, "threads": 1, "copies": 1}, ...],
+                    "epoch_ns": 81000000000}, ...]
+
+Fits muladd_ns, activation_ns, error_ns, nic_bits_per_s and one factor for all of
+latency_ns by least squares on relative errors; interference stays what it is, and
+so does ("held") what fits as well at its start, but for noise. Each part of the
+measurements is then predicted by constants that are fitted to the others.
 """
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    summary = "measure constants: of computation for the problem yan, and of a network"
+    summary = "measure or fit constants: of the problem yan, and of a network"
     kinds = commands.add_parser(
         "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
     ).add_subparsers(metavar="WHAT", required=True)
@@ -41,6 +70,26 @@ def add_parser(commands: Any) -> None:
             "-o, --output FILE": "default: standard output",
         },
         {"--repetitions": {"default": 15}},
+    )
+    fit = command(
+        kinds,
+        "fit",
+        run_fit,
+        "fit the constants to measured epochs",
+        "planner calibrate fit epochs.json -o constants.json",
+        _FIT,
+    )
+    folds = "parts of the cross-validation; measurement i is in part i mod N; default: 5, or one a "
+    folds += "measurement if there are fewer"
+    fit.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    add_options(
+        fit,
+        {
+            "--folds N": folds,
+            "-o, --output FILE": "where the constants go, with their provenance",
+            "--json": "the same on standard output, instead of the table",
+        },
+        {"--folds": {"default": 5}},
     )
     add_network(kinds)
 
@@ -65,3 +114,73 @@ def run_compute(options: argparse.Namespace) -> int:
         progress.done()
     write_json(encode_computation(computation), options.output)
     return 0
+
+
+def run_fit(options: argparse.Namespace) -> int:
+    """Fit the constants to measured epochs, with progress on standard error."""
+    from planner.families.yan.calibration import fit
+    from planner.jsonio.measurements import decode_measurements, encode_fit
+
+    integer(options.folds, "--folds", minimum=2)
+    check_outputs({"--output": options.output}, (options.measurements,))
+    data = read(options.measurements)
+    progress = Progress(quiet=options.quiet)
+    try:
+        with in_file(options.measurements):
+            problem, measurements = decode_measurements(data)
+            result = fit(
+                problem,
+                measurements,
+                folds=options.folds,
+                progress=lambda done, of: progress("calibrate: fit", done, of),
+            )
+    finally:
+        progress.done()
+    text = encode_fit(
+        result,
+        file_name(options.measurements),
+        {"python": platform.python_version()}
+        | {package: version(package) for package in ("numpy", "scipy")},
+    )
+    write_fit(options, text, lambda: _report(problem.constants, result))
+    return 0
+
+
+def _report(start: "Constants", result: "Fit") -> str:
+    rows = []
+    fitted = _named(result.constants)
+    for name, before in _named(start).items():
+        after = fitted[name]
+        plain = name.partition("[")[0]
+        note = "held" if plain in result.held else "at 0" if plain in result.at_floor else ""
+        rows.append((name, f"{before:.6g}", f"{after:.6g}", f"x {after / before:.4g}", note))
+    lines = [format_table(("constant", "start", "fitted", "change", ""), rows)]
+    if result.held:
+        lines.append("held at its start: no other value fits better, but for noise")
+    if result.at_floor:
+        lines.append("at 0: with next to nothing of it, the others fit best")
+    count = len(result.predictions_ns)
+    errors = [
+        (what, f"{100 * errors_of.mean:.3g} %", f"{100 * errors_of.largest:.3g} %")
+        for what, errors_of in (("fitted", result.fitted), ("held out", result.held_out))
+    ]
+    lines += ["", format_table((f"{count} measurements", "mean error", "largest"), errors), ""]
+    lines.append(f"held out ({result.folds} parts):")
+    if result.kendall is None or result.spearman is None:
+        lines.append("  no rank correlation: all measurements, or all predictions, are equal")
+    else:
+        lines.append(f"  Kendall tau-b {result.kendall:.3f}, Spearman rho {result.spearman:.3f}")
+    lines.append(
+        "  the configuration predicted best took "
+        f"{100 * float(result.regret):.3g} % longer than the best one"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _named(constants: "Constants") -> dict[str, float]:
+    """Return the constants that are fitted, by name."""
+    latencies = {f"latency_ns[{place}]": time for place, time in enumerate(constants.latency_ns)}
+    computation = ("muladd_ns", "activation_ns", "error_ns")
+    values = {name: getattr(constants, name) for name in computation} | latencies
+    values["nic_bits_per_s"] = constants.nic_bits_per_s
+    return {name: float(value) for name, value in values.items()}

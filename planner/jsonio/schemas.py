@@ -8,7 +8,7 @@ import msgspec
 
 from planner.jsonio.clusters import ClusterDocument
 from planner.jsonio.interfaces import PROBLEMS
-from planner.jsonio.measurements import ComputationDocument
+from planner.jsonio.measurements import ComputationDocument, FitDocument
 from planner.jsonio.network import NETWORK_RULES, NetworkDocument
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
@@ -23,6 +23,7 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "cluster": (ClusterDocument, {}),
     "network": (NetworkDocument, NETWORK_RULES),
     "compute": (ComputationDocument, {}),
+    "fit": (FitDocument, {}),
     "spark": (SparkDocument, {}),
     "run": (RunReport, {}),
     "why": (WhyReport, {}),

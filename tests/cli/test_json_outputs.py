@@ -17,6 +17,7 @@ from planner.jsonio.schemas import FILES
 from tests import schemas
 from tests.cli.printed import check_answer, check_printed
 from tests.cli.test_bml import CUT
+from tests.cli.test_calibrate import epochs
 from tests.cli.test_calibrate_network import NETWORK
 from tests.formats.spark_logs import loop, written
 from tests.formats.test_pipedream import GOOD
@@ -29,6 +30,7 @@ LINK = ("--startup", "10us", "--bandwidth", "1Gb/s")
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "calibrate compute": ("calibrate", "compute", "--cores", "1", "--repetitions", "2"),
+    "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2", "--json"),
     "import": ("import", "pipedream", "graph.txt"),
     "import, events": ("import", "spark-events", "spark.log"),
 }
@@ -36,6 +38,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
 
 NAMES = {
     "calibrate compute": "compute",
+    "calibrate fit": "fit",
     "import": "profile",
     "import, events": "spark",
 }
@@ -68,6 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     documents = {
         **{name: request for name, (request, _) in METHODS.items()},
         "cut": CUT,
+        "epochs": epochs(),
         "pull": {**NETWORK, "collective": "all_gather"},
     }
     for name, document in documents.items():

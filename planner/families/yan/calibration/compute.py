@@ -4,10 +4,10 @@ Problem: measure C_muladd, C_act and C_err (nanoseconds of a multiply-add, an ac
 term), and C_interf(H): the time of H processes on H cores, relative to one process alone.
 
 Method: medians over rounds that measure every quantity in turn; docs/yan.md, "How constants are
-measured".
+measured and fitted".
 
 Guarantee: none beyond the spread in the provenance. The weights stay in the caches here; layers
-that do not fit take longer.
+that do not fit take longer, which only fits (`planner.families.yan.calibration.fit`) show.
 Complexity: O(repetitions · cores) windows of `WINDOW_NS`. Source: Yan et al. (KDD'15), slides
 "Feedforward - Local computation time" and "Chip-level Multiprocessing".
 """

@@ -1,0 +1,353 @@
+"""Constants fitted to epochs: recovered, held, kept above 0; and how good they are said to be."""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from planner.families.yan.calibration import Fit, MeasuredEpoch, fit
+from planner.families.yan.calibration.fit import correlations, errors, regret
+from planner.families.yan.calibration.least_squares import FITTED
+from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import estimate
+from planner.families.yan.problem import Constants, Problem
+from planner.jsonio.measurements import decode_measurements
+
+NETWORK = (
+    NeuronLayer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
+    NeuronLayer("wide", "full", 400, 576_000, 576_000),
+    NeuronLayer("out", "full", 10, 4000, 4010),
+)
+TRUE = Constants(
+    Fraction("0.5"),
+    Fraction(20),
+    Fraction(30),
+    (Fraction(100_000), Fraction(120_000)),
+    Fraction(10**10),
+    (Fraction(1), Fraction("1.05")),
+)
+START = replace(
+    TRUE,
+    muladd_ns=Fraction("0.2"),
+    activation_ns=Fraction(35),
+    error_ns=Fraction(12),
+    latency_ns=(Fraction(300_000), Fraction(360_000)),
+    nic_bits_per_s=Fraction(4 * 10**9),
+)
+
+
+def job(constants: Constants, layers: tuple[NeuronLayer, ...] = NETWORK) -> Problem:
+    return Problem(16, 2, layers, constants, samples=60_000, read_every=100)
+
+
+def configurations(
+    count: int, seed: int, layers: tuple[NeuronLayer, ...] = NETWORK
+) -> list[Configuration]:
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        workers = draw.randint(1, 6)
+        replicas = draw.randint(1, 15 // workers)
+        choices = []
+        for layer in layers:
+            partitions = draw.randint(1, min(workers, layer.cuts))
+            choices.append((partitions, draw.randint(1, workers // partitions)))
+        chosen = tuple(
+            LayerChoice(partitions, draw.randint(1, 2), copies, mapping)
+            for (partitions, copies), mapping in zip(
+                choices, canonical_mapping(choices, workers), strict=True
+            )
+        )
+        servers = draw.randint(1, 16 - replicas * workers)
+        found.append(Configuration(servers, replicas, workers, chosen))
+    return found
+
+
+def measured(
+    truth: Problem, chosen: list[Configuration], noise: Callable[[], float] = lambda: 1.0
+) -> list[MeasuredEpoch]:
+    return [
+        MeasuredEpoch(one, round(estimate(truth, one).epoch_ns * Fraction(noise())))
+        for one in chosen
+    ]
+
+
+def numbers(constants: Constants) -> list[float]:
+    """Return what is fitted, as times."""
+    return [
+        float(constants.muladd_ns),
+        float(constants.activation_ns),
+        float(constants.error_ns),
+        float(constants.latency_ns[0]),
+        float(1 / constants.nic_bits_per_s),
+    ]
+
+
+def assert_recovered(found: Fit) -> None:
+    """Check that the constants are those of `TRUE`, or add up to them.
+
+    A slowest segment computes as many error terms as activations. Often it is the same forward and
+    backward in all that was measured, and only their sum can be told.
+    """
+    muladd, activation, error, latency, per_bit = numbers(found.constants)
+    wanted = numbers(TRUE)
+    assert [muladd, latency, per_bit] == pytest.approx([wanted[0], *wanted[3:]], rel=1e-6)
+    assert activation + error == pytest.approx(wanted[1] + wanted[2], rel=1e-6)
+    if found.held:
+        assert found.held in (("activation_ns",), ("error_ns",))
+    else:
+        assert [activation, error] == pytest.approx(wanted[1:3], rel=1e-4)
+    assert found.at_floor == ()
+    assert found.fitted.largest < 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_exact_epochs_give_the_constants_back(seed: int) -> None:
+    found = fit(job(START), measured(job(TRUE), configurations(12, seed)))
+    assert_recovered(found)
+    ratio = found.constants.latency_ns[1] / found.constants.latency_ns[0]
+    assert float(ratio) == pytest.approx(1.2)
+    assert found.constants.interference == TRUE.interference
+    assert found.held_out.largest < 1e-4
+    assert found.kendall == pytest.approx(1)
+    assert found.spearman == pytest.approx(1)
+    assert found.regret == 0
+
+
+@pytest.mark.slow
+def test_activations_and_error_terms_can_be_told_apart() -> None:
+    found = fit(job(START), measured(job(TRUE), configurations(40, 0)), folds=2)
+    assert found.held == ()
+    assert_recovered(found)
+
+
+@pytest.mark.slow
+def test_constants_that_are_right_stay_as_they_are_written() -> None:
+    found = fit(job(TRUE), measured(job(TRUE), configurations(8, 1)), folds=2)
+    assert numbers(found.constants) == pytest.approx(numbers(TRUE), rel=1e-4)
+    assert found.fitted.largest < 1e-8
+
+
+@pytest.mark.slow
+def test_with_noise_predictions_are_off_by_the_noise() -> None:
+    noise = random.Random(3)
+    epochs = measured(job(TRUE), configurations(30, 3), lambda: noise.uniform(0.95, 1.05))
+    found = fit(job(START), epochs)
+    before = [estimate(job(START), epoch.configuration).epoch for epoch in epochs]
+    assert errors(before, [epoch.epoch_ns for epoch in epochs]).mean > 0.2
+    assert 0.005 < found.fitted.mean <= found.held_out.mean < 0.05
+    assert found.held_out.largest < 0.15
+    assert found.kendall is not None
+    assert found.kendall > 0.8
+
+
+# Servers, replicas, workers; partitions, threads and copies of each layer of the MNIST stand-in.
+RUNS = [
+    ((1, 1, 1), [(1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    ((2, 4, 1), [(1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    ((2, 2, 2), [(1, 1, 2), (1, 1, 2), (2, 1, 1), (2, 1, 1), (1, 1, 2)]),
+    ((4, 1, 4), [(1, 1, 4), (1, 1, 4), (2, 1, 2), (4, 1, 1), (1, 1, 4)]),
+    ((4, 4, 4), [(1, 1, 4), (1, 1, 4), (4, 1, 1), (4, 1, 1), (2, 1, 2)]),
+    ((4, 2, 8), [(1, 1, 8), (1, 1, 8), (8, 1, 1), (8, 1, 1), (2, 1, 4)]),
+    ((4, 8, 2), [(1, 1, 2), (1, 1, 2), (2, 1, 1), (2, 1, 1), (2, 1, 1)]),
+    ((4, 16, 1), [(1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    ((4, 1, 16), [(1, 1, 16), (1, 1, 16), (8, 1, 2), (16, 1, 1), (2, 1, 8)]),
+    ((3, 3, 3), [(1, 1, 3), (1, 1, 3), (3, 1, 1), (3, 1, 1), (1, 1, 3)]),
+]
+
+
+def stand_in() -> tuple[Problem, Problem, list[Configuration]]:
+    """Return a start that is wrong in two constants, the truth, and what was run."""
+    document = json.loads((Path(__file__).parents[2] / "data/yan/mnist.json").read_text())
+    document["measurements"] = [
+        {
+            "parameter_servers": servers,
+            "replicas": replicas,
+            "workers_per_replica": workers,
+            "layers": [
+                {"partitions": partitions, "threads": threads, "copies": copies}
+                for partitions, threads, copies in layers
+            ],
+            "epoch_ns": 1,
+        }
+        for (servers, replicas, workers), layers in RUNS
+    ]
+    start, runs = decode_measurements(json.dumps(document).encode())
+    truth = replace(start.constants, muladd_ns=Fraction(2), nic_bits_per_s=Fraction(4 * 10**9))
+    return start, replace(start, constants=truth), [run.configuration for run in runs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0.01, 0.05])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
+    """Once, slowest segments changed from round to round, and multiply-adds came out free."""
+    start, truth, chosen = stand_in()
+    noise = random.Random(seed)
+    epochs = measured(truth, chosen, lambda: noise.uniform(1 - size, 1 + size))
+    found = fit(start, epochs)
+    known = [epoch.epoch_ns for epoch in epochs]
+    wanted = errors([estimate(truth, one).epoch for one in chosen], known)
+    assert found.fitted.mean <= 1.02 * wanted.mean  # squares are fitted
+    assert found.held_out.mean < size
+    assert found.held_out.largest < 2 * size
+    assert found.at_floor == ()
+    assert {"activation_ns", "error_ns"} <= set(found.held) <= set(FITTED[1:4])
+    muladd, _, _, _, per_bit = numbers(found.constants)
+    assert [muladd, per_bit] == pytest.approx([2, 2.5e-10], rel=2 * size)
+
+
+def squares(problem: Problem, epochs: list[MeasuredEpoch], factor: float = 1) -> float:
+    return math.fsum(
+        (factor * float(estimate(problem, epoch.configuration).epoch / epoch.epoch_ns) - 1) ** 2
+        for epoch in epochs
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(seed: int) -> None:
+    draw = random.Random(seed)
+    size = [0.0, 0.1, 0.9][seed % 3]
+    chosen = configurations(7, 30 + seed)
+    epochs = measured(job(TRUE), chosen, lambda: draw.uniform(1 - size, 1 + size))
+    for start in (START, TRUE, replace(TRUE, latency_ns=(Fraction(10**9), Fraction(1)))):
+        found = squares(job(fit(job(start), epochs, folds=2).constants), epochs)
+        ratios = [
+            float(estimate(job(start), epoch.configuration).epoch / epoch.epoch_ns)
+            for epoch in epochs
+        ]
+        factor = sum(ratios) / sum(ratio**2 for ratio in ratios)
+        assert found <= squares(job(start), epochs, factor) * (1 + 1e-6) + 1e-14
+        if start.latency_ns[1] != 1:  # no factor for both leads to the truth
+            assert found <= squares(job(TRUE), epochs) * 1.05 + 1e-14
+
+
+@pytest.mark.slow
+def test_what_noise_hides_is_held() -> None:
+    """What is held stays as it was given, and is not held where there is no noise."""
+    chosen = configurations(12, 2)
+    exact = fit(job(START), measured(job(TRUE), chosen), folds=2)
+    assert len(exact.held) < 2
+    noise = random.Random(1)
+    epochs = measured(job(TRUE), chosen, lambda: noise.uniform(0.9, 1.1))
+    found = fit(job(START), epochs, folds=2)
+    assert found.held == ("activation_ns", "error_ns")
+    assert found.constants.activation_ns == START.activation_ns
+
+
+@pytest.mark.slow
+def test_no_prediction_knows_its_own_measurement() -> None:
+    epochs = measured(job(TRUE), configurations(9, 4))
+    found = fit(job(START), epochs, folds=3)
+    epochs[1] = replace(epochs[1], epoch_ns=epochs[1].epoch_ns * 5)
+    other = fit(job(START), epochs, folds=3)
+    same = [
+        place for place in range(9) if found.predictions_ns[place] == other.predictions_ns[place]
+    ]
+    assert same == [1, 4, 7]
+
+
+@pytest.mark.slow
+def test_few_measurements_are_left_out_one_by_one() -> None:
+    epochs = measured(job(TRUE), configurations(3, 5))
+    found = fit(job(START), epochs)
+    assert found.folds == 3
+    for place, one in enumerate(epochs):
+        others = epochs[:place] + epochs[place + 1 :]
+        constants = fit(job(START), others, folds=2).constants
+        alone = estimate(job(constants), one.configuration).epoch_ns
+        assert found.predictions_ns[place] == alone
+
+
+def test_what_cannot_be_told_apart_is_held() -> None:
+    """One fully connected layer: neurons are always in proportion to connections."""
+    layers = (NETWORK[1],)
+    epochs = measured(job(TRUE, layers), configurations(10, 6, layers))
+    found = fit(job(START, layers), epochs, folds=2)
+    assert found.held == ("activation_ns", "error_ns")
+    assert found.constants.activation_ns == START.activation_ns
+    assert found.constants.error_ns == START.error_ns
+    assert found.fitted.largest < 1e-7
+    # What a neuron with its 1440 connections costs, in the evaluation and the update of weights.
+    assert float(2 * 1440 * found.constants.muladd_ns + 35 + 12) == pytest.approx(1440 + 20 + 30)
+
+
+def test_one_configuration_fits_one_constant() -> None:
+    (one,) = measured(job(TRUE), configurations(1, 7))
+    found = fit(job(START), [one, one])
+    assert len(found.held) == 4
+    assert found.fitted.largest < 1e-8
+    assert (found.kendall, found.spearman) == (None, None)
+
+
+def test_constants_stay_above_0() -> None:
+    """Epochs as if a start-up took -100 µs."""
+    layers = (NETWORK[1],)
+    chosen = configurations(10, 8, layers)
+    double = replace(TRUE, latency_ns=tuple(3 * latency for latency in TRUE.latency_ns))
+    once, thrice = (measured(job(one, layers), chosen) for one in (TRUE, double))
+    epochs = [
+        MeasuredEpoch(low.configuration, 2 * low.epoch_ns - high.epoch_ns)
+        for low, high in zip(once, thrice, strict=True)
+    ]
+    assert all(epoch.epoch_ns > 0 for epoch in epochs)
+    found = fit(job(START, layers), epochs, folds=2)
+    assert "latency_ns" in found.at_floor
+    assert 0 < found.constants.latency_ns[0] < 1000
+    assert min(numbers(found.constants)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epoch_ns", [1, 2**62])
+def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
+    layers = (NeuronLayer("one", "full", 1, 1, 1),)
+    for problem in (job(START), replace(job(START, layers), samples=1, read_every=2**40)):
+        chosen = configurations(6, 9, tuple(problem.layers))
+        found = fit(problem, [MeasuredEpoch(one, epoch_ns) for one in chosen], folds=2).constants
+        assert 0 < found.nic_bits_per_s <= 2**62
+        assert all(0 < one <= 2**62 for one in (found.muladd_ns, *found.latency_ns))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [Fraction(1, 50), Fraction(9)])
+def test_slower_epochs_scale_the_constants(factor: Fraction) -> None:
+    noise = random.Random(10)
+    epochs = measured(job(TRUE), configurations(40, 0), lambda: noise.uniform(0.99, 1.01))
+    scaled = [replace(epoch, epoch_ns=round(epoch.epoch_ns * factor)) for epoch in epochs]
+    slower = replace(
+        START,
+        muladd_ns=START.muladd_ns * factor,
+        activation_ns=START.activation_ns * factor,
+        error_ns=START.error_ns * factor,
+        latency_ns=tuple(latency * factor for latency in START.latency_ns),
+        nic_bits_per_s=START.nic_bits_per_s / factor,
+    )
+    found, other = fit(job(START), epochs, folds=2), fit(job(slower), scaled, folds=2)
+    assert found.held == other.held
+    assert len(found.held) < 2
+    wanted = [number * float(factor) for number in numbers(found.constants)]
+    assert numbers(other.constants) == pytest.approx(wanted, rel=1e-5)
+    assert other.fitted.mean == pytest.approx(found.fitted.mean, rel=1e-5)
+
+
+def test_the_quality_of_predictions() -> None:
+    known = [10, 20, 30, 40]
+    predictions = [Fraction(12), Fraction(11), Fraction(33), Fraction(44)]
+    assert errors(predictions, known).mean == pytest.approx((0.2 + 0.45 + 0.1 + 0.1) / 4)
+    assert errors(predictions, known).largest == pytest.approx(0.45)
+    # One of six pairs is the wrong way round; rho = 1 - 6·(1 + 1) / (4·15).
+    kendall, spearman = correlations(predictions, known)
+    assert kendall == pytest.approx(4 / 6)
+    assert spearman == pytest.approx(0.8)
+    assert regret(predictions, known) == 1
+    assert regret([Fraction(1)] * 4, known) == 3  # whichever is chosen
+    assert correlations([Fraction(1)] * 4, known) == (None, None)
+    assert correlations(predictions, [7] * 4) == (None, None)
