@@ -18,6 +18,7 @@ from planner.model.topologies import Switch
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.solving.sensitivity import FACTORS, Knob, sensitivity
 from planner.solving.what_if import regrets, robust_plan
 from tests.fsdp.making import every_plan
 from tests.fsdp.making import problems as fsdp_problems
@@ -233,6 +234,9 @@ def test_a_short_time_leaves_an_answer(name: str) -> None:
     rows = regrets(family, case.example, plan, Deadline(0.001))
     assert len(rows) <= len(SCENARIOS)
     assert regrets(family, case.example, plan, Deadline(0)) == ()
+    knob: Knob = "startup"
+    sensitivity(family, case.example, plan, knob, FACTORS, Deadline(0.001))
+    assert sensitivity(family, case.example, plan, knob, FACTORS, Deadline(0)) == ()
     if case.robust:
         result, prospect = robust_plan(family, case.example, SLOWER, Deadline(0.001))
         assert (result.plan is None) or prospect is None or prospect.value >= prospect.bound

@@ -15,6 +15,7 @@ from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import Evaluation, Plan, Problem
+from planner.families.iteration.sensitivity import sweep
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.errors import InvalidInputError
@@ -94,6 +95,9 @@ def run(options: argparse.Namespace) -> int:
         time_limit=limit,
         progress=lambda name: progress(f"comparing with {name}"),
     )
+    sweeps = None
+    if target is None:
+        sweeps = sweep(problem, made.alternatives, time_limit=limit, progress=progress)
     progress.done()
     report = Report(
         answer=made.answer,
@@ -102,6 +106,7 @@ def run(options: argparse.Namespace) -> int:
         about=about_cluster(job.cluster),
         job=workload(job, problem),
         peers=_beside(others, made.result),
+        sweeps=sweeps,
         command=_command(options),
         version=VERSION,
     )

@@ -55,6 +55,20 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
+def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
+    """Return round numbers for a logarithmic axis: 1, 2, 5 of each decade, or decades only.
+
+    Short ranges have evenly spaced numbers.
+    """
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for digits in ((1, 2, 5), (1,)):
+        round_numbers = [digit * 10.0**decade for decade in decades for digit in digits]
+        round_numbers = [tick for tick in round_numbers if low <= tick <= high]
+        if 3 <= len(round_numbers) <= count + 2:
+            return round_numbers
+    return round_numbers if len(round_numbers) >= 3 else ticks(low, high, 5)
+
+
 def tick_text(value: float) -> str:
     """Return a tick's number without binary rounding errors."""
     return f"{value:,.10g}"

@@ -4,15 +4,16 @@ The same report gives the same page. There are no scripts and no external resour
 profiles and clusters are escaped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
-from planner.model.units import counted, format_ns
+from planner.model.units import counted, format_ns, format_rate
 from planner.view.alternatives import Peers, alternative_table, methods, rule_table
 from planner.view.chart import Chart
 from planner.view.gantt import draw_gantt
@@ -20,6 +21,7 @@ from planner.view.html import Html, drawing, element, paragraph, scrolled, style
 from planner.view.origin import applying, origin
 from planner.view.sections import memory, regret_table, time_parts, transfer_table, verdict
 from planner.view.svg import WIDTH
+from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
 from planner.view.wording import advice_text, as_sentence, target_text
 
 
@@ -39,6 +41,8 @@ class Report:
         A line about the cluster, and one about the job: sizes and computation time.
     peers : Comparison
         The plan and the other methods, sorted by time.
+    sweeps : Sweeps or None
+        The results with other networks; None without a plan.
     command : tuple of str
         The command that makes the page again.
     version : str
@@ -51,6 +55,7 @@ class Report:
     about: str
     job: str
     peers: Peers
+    sweeps: Sweeps | None
     command: tuple[str, ...]
     version: str
 
@@ -98,6 +103,9 @@ def _sections(report: Report) -> Iterator[Html]:
     yield _section("comparison", "Compared with alternatives", *others)
     if answer.target is not UNSET:
         yield _section("rules", "The rules that the plan keeps to", rule_table(answer))
+    if report.sweeps is not None:
+        content = _sensitivity(report.sweeps, report.cluster)
+        yield _section("sensitivity", "If the network were another", *content)
     if answer.regret is not UNSET:
         yield _section("regret", "If the numbers were others", regret_table(answer))
     where = origin(report.profile, report.cluster, report.about, report.command)
@@ -119,3 +127,36 @@ def _gantt(answer: IterationAnswer) -> Html:
 def _section(name: str, title: str, *content: str) -> Html:
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
+
+
+def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
+    letters = winners(sweeps)
+    speed, startup = cluster.nic.bytes_per_s, cluster.nic.startup_ns
+    charts: list[tuple[str, Sequence[SweepPoint], str, list[str]]] = [
+        (
+            "With another bandwidth",
+            sweeps.bandwidth,
+            "bandwidth of a NIC",
+            [format_rate(speed * point.factor) for point in sweeps.bandwidth],
+        ),
+        (
+            "With another start-up cost",
+            sweeps.startup,
+            "start-up cost of a step",
+            [format_ns(round(startup * point.factor)) for point in sweeps.startup],
+        ),
+    ]
+    yield paragraph(
+        "Both charts ask what an iteration takes if only one number of the cluster is other than "
+        "its file says. Speeds of links within hosts and of what machines share change with the "
+        "bandwidth, the cost of further messages with that of start-ups. A letter says which way "
+        f"of synchronising the best plan there takes, of {counted(len(letters), 'way')} in all."
+    )
+    shown = [
+        line_chart(points, letters, title=title, axis=axis, values=row)
+        for title, points, axis, row in charts
+    ]
+    yield element("div", *shown, class_="charts")
+    yield line_legend(letters)
+    tables = [sweep_table(points, row, axis) for _, points, axis, row in charts]
+    yield element("details", element("summary", "The numbers of both charts"), *tables)

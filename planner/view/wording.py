@@ -121,6 +121,11 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
+def factor_text(factor: Fraction) -> str:
+    """Return a factor as text."""
+    return f"× {factor}"
+
+
 def size_text(size: int, like: int | None = None) -> str:
     """Return a size as `format_bytes` does, with the exact bytes in brackets if they differ."""
     short = format_bytes(size, like)

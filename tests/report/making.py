@@ -7,6 +7,7 @@ from typing import Any
 from planner.cli.plan_text import about_cluster
 from planner.families import iteration
 from planner.families.iteration import ITERATION, Evaluation, Plan, Problem
+from planner.families.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
 from planner.model.clusters import Cluster, Nic
 from planner.model.layers import Layer
@@ -16,6 +17,8 @@ from planner.solving.compare import Comparison, compare
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.what_if import advise, regrets
 from planner.view.page import Report
+
+FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
 
 
 def model(name: str = "tiny", layer: str = "l", note: str = "a note") -> Profile:
@@ -60,6 +63,7 @@ def report(
         about=about_cluster(where),
         job="a job",
         peers=Comparison(rows, others.left_out),
+        sweeps=sweep(problem, found, FACTORS),
         command=("planner", "report", "a model.json"),
         version="1.2.3",
     )

@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from msgspec import UNSET
 
+from planner.families.iteration.sensitivity import SweepPoint
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
 from planner.model.units import format_bytes, format_ns
@@ -17,7 +18,7 @@ from tests.report.making import cluster, model, report
 from tests.report.reading import Node, read
 
 SECTIONS = [
-    *("verdict", "time", "gantt", "comparison", "regret", "origin", "memory"),
+    *("verdict", "time", "gantt", "comparison", "sensitivity", "regret", "origin", "memory"),
 ]
 EVIL = '<script>alert("1")</script>&amp;\'"><img src=x onerror=alert(1)>'
 
@@ -79,7 +80,7 @@ def test_pictures_and_tables_speak(tree: Node) -> None:
             assert picture.attributes["aria-label"]
         assert not picture.all("svg")
     tables = tree.all("table")
-    assert len(tables) == 4
+    assert len(tables) == 6
     for table in tables:
         assert table.one("caption").text
         header = table.one("thead").all("th")
@@ -194,6 +195,37 @@ def test_alternatives_and_methods_come_by_time(given: Report, tree: Node) -> Non
     assert [row[4] for row in methods.rows()] == [f"{gain:.2f}×" for gain in gains]
     assert "bml is for servers with a NIC at each level: a bcube" in section.text
     assert "hierarchical: a single switch has no levels" in section.text
+
+
+def test_sweeps_are_drawn_in_proportion(given: Report, tree: Node) -> None:
+    assert given.sweeps is not None
+    section = tree.one("section", id="sensitivity")
+    charts, tables = section.all("svg", role="img"), section.all("table")
+    names = ("bandwidth", "startup")
+    for name, chart, table in zip(names, charts, tables, strict=True):
+        points: tuple[SweepPoint, ...] = getattr(given.sweeps, name)
+        times = [
+            (point.best_ns, point.kept_ns or 0, point.ddp_ns or 0, point.bound_ns or 0)
+            for point in points
+        ]
+        assert [row[3:] for row in table.rows()] == [[format_ns(t) for t in row] for row in times]
+        marks = chart.all("circle")
+        assert len(marks) == len(points)
+        assert {one.attributes["class"] for one in chart.all("path")} >= {
+            f"line {kind}" for kind in ("best", "kept", "ddp", "least")
+        }
+        # Logarithmic: from the slowest DDP down, equal ratios are equal distances.
+        line = chart.one("path", class_="line ddp").attributes["d"]
+        heights = [float(place.split()[1]) for place in re.split("[ML]", line or "")[1:]]
+        best = [mark.number("cy") for mark in marks]
+        assert sorted(best, reverse=True) == [
+            height for _, height in sorted(zip([t[0] for t in times], best, strict=True))
+        ]
+        for (b, _, d, _), low, high in zip(times, best, heights, strict=True):
+            assert (low >= high) == (d >= b)
+        assert "iteration (µs)" in chart.text
+    assert [row[1] for row in tables[0].rows()] == ["4 Gb/s", "8 Gb/s", "16 Gb/s"]
+    assert [row[1] for row in tables[1].rows()] == ["450 ns", "900 ns", "1.8 µs"]
 
 
 def test_sources_notes_and_the_command_are_there(tree: Node) -> None:

@@ -9,6 +9,7 @@ from planner.view.chart import shortened, ticks
 from planner.view.html import Html, element, joined
 from planner.view.wording import (
     abbreviated,
+    factor_text,
     size_text,
     times,
 )
@@ -25,6 +26,7 @@ def test_distances(share: float | None, text: str) -> None:
 def test_ratios_rates_and_sizes() -> None:
     assert times(1.714) == "1.71×"
     assert times(1234.5) == "1,234×"
+    assert factor_text(Fraction(1, 8)) == "× 1/8"
     assert format_rate(Fraction(1250000000)) == "10 Gb/s"
     assert format_rate(Fraction(1, 8)) == "1 b/s"
     assert size_text(12) == "12 B"

@@ -1,0 +1,157 @@
+"""Line charts of the sweeps as SVG: the iteration time over bandwidth and start-up cost.
+
+Both axes are logarithmic. The mark of a replanned point has a letter for its algorithm and mode;
+both charts use the same letters.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import log2
+
+from planner.families.iteration.sensitivity import SweepPoint, Sweeps
+from planner.model.units import format_ns, unit_of
+from planner.view.chart import logarithmic_ticks, tick_text
+from planner.view.html import Html, drawing, element, joined, listed, table
+from planner.view.wording import factor_text
+
+SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
+    "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
+    "kept": ("this plan, kept as it is", lambda point: point.kept_ns),
+    "best": ("planned anew", lambda point: point.best_ns),
+    "least": ("lower bound", lambda point: point.bound_ns),
+}
+"""The lines by name: description and time of a point; later lines are drawn on top."""
+
+_WIDTH, _HEIGHT = 560, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 540, 16, 268
+_LEAST_RANGE = 1.2
+"""The time axis spans at least this factor, so that small differences look small."""
+
+Winner = tuple[str, str]
+
+
+def winner(point: SweepPoint) -> Winner:
+    """Return the algorithms and the mode of the best plan at a point."""
+    return " + ".join(point.best.algorithms), point.best.mode
+
+
+def winners(sweeps: Sweeps) -> dict[Winner, str]:
+    """Return a letter for each algorithm and mode that wins at some point, first at factor 1."""
+    points = sorted((*sweeps.bandwidth, *sweeps.startup), key=lambda point: point.factor != 1)
+    ways = dict.fromkeys(map(winner, points))
+    return {way: chr(ord("A") + place) for place, way in enumerate(ways)}
+
+
+def line_chart(
+    points: Sequence[SweepPoint],
+    letters: Mapping[Winner, str],
+    *,
+    title: str,
+    axis: str,
+    values: Sequence[str],
+) -> Html:
+    """Return one chart; nothing if an iteration takes no time.
+
+    `points` has at least one point, by increasing factor; `values` are the labels below the
+    factors.
+    """
+    known = [time for point in points for _, pick in SERIES.values() if (time := pick(point))]
+    if not known or not all(point.best_ns and point.bound_ns for point in points):
+        return Html("")
+    low, high = min(known) / 1.08, max(known) * 1.08
+    if high / low < _LEAST_RANGE:
+        middle = (low * high) ** 0.5
+        low, high = middle / _LEAST_RANGE**0.5, middle * _LEAST_RANGE**0.5
+    first, last = log2(points[0].factor), log2(points[-1].factor)
+
+    def x(point: SweepPoint) -> float:
+        share = (log2(point.factor) - first) / (last - first) if last > first else 0.5
+        return _LEFT + 18 + (_RIGHT - _LEFT - 36) * share
+
+    def y(time_ns: float) -> float:
+        return _BOTTOM - (_BOTTOM - _TOP) * log2(time_ns / low) / log2(high / low)
+
+    drawn = [_time_axis(low, high, y), *_factor_axis(points, values, axis, x)]
+    for name, (_, pick) in SERIES.items():
+        places = [(x(point), y(time)) for point in points if (time := pick(point))]
+        line = "L".join(f"{across:.2f} {down:.2f}" for across, down in places)
+        drawn.append(element("path", class_=f"line {name}", d=f"M{line}") if places else Html(""))
+    for point in points:
+        way, at, height = winner(point), x(point), y(point.best_ns)
+        told = f"{factor_text(point.factor)}: {', '.join(way)}, {format_ns(point.best_ns)}"
+        drawn += [
+            element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
+            element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
+        ]
+    label = f"Line chart: time of an iteration over {axis}"
+    chart = drawing("chart", (_WIDTH, _HEIGHT), *drawn, label=label)
+    return element("figure", element("figcaption", title), chart)
+
+
+def _time_axis(low: float, high: float, y: Callable[[float], float]) -> Html:
+    unit, length = unit_of(round(high / 2))
+    parts = []
+    for value in logarithmic_ticks(low / length, high / length, 6):
+        at = y(value * length)
+        parts += [
+            element("path", class_="grid", d=f"M{_LEFT} {at:.2f}H{_RIGHT}"),
+            element("text", tick_text(value), x=_LEFT - 8, y=at + 4, class_="end"),
+        ]
+    turned = f"rotate(-90 14 {(_TOP + _BOTTOM) / 2})"
+    place = {"x": 14.0, "y": (_TOP + _BOTTOM) / 2}
+    name = f"iteration ({unit})"
+    parts.append(element("text", name, class_="middle", transform=turned, **place))
+    return element("g", *parts, class_="axis")
+
+
+def _factor_axis(
+    points: Sequence[SweepPoint],
+    values: Sequence[str],
+    axis: str,
+    x: Callable[[SweepPoint], float],
+) -> Iterator[Html]:
+    for point, value in zip(points, values, strict=True):
+        at = x(point)
+        as_given = point.factor == 1
+        yield element(
+            "path", class_="moment" if as_given else "grid", d=f"M{at:.2f} {_TOP}V{_BOTTOM}"
+        )
+        bold = "middle strong" if as_given else "middle"
+        yield element("text", factor_text(point.factor), x=at, y=_BOTTOM + 18, class_=bold)
+        yield element("text", value, x=at, y=_BOTTOM + 35, class_=f"{bold} small")
+    middle = (_LEFT + _RIGHT) / 2
+    yield element("text", axis, x=middle, y=_BOTTOM + 60, class_="middle")
+
+
+def line_legend(letters: Mapping[Winner, str]) -> Html:
+    """Return the legend of the lines and letters."""
+    lines = [
+        joined(
+            drawing("swatch long", (30, 12), element("path", class_=f"line {name}", d="M0 6H30")),
+            f" {text}",
+        )
+        for name, (text, _) in reversed(tuple(SERIES.items()))
+    ]
+    names = [
+        joined(element("b", letter, class_="letter"), f" {algorithm}, {mode}")
+        for (algorithm, mode), letter in letters.items()
+    ]
+    return listed(*lines, *names, class_="legend")
+
+
+def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) -> Html:
+    """Return the numbers of one chart as a table."""
+    rows: list[tuple[str, ...]] = [
+        (
+            factor_text(point.factor),
+            value,
+            ", ".join(winner(point)),
+            *(
+                "–" if time is None else format_ns(time)
+                for time in (point.best_ns, point.kept_ns, point.ddp_ns, point.bound_ns)
+            ),
+        )
+        for point, value in zip(points, values, strict=True)
+    ]
+    header = ("factor", "that is", "best", "planned anew", "this plan", "DDP", "lower bound")
+    place = next((i for i, point in enumerate(points) if point.factor == 1), None)
+    return table(f"Time of an iteration over {axis}", header, rows, words=3, marked=place)
