@@ -7,7 +7,6 @@ import pytest
 
 from planner.cli import main
 from tests.cli.test_seven_problems import DATA
-from tests.formats.test_deepspeed_comms import TABLE
 from tests.formats.test_nccl_tests import ROWS, run
 
 
@@ -192,17 +191,3 @@ def test_options_of_the_other_kind_are_refused(
     assert main(["import", "kineto", network, "--ranks", "3"]) == 2
     assert main(["import", "pipedream", network, network]) == 2
     assert capsys.readouterr().err.count("planner:") == 3
-
-
-def test_a_summary_of_deepspeed_becomes_a_network(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log, network = tmp_path / "comms.log", tmp_path / "network.json"
-    log.write_text("\n".join(TABLE))
-    words = ["import", "deepspeed-comms", str(log), "-o", str(network)]
-    assert main(words) == 2
-    assert "give --ranks and --ranks-per-host" in capsys.readouterr().err
-    assert main([*words, "--ranks", "16", "--ranks-per-host", "8"]) == 0
-    assert "this is no measurement of a network alone" in capsys.readouterr().err
-    profile = str(Path(__file__).parents[2] / "data/profiles/lenet5.json")
-    assert main(["compare", profile, "--problem", "caramel", "--network", str(network)]) == 0
