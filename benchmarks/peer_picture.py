@@ -6,6 +6,7 @@ line each. A few cases far out shall not hide how the others differ: a range tha
 axis ends in an arrow.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,8 +19,11 @@ from peer_cases import BASELINE, PeerCase, Ratios, Standing, standings
 from planner.families.iteration import JOINT
 from planner.model.units import printable
 from planner.view.chart import shortened, shorter_title
-from planner.view.figure import figure_in, set_logarithmic, write_title
-from planner.view.style import COLOURS, OUTLINE
+from planner.view.style import COLOURS
+
+sys.path.append(str(Path(__file__).with_name("reproduction")))
+
+from figures import OUTLINE, figure_in, set_logarithmic, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,6 +6,7 @@ Without a name all are drawn. Pictures hold no number that is not in a results f
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import TYPE_CHECKING
 
 from results import Results, Table, load
 
-from planner.view.figure import figure_in
-from planner.view.style import COLOURS, OUTLINE
+from planner.view.style import COLOURS
+
+sys.path.append(str(Path(__file__).with_name("reproduction")))
+
+from figures import OUTLINE, figure_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,7 +31,8 @@ def test_the_best_comes_first(family: Any, problem: Any) -> None:
         solve=family.solve,
         progress=named.append,
     )
-    assert named == list(family.METHODS)
+    listed = list(family.METHODS)
+    assert named == [f"{name} ({n} of {len(listed)})" for n, name in enumerate(listed, start=1)]
     # `auto` is one of the others, and is not told twice.
     assert len(found.rows) + len(found.left_out) == len(named) - 1
     times = [row.objective_ns for row in found.rows]

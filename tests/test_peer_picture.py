@@ -24,11 +24,10 @@ def chart(scales: int = 2, bound: float = 1.0) -> PeersChart:
 def drawn(given: PeersChart) -> Any:
     """Return the figure, laid out."""
     pytest.importorskip("matplotlib")
+    from figures import write_title
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from peer_picture import _fill
-
-    from planner.view.figure import write_title
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)

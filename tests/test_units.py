@@ -82,6 +82,16 @@ def test_formatting() -> None:
     ]
 
 
+def test_sizes_that_stand_together_have_one_unit() -> None:
+    sizes = (0, 5, 3 * 2**19, 2**30)
+    assert [format_bytes(size, max(sizes)) for size in sizes] == [
+        "0 GiB",
+        "<0.0001 GiB",
+        "0.001465 GiB",
+        "1 GiB",
+    ]
+
+
 def test_factors_near_1_are_put_in_words() -> None:
     assert format_factor(2.5) == "2.5 times as much"
     assert format_factor(1010.2) == "1,010 times as much"

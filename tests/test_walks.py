@@ -108,7 +108,6 @@ def test_there_are_five_walks_of_at_most_eight_hops() -> None:
 @pytest.mark.parametrize("title", ACTIONS)
 def test_calls_take_this_way(title: str, tmp_path: Path) -> None:
     if title == "A plan file, to a picture":
-        pytest.importorskip("matplotlib")
         a_startup(tmp_path)
     calls = calls_of(lambda: ACTIONS[title](tmp_path))
     assert missing(walks()[title], calls) == ""

@@ -128,7 +128,7 @@ def save(path: Path) -> None:
     """Draw the plan for 16 nodes beside the other ways."""
     problem = case(16)
     answer = bigdl_json.answer(problem, solve(problem))
-    drawn = Chart(answer.headline(), bigdl_json.hot_spots(answer), answer.lower_bound_ns)
+    drawn = Chart(answer.headline(), bigdl_json.ranking(answer), answer.lower_bound_ns)
     DRAWINGS["bigdl"].save(drawn, path)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bml_jobs import Printed, gain
-
-from planner.view.figure import figure_in
+from figures import figure_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,14 +14,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from figures import OUTLINE, figure_in, write_title
 from grids import grid, sections
 from table import Row, numbers
 
 from planner.families.collectives import Collective, Fabric
 from planner.families.collectives.exchange import bml_on, direct_on, hierarchical_on
 from planner.model.topologies import BCube, FatTree
-from planner.view.figure import figure_in, write_title
-from planner.view.style import COLOURS, OUTLINE
+from planner.view.style import COLOURS
 
 NETWORKS = ((BCube(4, 2), FatTree(4)), (BCube(32, 2), FatTree(16)))
 """The two sizes of Fig. 5, by its caption."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.view.figure import figure_in
+from figures import figure_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from figures import figure_in
 from ibatch_model import DEFAULT, NETWORKS, Constants, iteration
 from ibatch_printed import METHODS, PRINTED
-
-from planner.view.figure import figure_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ from planner.cli.common import (
     file_name,
     in_file,
     read,
-    write_fit,
     write_json,
+    write_text,
 )
 from planner.cli.parsing import add_options, given
 from planner.cli.telling import Progress
@@ -142,7 +142,12 @@ def run_fit(options: argparse.Namespace) -> int:
         {"python": platform.python_version()}
         | {package: version(package) for package in ("numpy", "scipy")},
     )
-    write_fit(options, text, lambda: _report(problem.constants, result))
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(_report(problem.constants, result))
     return 0
 
 

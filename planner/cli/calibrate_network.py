@@ -7,17 +7,16 @@ import sys
 from contextlib import ExitStack, redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import (
     check_outputs,
     command,
     in_option,
-    write_fit,
     write_json,
+    write_text,
 )
-from planner.cli.network_report import cluster_text, curves, report, sentence
+from planner.cli.network_report import cluster_text, report
 from planner.cli.parsing import (
     MODEL_INPUT,
     add_options,
@@ -36,7 +35,6 @@ from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidInputError, MissingExtraError
 from planner.model.units import parse_bytes
 from planner.model.validation import integer
-from planner.view.network import save_network
 
 if TYPE_CHECKING:
     from planner.model.fitting import NetworkFit, Sweep
@@ -53,7 +51,6 @@ plan PROFILE --cluster CLUSTER, with the file of --cluster-out. Other load on
 the machines or the network disturbs it: the spread says how much.
 """
 
-_PICTURES = (".svg", ".png", ".pdf")
 _WARMUP = 2
 _TIMEOUT_S = 60.0
 _MOST_SECONDS = 3600
@@ -95,7 +92,6 @@ def add_network(kinds: Any) -> None:
             "--cluster-out FILE": "where rank 0 writes a cluster with NICs that make all-reduces "
             "cost what was measured, each rank a machine of it, for planner plan --cluster",
             "--json": "the same on standard output, instead of the table",
-            "--picture FILE": "draw the times and the models (.svg, .png, .pdf)",
         },
         {
             "--collective": {
@@ -119,20 +115,17 @@ def run_network(options: argparse.Namespace) -> int:
         raise MissingExtraError("torch", "torch") from None
     from planner.model.fitting import fit_network
 
+    known = ("collective", "bcube", "largest", "depths", "seconds", "interference")
+    asked = given(options, (*known, "input", "batch_size", "repetitions"))
+    source = ["planner", "calibrate", "network", *filter(None, asked)]
     _check(options)
     first = os.environ.get("RANK") == "0"
     if first:
-        check_outputs(
-            {
-                "--output": options.output,
-                "--cluster-out": options.cluster_out,
-                "--picture": options.picture,
-            }
-        )
+        check_outputs({"--output": options.output, "--cluster-out": options.cluster_out})
     sweep, interference = _measured(options, Progress(quiet=options.quiet) if first else None)
     if first:
         provenance = {
-            "source": _source(options),
+            "source": shlex.join(source),
             "date": datetime.now(UTC).date().isoformat(),
             "processor": machine.processor(),
             "threads": torch.get_num_threads(),
@@ -148,10 +141,6 @@ def _check(options: argparse.Namespace) -> None:
     from planner.model.fitting import sweep_sizes
     from planner.runtime.measuring.sweep import MAX_REPETITIONS, check_depths
 
-    if options.picture and Path(options.picture).suffix not in _PICTURES:
-        raise InvalidInputError(
-            "--picture", f"expected a name ending in {', '.join(_PICTURES)}, got {options.picture}"
-        )
     integer(options.repetitions, "--repetitions", minimum=1, maximum=MAX_REPETITIONS)
     if options.seconds is not None and not 0 < options.seconds <= _MOST_SECONDS:
         raise InvalidInputError(
@@ -241,22 +230,6 @@ def _measured(
             progress.done()
 
 
-def _source(options: argparse.Namespace) -> str:
-    """Return the command line without the options that name output files."""
-    parts = ["planner", "calibrate", "network"]
-    if options.bcube is None:
-        parts += ["--collective", options.collective]
-    else:
-        parts += ["--bcube", f"{options.bcube.n},{options.bcube.k}"]
-    parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
-    if options.seconds is not None:
-        parts += ["--seconds", f"{options.seconds:g}"]
-    if options.interference is not None:
-        parts += ["--interference", *filter(None, [options.interference])]
-    parts += given(options, ("input", "batch_size"))
-    return shlex.join([*parts, "--repetitions", str(options.repetitions)])
-
-
 def _write(
     options: argparse.Namespace,
     sweep: "Sweep",
@@ -269,6 +242,9 @@ def _write(
     text = encode_network(sweep, fit, provenance, interference)
     if options.cluster_out:  # before standard output, whose reader may stop early
         write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
-    write_fit(options, text, lambda: report(sweep, fit, interference))
-    if options.picture:
-        save_network(sentence(sweep), curves(sweep, fit), Path(options.picture))
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(report(sweep, fit, interference))

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.parsing import add_options
-from planner.cli.telling import Progress, tell
+from planner.cli.telling import Progress
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
+
+if TYPE_CHECKING:
+    from planner.model.measured import MeasuredNetwork
 
 T = TypeVar("T")
 
@@ -37,25 +40,19 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run, parser=parser)
-    loudness = {
-        "-q, --quiet": "show no progress",
-        "-v, --verbose": "say on standard error what is read, solved and written, and when",
-    }
-    add_options(parser.add_mutually_exclusive_group(), loudness)
+    add_options(parser, {"-q, --quiet": "show no progress"})
     return parser
 
 
 def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
-    tell(f"reading {'standard input' if path == '-' else path}")
     return standard_input().read() if path == "-" else Path(path).read_bytes()
 
 
 @contextmanager
 def opened(path: str, progress: Progress) -> Iterator[tuple[BinaryIO, Callable[[int], None]]]:
     """Yield a file, or standard input for "-", and what shows how many bytes of it are read."""
-    tell(f"reading {'standard input' if path == '-' else path}")
-    name = readable(Path(path).name)
+    name = file_name(path)
     if path == "-":
         yield standard_input(), progress.megabytes(name, 0)
         return
@@ -84,6 +81,20 @@ def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
     data = read(path)
     with in_file(path, data=data):
         return decoded(data)
+
+
+def measured_tables(data: bytes) -> "MeasuredNetwork":
+    """Return the measured tables of a network document; InvalidInputError without any."""
+    from planner.jsonio.network import decode_network  # only then: it loads families
+
+    tables = decode_network(data).tables
+    if tables is None:
+        raise InvalidInputError(
+            "",
+            "expected measured tables of collectives, of planner calibrate network or planner "
+            "import, got what was not timed",
+        )
+    return tables
 
 
 @contextmanager
@@ -139,16 +150,6 @@ def file_name(path: str) -> str:
 def readable(name: str) -> str:
     """Return a file's name as text, with undecodable bytes replaced."""
     return name.encode("utf-8", "replace").decode()
-
-
-def write_fit(options: argparse.Namespace, text: str, report: Callable[[], str]) -> None:
-    """Print the fit as JSON if requested, otherwise as text; write it to ``--output``."""
-    if options.output:
-        write_json(text, options.output)
-    if options.json:
-        write_json(text, None)
-    elif options.output != "-":
-        write_text(report())
 
 
 def write_json(text: str, path: str | None) -> None:

@@ -5,24 +5,17 @@ family declares (`planner.solving.compare`); here stands what only JSON and even
 """
 
 import argparse
-import shutil
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace as changed
 
 from planner.cli.common import (
-    check_outputs,
     in_file,
-    in_option,
     read,
-    write_json,
-    write_text,
+    warn,
 )
 from planner.cli.compare_options import (
     DEFAULT_SECONDS,
@@ -36,10 +29,10 @@ from planner.cli.compare_options import (
 )
 from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
+from planner.cli.outputs import Outputs
 from planner.cli.parsing import as_typed, parse_names, parse_number, refuse
 from planner.cli.spark_logs import read_logs
 from planner.cli.telling import Progress
-from planner.cli.writing import replacing
 from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
@@ -63,7 +56,6 @@ from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.what_if import regrets
-from planner.view.drawing import drawing_of, plan_chart
 
 _COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
     "drizzle": scheduling_from_profile,
@@ -87,11 +79,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare."""
     name, case = _of_events(options) if "events" in options else _of_file(options)
-    family, drawing = PROBLEMS[name].family, drawing_of(name)
-    with in_option("--picture"):
-        draw = drawing.writer(Path(options.picture)) if options.picture else None
-    inputs = options.events if "events" in options and options.events else (options.file,)
-    check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
+    family, inputs = PROBLEMS[name].family, vars(options).get("events") or (options.file,)
+    outputs = Outputs.of(options, name, inputs)
     progress, limit = Progress(quiet=options.quiet), case.options["time_limit"]
     unasked: Mapping[str, str] = {}
     if options.methods:
@@ -108,37 +97,24 @@ def run(options: argparse.Namespace) -> int:
             progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
             cancel=cancel,
         )
-        rows, best, answers = comparison.rows, None, []
+        rows, best = comparison.rows, None
         if rows and rows[0].plan is not None:
             progress(f"looking around the plan of {rows[0].method}")
             best, apart = _best(family, case, rows[0], cancel)
-            answers = [best]
             rows = rows if apart else rows[1:]
     progress.done()
-    chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), case.title)
-    to_file = options.output not in (None, "-")
-    if best is not None and to_file:  # before printing: a reader of that may stop early
-        write_json(msgspec.json.encode(best).decode() + "\n", options.output)
-    try:
-        if options.json:
-            tell = PROBLEMS[name].told
-            answers += [_told(family, case, tell(case, row, None), row) for row in rows]
-            write_json(msgspec.json.encode(answers).decode() + "\n", None)
-        else:
-            write_text(
-                "\n".join(lines(family, case, comparison, unasked, best, options.output)) + "\n"
-            )
-            if chart is not None:
-                width = shutil.get_terminal_size((100, 24)).columns
-                write_text("\n" + drawing.text(chart, width) + "\n")
-        if best is None:
-            print("planner: no method found a plan", file=sys.stderr)
-        elif options.output and not to_file:
-            write_json(msgspec.json.encode(best).decode() + "\n", options.output)
-    finally:
-        if draw is not None and chart is not None:
-            with replacing(options.picture) as place:
-                draw(chart, place)
+
+    def answers() -> list[Head]:
+        tell = PROBLEMS[name].told
+        others = [_told(family, case, tell(case, row, None), row) for row in rows]
+        return others if best is None else [best, *others]
+
+    def text() -> Iterator[str]:
+        return lines(family, case, comparison, unasked, best, options.output)
+
+    outputs.write(best, case.title, text, answers)
+    if best is None:
+        warn(["no method found a plan"])
     return ended(cancel)
 
 

@@ -15,7 +15,7 @@ from textwrap import wrap
 from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
-from planner.cli.iteration_options import FAILED, cluster_in
+from planner.cli.iteration_options import cluster_in
 from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
@@ -36,7 +36,7 @@ DEFAULT_SECONDS = 10.0
 ASSUMED = "start-ups are assumed, not measured; planner plan says how much its lead bears"
 
 NETWORK = ("--startup", "--bandwidth", "--network")
-OPTIONS = ("--cluster", "--failed", "--computation")
+OPTIONS = ("--cluster", "--computation")
 """What no request is told, as it says so itself."""
 
 _SUMMARY = "compare every method on a request, or on a profiled model and a network"
@@ -82,7 +82,7 @@ def add_compare(
             "--problem NAME": "what to do with a profile; a request says itself what it asks",
             "--methods A,B,…": "default: all that --help lists",
             "--time-limit S": f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
-            "--picture FILE": "draw the best plan (.svg, .png, .json.gz)",
+            "--picture FILE": "draw the best plan (.svg, .json.gz)",
             "-o, --output FILE": "write the best plan as JSON",
             "--json": "print every answer as JSON, no table",
             "--startup TIME": "with a profile: start-up cost of a communication: 100us",
@@ -98,7 +98,6 @@ def add_compare(
         {
             "--cluster FILE": "a cluster's file or the name of a shipped one, which says all that "
             "the other options would",
-            **FAILED,
             "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers 50 "
             "times as fast as those the profile was measured on; default: 1",
         },
@@ -184,8 +183,6 @@ def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | No
         if options.cluster == options.file == "-":
             raise InvalidInputError("--cluster", "standard input is the profile already")
         return cluster_in(options)
-    if options.failed is not None:
-        raise InvalidInputError("--failed", "only together with --cluster")
     if needed:
         raise InvalidInputError("--cluster", "missing: where the profile shall run")
     return None

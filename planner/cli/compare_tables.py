@@ -12,7 +12,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns, format_share, printable
-from planner.solving.compare import Case, Comparison
+from planner.solving.compare import Case, Column, Comparison
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.targets import EVERY
@@ -33,7 +33,6 @@ AnyFamily: TypeAlias = Family[Any, Any, Any]
 
 _UNITS: Mapping[str, Callable[[Any], str]] = {
     "ns": format_ns,
-    "bytes": format_bytes,
     "share": lambda share: format_share(float(share)),
     "epoch": epoch_text,
 }
@@ -63,24 +62,30 @@ def table(
     bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
     bound = bounds.get(family.bounding)
 
-    def cell(column: Any, row: Result[Any, Any]) -> str:
-        if row.plan is None:
-            return "–"
-        value = row.objective_ns
-        if column.value is not None:
-            value = column.value(problem, row.plan, row.evaluation)
-        known = _UNITS.get(column.unit)
-        return format(value, column.unit) if known is None else known(value)
+    planned = [row for row in comparison.rows if row.plan is not None]  # they come first
+    without = ["–"] * (len(comparison.rows) - len(planned))
 
-    header = (family.heading, *(column.title for column in family.columns), *family.ends)
-    return header, [
-        (
-            row.method,
-            *(cell(column, row) for column in family.columns),
-            *(_ENDS[end](row, bound) for end in family.ends),
-        )
-        for row in comparison.rows
+    def cells(column: Column) -> list[str]:
+        values: list[Any] = [
+            row.objective_ns
+            if column.value is None
+            else column.value(problem, row.plan, row.evaluation)
+            for row in planned
+        ]
+        if column.unit == "bytes":
+            shown = [format_bytes(size, max(values)) for size in values]
+        else:
+            known = _UNITS.get(column.unit, lambda value: format(value, column.unit))
+            shown = list(map(known, values))
+        return shown + without
+
+    columns = [
+        [row.method for row in comparison.rows],
+        *map(cells, family.columns),
+        *([_ENDS[end](row, bound) for row in comparison.rows] for end in family.ends),
     ]
+    header = (family.heading, *(column.title for column in family.columns), *family.ends)
+    return header, list(zip(*columns, strict=True))
 
 
 def lines(

@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "plan", metavar="PLAN", help="an answer of planner solve; '-': standard input"
     )
-    text = "a chart (.svg, .png, .pdf) or, of a plan with a timeline, a Chrome/Perfetto trace "
+    text = "a chart (.svg) or, of a plan with a timeline, a Chrome/Perfetto trace "
     text += "(.json, .json.gz); default: text on the terminal"
     add_options(parser, {"-o, --output FILE": text})
 

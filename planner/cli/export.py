@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from planner.cli.common import check_outputs, command, in_file, read, warn, write_json
+from planner.cli.common import check_outputs, command, in_file, read, read_as, warn, write_json
 from planner.cli.compare_tables import warning_lines
 from planner.cli.export_programs import (
     check_worth,
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         expected = ("one", "one or two")[most - 1]
         raise InvalidInputError("PLAN", f"expected {expected}, got {len(options.plans)}")
     check_outputs({"--output": options.output}, (*options.plans, options.profile))
-    profile = _profile(options.profile) if options.profile else None
+    profile = read_as(options.profile, _profile) if options.profile else None
     graph = None if profile is None else profile.graph
     warnings = [] if profile is None else list(profile.doubts)
     notes: list[str] = []
@@ -171,7 +171,9 @@ def _sizes(answers: list[Any], graph: Graph | None) -> dict[str, int]:
         if sizes is not UNSET and made_for(answer) is not None:
             return dict(sizes)
     raise InvalidInputError(
-        "--profile", "missing: buckets follow from the sizes of single parameters"
+        "--profile",
+        "missing: buckets follow from the sizes of single parameters, which the profile has, and "
+        "a plan made with --for deepspeed or megatron",
     )
 
 
@@ -187,9 +189,8 @@ def _ready_order(graph: Graph, batches: Any) -> list[str]:
     return [graph.parameters[j].name for j in order if graph.parameters[j].name in planned]
 
 
-def _profile(path: str) -> Profile:
-    with in_file(path):
-        profile = decode_profile(read(path))
-        if profile.graph is None:
-            raise InvalidInputError("parameters", "missing: expected a profile with its graph")
+def _profile(data: bytes) -> Profile:
+    profile = decode_profile(data)
+    if profile.graph is None:
+        raise InvalidInputError("parameters", "missing: expected a profile with its graph")
     return profile

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from planner.cli.common import check_outputs, in_file, read, warn, write_document
+from planner.cli.common import (
+    check_outputs,
+    in_file,
+    measured_tables,
+    read,
+    read_as,
+    warn,
+    write_document,
+)
 from planner.cli.writing import write_file
 from planner.families.collectives.program import in_parts
 from planner.formats.exporters.nccl_tuner import encode_rules, rules_of
-from planner.jsonio.network import decode_network
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.graphs import Graph
 from planner.model.measured import MeasuredNetwork
@@ -110,11 +117,7 @@ def write_tuner(options: argparse.Namespace) -> int:
         if (algorithm, protocol) in networks:
             raise InvalidInputError("PLAN", f"{choice} given twice: import its files as one")
         files.append(path)
-        with in_file(path):
-            tables = decode_network(read(path)).tables
-            if tables is None:
-                raise InvalidInputError("", "expected measured tables, as planner import writes")
-        networks[algorithm, protocol] = tables
+        networks[algorithm, protocol] = read_as(path, measured_tables)
     check_outputs({"--output": options.output}, files)
     rules = rules_of(networks)
     write_document(encode_rules(rules, "written by planner from measured tables"), options.output)

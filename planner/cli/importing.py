@@ -8,7 +8,9 @@ from typing import Any
 from planner.cli.common import (
     check_outputs,
     command,
+    file_name,
     in_file,
+    measured_tables,
     opened,
     read,
     readable,
@@ -26,11 +28,10 @@ from planner.formats.importers.nccl_tests import read_nccl_tests
 from planner.formats.importers.timed_rows import Read, TimedRow, network_of, read_vidur
 from planner.jsonio import encode_profile
 from planner.jsonio.graphs import decode_fx
-from planner.jsonio.network import decode_network
 from planner.jsonio.network_measurements import encode_measured
 from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
-from planner.model.measured import COLLECTIVES, Link, MeasuredNetwork
+from planner.model.measured import COLLECTIVES, Link
 from planner.model.profiles import STATISTICS
 from planner.model.units import escaped, parse_rate
 from planner.model.validation import inside, integer, shown
@@ -45,17 +46,10 @@ def _document(data: bytes, **_: Any) -> Read:
     """Return the rows of a network document."""
     rows = [
         TimedRow(table.collective, table.ranks, table.per_host, size, time, "table")
-        for table in _tables(data).tables
+        for table in measured_tables(data).tables
         for size, time in table.points
     ]
     return rows, ()
-
-
-def _tables(data: bytes) -> MeasuredNetwork:
-    tables = decode_network(data).tables
-    if tables is None:
-        raise InvalidInputError("", "expected measured times, of planner calibrate or import")
-    return tables
 
 
 NETWORKS: Mapping[str, tuple[Callable[..., Read], str]] = {
@@ -188,7 +182,7 @@ def _import_network(options: argparse.Namespace) -> None:
     links = _links(options.link or ())
     reader, rows, warned = NETWORKS[options.format][0], [], []
     for path in options.file:
-        data, name = read(path), readable(Path(path).name)
+        data, name = read(path), file_name(path)
         with in_file(path, but="--", data=data, reader=options.format):
             more, warnings = reader(
                 data,
@@ -200,12 +194,12 @@ def _import_network(options: argparse.Namespace) -> None:
             )
         rows += more
         if options.format == "network" and not options.link:
-            links = _tables(data).links or links
+            links = measured_tables(data).links or links
         warned += [f"{name}: {warning}" for warning in warnings]
     with in_file(options.file[0]):
         network, warnings = network_of(rows, links)
     warn(f"warning: {escaped(warning)}" for warning in (*warned, *warnings))
-    names = [readable(Path(path).name) for path in options.file]
+    names = list(map(file_name, options.file))
     provenance = {"kind": "imported", "format": options.format, "source": names}
     write_json(encode_measured(network, provenance), options.output)
 

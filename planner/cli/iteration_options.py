@@ -4,17 +4,15 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.cli.common import in_file, in_option, read_as
+from planner.cli.common import in_file, in_option, measured_tables, read_as
 from planner.cli.parsing import add_options, parse_names, parse_number
-from planner.cli.telling import tell
-from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
+from planner.families.iteration import ALGORITHMS, KNOWN, MODES
 from planner.jsonio import decode_profile
-from planner.jsonio.clusters import cluster_data, decode_cluster, without
+from planner.jsonio.clusters import cluster_data, decode_cluster
 from planner.jsonio.network import decode_network, measured_as
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
-from planner.model.measured import MeasuredNetwork
 from planner.model.profiles import Profile
 from planner.model.units import parse_bytes
 from planner.model.validation import shown
@@ -30,28 +28,21 @@ class Job:
     cluster: Cluster
     options: dict[str, Any]
 
-    def problem(self) -> Problem:
-        """Return the problem."""
-        return Problem.from_profile(self.profile, self.cluster, **self.options)
 
-
-FAILED = {
-    "--failed JSON": "what of a bcube does not work, instead of what the cluster says, as in "
-    'requests: \'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\''
-}
-"""The option that states failures."""
-
-
-def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:
-    """Add the profile, the cluster and the problem's options; `fsdp` adds that mode."""
+def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = False) -> None:
+    """Add the profile, the cluster and the problem's options; more may be asked by `planning`."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     add_options(
         parser,
         {
             "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
-            **FAILED,
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
-            "network as planner import or planner calibrate network wrote it",
+            "network as planner import or planner calibrate network wrote it"
+            + (
+                "; without --cluster, the plan is that of planner compare --problem caramel"
+                if planning
+                else ""
+            ),
             "--interference FILE": "what transfers and computation take from each other, instead "
             "of what the cluster says: a network that planner calibrate network --interference "
             "measured",
@@ -69,7 +60,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
             "faster"
             + (
                 "; fsdp: what FSDP should wrap, prefetch and gather again, by memory"
-                if fsdp
+                if planning
                 else ""
             ),
             "--seed N": argparse.SUPPRESS,
@@ -78,46 +69,37 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
             "--mode fsdp; default: planner, whose runtime has none",
         },
         {
-            "--cluster": {"required": True},
+            "--cluster": {"required": not planning},
             "--computation": {"default": "1"},
             "--optimiser-ratio": {"default": "0"},
-            "--mode": {"choices": ("any", *MODES, *(["fsdp"] if fsdp else [])), "default": "any"},
+            "--mode": {
+                "choices": ("any", *MODES, *(["fsdp"] if planning else [])),
+                "default": "any",
+            },
             "--seed": {"default": 0},
             "--for": {"choices": TARGET_NAMES, "default": PLANNER},
         },
     )
 
 
+def inputs_of(options: argparse.Namespace) -> tuple[str | None, ...]:
+    """Return the files that the options name."""
+    return options.profile, options.cluster, options.interference, options.network
+
+
 def cluster_in(options: argparse.Namespace) -> Cluster:
-    """Return the cluster of ``--cluster`` with the failures and measured tables that are given."""
+    """Return the cluster of ``--cluster`` with the measured tables that are given."""
     name = options.cluster
     if name == "-":
         cluster = read_as(name, decode_cluster)
     else:
         with in_option("--cluster"):
             data = cluster_data(name)
-        tell(f"reading {name}")
         with in_file(name):
             cluster = decode_cluster(data)
-    if options.failed is not None:
-        try:
-            cluster = without(cluster, options.failed.encode())
-        except InvalidInputError as error:
-            path = error.path.removeprefix("failed").lstrip(".")
-            raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
     if options.network is not None:
-        cluster = replace(cluster, network=read_as(options.network, _measured_tables))
+        cluster = replace(cluster, network=read_as(options.network, measured_tables))
     return cluster
-
-
-def _measured_tables(data: bytes) -> MeasuredNetwork:
-    """Return the measured tables of a network document; InvalidInputError without any."""
-    known = decode_network(data)
-    if known.tables is None:
-        raise InvalidInputError(
-            "", "expected measured tables of collectives, got what was not timed"
-        )
-    return known.tables
 
 
 def _interference(data: bytes) -> Interference:

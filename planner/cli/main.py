@@ -8,7 +8,7 @@ from importlib import import_module
 
 from planner.cli.interrupting import Exit
 from planner.cli.parsing import SuggestingParser, as_typed
-from planner.cli.telling import complain, telling
+from planner.cli.telling import complain
 from planner.cli.writing import writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.machine import VERSION
@@ -39,8 +39,7 @@ def main(
         given = sys.argv[1:] if arguments is None else arguments
         options = parser(given).parse_args(given)
         loaded()
-        with telling(asked=vars(options).get("verbose", False)):
-            status: int = options.run(options)
+        status: int = options.run(options)
         if sys.stdout is not None:
             with writing("standard output"):
                 sys.stdout.flush()

@@ -9,8 +9,7 @@ from planner.cli.common import ERROR_SIGN, in_option, readable
 from planner.model import machine
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
-from planner.model.units import format_bytes, format_ns
-from planner.view.network import Curve
+from planner.model.units import counted, format_ns
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
@@ -20,20 +19,6 @@ _NOISY = 0.5
 """A larger spread (share of the median) is reported as noise."""
 
 _MODELS = ("table", "affine", "64 B, 4 MB")
-
-
-def sentence(sweep: "Sweep") -> str:
-    """Return a line with the times of the smallest and the largest transfer."""
-    timings = sweep.at(sweep.timings[0].depth)
-    took = [
-        f"{format_ns(timing.median_ns)} for {format_bytes(timing.size_bytes)}"
-        for timing in dict.fromkeys((timings[0], timings[-1]))
-    ]
-    return f"{_headline(sweep)} takes {' and '.join(took)}"
-
-
-def _headline(sweep: "Sweep") -> str:
-    return f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks"
 
 
 def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE) -> str:
@@ -55,10 +40,10 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
             rows.append((size, *at, format_ns(timing.median_ns), spread, *errors))
     at = ("depth",) if several else ()
     header = ("bytes", *at, "measured", "spread", *_MODELS)
-    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
-    rounds = f"{sweep.repetitions} round{'' if sweep.repetitions == 1 else 's'}"
+    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at (bytes)")
     about = (
-        f"{_headline(sweep)}: medians of {rounds}, the slowest rank's time; errors of the models: "
+        f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks: medians of "
+        f"{counted(sweep.repetitions, 'round')}, the slowest rank's time; errors of the models: "
         f"{ERROR_SIGN}"
     )
     lines = [about, "", format_table(header, rows), "", format_table(summary, models)]
@@ -80,27 +65,6 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
     return "\n".join([*lines, ""])
 
 
-def curves(sweep: "Sweep", fit: "NetworkFit") -> list[Curve]:
-    """Return the curves to draw: times and affine models of each depth."""
-    drawn = []
-    for depth, fitted in fit.by_depth:
-        timings = sweep.at(depth)
-        sizes = [timing.size_bytes for timing in timings]
-        times = [
-            (low, timing.median_ns, high)
-            for timing in timings
-            for low, high in [timing.quartiles_ns]
-        ]
-        models = {
-            name: [cost.cost_ns(size) for size in sizes]
-            for name, cost in _costs(fitted).items()
-            if isinstance(cost, AffineCost)
-        }
-        chunks = f"{depth} chunk{'' if depth == 1 else 's'} in flight"
-        drawn.append(Curve(chunks, sizes, times, models))
-    return drawn
-
-
 def _costs(fit: "DepthFit") -> dict[str, AffineCost | TableCost | None]:
     return dict(zip(_MODELS, (fit.table, fit.affine, fit.two_point), strict=True))
 
@@ -116,7 +80,7 @@ def _judged(
     errors = relative_errors(cost, timings)
     shares = [abs(error) for error in errors]
     largest = max(shares)
-    worst = format_bytes(timings[shares.index(largest)].size_bytes)
+    worst = f"{timings[shares.index(largest)].size_bytes:,}"
     mean = sum(shares) / len(shares)
     if isinstance(cost, TableCost):
         what = f"{len(cost.points)} points"

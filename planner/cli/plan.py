@@ -6,14 +6,16 @@ from typing import Any
 from planner.cli import plan_fsdp
 from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_iteration_options, settle
-from planner.cli.parsing import add_options, parse_number
-from planner.cli.plan_text import checked, lines, write_plan
-from planner.cli.telling import Progress, tell
+from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
+from planner.cli.outputs import Outputs
+from planner.cli.parsing import add_options, given, parse_number
+from planner.cli.plan_text import lines
+from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.jsonio.iteration import planned
 from planner.jsonio.what_if import OUTLOOKS
-from planner.model.units import format_ns, parse_time
+from planner.model.errors import InvalidInputError
+from planner.model.units import parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
 
@@ -30,7 +32,7 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
-    add_iteration_options(parser, fsdp=True)
+    add_iteration_options(parser, planning=True)
     plan_fsdp.add_own_options(parser)
     add_options(
         parser,
@@ -48,7 +50,7 @@ def add_parser(commands: Any) -> None:
             "their measured spreads make of them; default: mean, of auto where the profile has "
             "spreads",
             "--time-limit S": "seconds of planning",
-            "--picture FILE": "draw the plan (.svg, .png, .json.gz)",
+            "--picture FILE": "draw the plan (.svg, .json.gz)",
             "-o, --output FILE": "write the plan as JSON",
             "--json": "print the plan as JSON, no text",
         },
@@ -57,12 +59,14 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan an iteration, or FSDP's units."""
+    """Plan an iteration, FSDP's units, or the all-reduces between ranks of a measured network."""
     plan_fsdp.refuse_options(options)
+    if options.cluster is None:
+        return _without_cluster(options)
     if plan_fsdp.asked(options):
         return plan_fsdp.run(options)
     job = settle(options)
-    draw = checked(options)
+    outputs = Outputs.of(options, iteration.ITERATION.name, inputs_of(options))
     progress = Progress(quiet=options.quiet)
     with interruptible() as cancel:
         made = planned(
@@ -80,11 +84,35 @@ def run(options: argparse.Namespace) -> int:
         )
     progress.done()
     answer = made.answer
-    if answer.objective_ns is not None:
-        took = format_ns(round(answer.runtime_s * 1e9))
-        tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
-    write_plan(options, job, answer, lambda: lines(job, made.problem, answer, options.output), draw)
+    outputs.write(
+        answer, job.profile.name, lambda: lines(job, made.problem, answer, options.output)
+    )
     return ended(cancel)
+
+
+_OF_ALL_REDUCES = (
+    *("network", "for", "computation", "seed", "regret", "time_limit"),
+    *("picture", "output", "json", "quiet"),
+)
+"""Options that need no cluster; the profile and the method need none either."""
+
+
+def _without_cluster(options: argparse.Namespace) -> int:
+    """Run ``planner compare --problem caramel``: all that is known are the costs of all-reduces."""
+    from planner.cli.main import parser  # which imports this module
+
+    if options.network is None or plan_fsdp.asked(options):
+        also = "" if plan_fsdp.asked(options) else ", or --network alone: what all-reduces take"
+        raise InvalidInputError("--cluster", f"missing: where the model trains{also}")
+    known = (*_OF_ALL_REDUCES, "run", "parser", "profile", "cluster", "method")
+    for option in given(options, (name for name in vars(options) if name not in known)):
+        raise InvalidInputError(option, "only together with --cluster")
+    words = ["compare", options.profile, "--problem", "caramel", *given(options, _OF_ALL_REDUCES)]
+    if options.method != "auto":
+        words += ["--methods", options.method]
+    compared = parser(words).parse_args(words)
+    status: int = compared.run(compared)
+    return status
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:

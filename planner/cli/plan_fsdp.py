@@ -8,9 +8,10 @@ from typing import Any
 
 from planner.cli.compare_tables import provenance, reasons, table, warning_lines
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import Job, settle
+from planner.cli.iteration_options import Job, inputs_of, settle
+from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, parse_names, refuse
-from planner.cli.plan_text import about_cluster, checked, write_plan
+from planner.cli.plan_text import about_cluster
 from planner.cli.telling import Progress
 from planner.families import fsdp
 from planner.families.fsdp.baselines import RULES
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     """Plan FSDP's units and compare with the baselines."""
     one_of(options.method, fsdp.METHODS, "--method")
     job = settle(options)
-    draw = checked(options)
+    outputs = Outputs.of(options, fsdp.FSDP.name, inputs_of(options))
     problem = _problem(job, options)
     progress = Progress(quiet=options.quiet)
     methods = dict.fromkeys([options.method, *RULES])
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     chosen = _chosen(comparison, options.method)
     made = of_profile(answer(problem, chosen), job.profile, job.cluster.memory_doubts)
-    write_plan(options, job, made, lambda: _lines(job, problem, made, chosen, comparison), draw)
+    outputs.write(made, job.profile.name, lambda: _lines(job, problem, made, chosen, comparison))
     return ended(cancel)
 
 
@@ -178,7 +179,8 @@ def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -
         "gradients": peak.gradients,
         "activations": peak.activations,
     }
-    shown = ", ".join(f"{format_bytes(size)} {name}" for name, size in parts.items() if size)
+    most = evaluation.peak_bytes
+    shown = ", ".join(f"{format_bytes(size, most)} {name}" for name, size in parts.items() if size)
     phase = "forward" if peak.step < len(plan.units) else "backward"
     yield (
         f"an iteration takes {format_ns(evaluation.iteration_ns)}, "
@@ -186,7 +188,7 @@ def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -
         + (f", {format_ns(evaluation.recompute_ns)} recomputing" if evaluation.recompute_ns else "")
     )
     yield (
-        f"memory peaks at {format_bytes(evaluation.peak_bytes)} in the {phase} pass of unit "
+        f"memory peaks at {format_bytes(most)} in the {phase} pass of unit "
         f"{plan.unit_of(peak.step)}: {shown}"
     )
 

@@ -1,21 +1,12 @@
-"""The output of ``planner plan``: the plan, its bound, the alternatives, and the files."""
+"""The text of ``planner plan``: the plan, its bound, and the alternatives."""
 
-import argparse
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import msgspec
 from msgspec import UNSET
 
-from planner.cli.common import check_outputs, in_option, write_json, write_text
 from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
-from planner.cli.telling import complain
-from planner.cli.writing import replacing
 from planner.families.iteration import Problem
-from planner.jsonio import PROBLEMS
-from planner.jsonio.heads import Head
 from planner.jsonio.iteration_answer import (
     CandidateAnswer,
     IterationAnswer,
@@ -32,11 +23,9 @@ from planner.model.units import (
     format_share,
     printable,
 )
-from planner.solving.timeline import Timeline
 from planner.solving.views import epoch_text
-from planner.view import GANTT, format_table, plan_chart
+from planner.view import format_table
 from planner.view.alternatives import ALTERNATIVES, alternative_rows
-from planner.view.chart import Chart
 from planner.view.wording import by_reason, runner_up_text, scheduling_text, sent_text
 
 
@@ -114,7 +103,8 @@ def _memory(cluster: Cluster) -> str:
     if each is None or workers == 1:
         return ""
     whole = each * workers if cluster.memory_bytes is None else cluster.memory_bytes
-    return f", memory {format_bytes(whole)} a machine, {format_bytes(each)} a worker of {workers}"
+    share = format_bytes(each, whole)
+    return f", memory {format_bytes(whole)} a machine, {share} a worker of {workers}"
 
 
 def sentence(answer: IterationAnswer) -> str:
@@ -146,9 +136,10 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
             text += f", {format_share(least)} above what any algorithm needs on this network"
         yield text
     if answer.memory is not UNSET:
-        have = answer.memory.available_bytes
-        room = "" if have is None else f" of {format_bytes(have)}"
-        yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
+        needed, have = answer.memory.needed_bytes, answer.memory.available_bytes
+        most = max(needed, have or 0)
+        room = "" if have is None else f" of {format_bytes(have, most)}"
+        yield f"memory: {format_bytes(needed, most)}{room} a worker"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield f"next: {runner_up_text(answer.why.runner_up, answer.objective_ns)}"
 
@@ -184,47 +175,3 @@ def _parts(why: WhyAnswer) -> str:
         f"{format_ns(max(why.exposed_bytes_ns, 0))} waiting for bytes + "
         f"{format_ns(max(why.exposed_startup_ns, 0))} for start-ups"
     )
-
-
-# ---
-# The output of ``planner plan``: JSON, text and a picture.
-
-Draw = Callable[[Chart[Timeline], Path], None]
-
-
-def checked(options: argparse.Namespace) -> Draw | None:
-    """Check the options that name files; return what writes ``--picture``, if it is given."""
-    with in_option("--picture"):
-        draw = GANTT.writer(Path(options.picture)) if options.picture else None
-    inputs = (options.profile, options.cluster, options.interference, options.network)
-    check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
-    return draw
-
-
-def write_plan(
-    options: argparse.Namespace,
-    job: Job,
-    answer: Head,
-    lines: Callable[[], Iterable[str]],
-    draw: Draw | None,
-) -> None:
-    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``."""
-    encoded = msgspec.json.encode(answer).decode() + "\n"
-    chart = None
-    if answer.objective_ns is not None:
-        chart = plan_chart(answer, PROBLEMS[answer.problem].view(answer), job.profile.name)
-    if options.output and options.output != "-":
-        write_json(encoded, options.output)
-    if options.json or options.output == "-":
-        write_json(encoded, None)
-    else:
-        text = "\n".join(lines()) + "\n"
-        if chart is not None:
-            width = shutil.get_terminal_size((100, 24)).columns
-            text += "\n" + GANTT.text(chart, width) + "\n"
-        write_text(text)
-    if draw is not None and chart is not None:
-        with replacing(options.picture) as place:
-            draw(chart, place)
-    elif draw is not None:
-        complain(f"planner: there is no plan, so {options.picture} is not written")

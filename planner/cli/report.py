@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from planner.cli.common import check_outputs, command, write_document, write_text
-from planner.cli.iteration_options import add_iteration_options, settle
+from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
 from planner.cli.parsing import add_options, given
 from planner.cli.plan_text import about_cluster, sentence, workload
 from planner.cli.telling import Progress
@@ -62,10 +62,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")
     job = settle(options)
     Deadline.of(options.time_limit)  # raises on an invalid limit before the work starts
-    check_outputs(
-        {"--output": options.output},
-        (options.profile, options.cluster, options.interference, options.network),
-    )
+    check_outputs({"--output": options.output}, inputs_of(options))
     progress, limit = Progress(quiet=options.quiet), options.time_limit
     target = job.options["target"]
     made = planned(
@@ -137,5 +134,5 @@ def _summary(answered: IterationAnswer) -> str:
 def _command(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the command that makes the same page again, with the non-default options."""
     first = ["planner", "report", options.profile, "--cluster", options.cluster]
-    beside = ("run", "parser", "profile", "cluster", "quiet", "verbose", "output")
+    beside = ("run", "parser", "profile", "cluster", "quiet", "output")
     return (*first, *given(options, (name for name in vars(options) if name not in beside)))

@@ -26,19 +26,17 @@ from planner.cli.parsing import (
     check_factory,
     check_integers,
     load_model,
-    parse_bcube,
     parse_names,
 )
 from planner.cli.run_report import Ran, as_json, report
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
-from planner.model.topologies import BCube
 from planner.model.units import counted
 from planner.view import GANTT, Chart
 
 if TYPE_CHECKING:
-    from planner.programs import Answer, Program
+    from planner.programs import Answer
     from planner.runtime.measuring.trial import Trial
 
 _ABOUT = """\
@@ -77,10 +75,8 @@ def add_parser(commands: Any) -> None:
             "--timeout S": "seconds; default: 60",
             "--interfaces A,B,…": "the network interface, or those of the levels of a BCube; "
             "default: PLANNER_INTERFACES, or gloo's choice",
-            "--bcube n,k": "sum up by BML: the ranks are the servers of a BCube(n, k), one "
-            "interface a level",
             "--against-ddp ROUNDS": "alternate with DDP as it is by default, so many times (5)",
-            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg, .png)",
+            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg)",
             "--trace FILE": "write a step of all ranks for Perfetto (.json, .json.gz)",
             "--json": "print what was measured as JSON",
         },
@@ -99,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the steps; rank 0 prints the report and shows progress on standard error."""
     check_integers(options, {"steps": 2, "warmup": 0, "threads": 1, "against_ddp": 1})
     writers = {}
-    for option, endings in (("picture", (".svg", ".png", ".pdf")), ("trace", (".json", ".gz"))):
+    for option, endings in (("picture", (".svg",)), ("trace", (".json", ".gz"))):
         path = getattr(options, option)
         if path:
             if not path.endswith(endings):
@@ -110,8 +106,10 @@ def run(options: argparse.Namespace) -> int:
     first = os.environ.get("RANK", "0") == "0"
     if first:
         check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
-    answers, program = _answers(options.plans)
-    bcube = _checked(options, answers, program)
+    answers = _answers(options.plans)
+    check_factory(options.model, "--model")
+    if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
+        raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     for text in filter(None, map(kept, answers if first else ())):
         print(f"planner: {text}", file=sys.stderr)
 
@@ -122,7 +120,6 @@ def run(options: argparse.Namespace) -> int:
 
     from planner.profiling.samples import optimizer_of
     from planner.runtime import join
-    from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.measured import timeline_of
     from planner.runtime.measuring.trial import run_ddp, run_plan
@@ -134,15 +131,12 @@ def run(options: argparse.Namespace) -> int:
         redirect_stdout(sys.stderr),  # keep the model's own prints out of the report
         join(options.timeout, interfaces) as world,
     ):
-        all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
 
         def optimizer() -> Any:
             return optimizer_of(options.optimizer, model.parameters())
 
         def follow(**how: Any) -> "Trial":
-            return run_plan(
-                model, inputs, list(answers), optimizer(), world, all_reduce=all_reduce, **how
-            )
+            return run_plan(model, inputs, list(answers), optimizer(), world, **how)
 
         def default(**how: Any) -> "Trial":
             return run_ddp(model, inputs, optimizer(), world, **how)
@@ -196,32 +190,8 @@ def _alternated(
     return planned, plain
 
 
-def _checked(
-    options: argparse.Namespace, answers: "list[Answer]", program: "Program"
-) -> BCube | None:
-    """Check the inputs before torch is loaded; return the topology of ``--bcube``."""
-    check_factory(options.model, "--model")
-    if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
-        raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
-    ranks = os.environ.get("WORLD_SIZE", "")
-    if options.bcube is None:
-        return None
-    from planner.programs import GradientProgram
-
-    if not isinstance(program, GradientProgram):
-        raise InvalidInputError(
-            "--bcube", f"only with a plan of caramel: one of {answers[0].problem} all-reduces not"
-        )
-    bcube = parse_bcube(options.bcube)
-    options.bcube = f"{bcube.n},{bcube.k}"
-    if ranks.isdecimal() and int(ranks) != bcube.servers:
-        raise InvalidInputError(
-            "--bcube", f"expected a rank for each of {bcube.servers} servers, the job has {ranks}"
-        )
-    return bcube
-
-
-def _answers(paths: Sequence[str]) -> "tuple[list[Answer], Program]":
+def _answers(paths: Sequence[str]) -> "list[Answer]":
+    """Return plans that can be followed together."""
     from planner.programs import program_of, read_plan
 
     answers = []
@@ -229,4 +199,5 @@ def _answers(paths: Sequence[str]) -> "tuple[list[Answer], Program]":
         with in_file(path):
             answers.append(read_plan(read(path)))
     with in_file(" and ".join(paths)):
-        return answers, program_of(*answers)
+        program_of(*answers)
+    return answers

@@ -114,14 +114,14 @@ def _about(path: str, answer: "Answer") -> PlanReport:
 
 def _collective(ran: Ran) -> str:
     """Return the names of the programs that reduced the gradients."""
-    first, ranks, bcube = ran.answers[0], ran.ranks, ran.options.bcube
+    first, ranks = ran.answers[0], ran.ranks
     if isinstance(first, IterationAnswer) and first.synchronisation is not UNSET:
         recipes = dict.fromkeys(recipes_of(first).values())
         names = [f"ring({ranks})" if recipe is None else made(recipe).name for recipe in recipes]
         return ", ".join(names)
     if isinstance(first, BigdlAnswer | IbatchAnswer):
         return f"direct({ranks})"
-    return f"ring({ranks})" if bcube is None else f"bml({bcube})"
+    return f"ring({ranks})"
 
 
 def _ranks(answer: "Answer") -> int | None:
@@ -133,16 +133,11 @@ def _ranks(answer: "Answer") -> int | None:
 
 def _warnings(ran: Ran) -> list[str]:
     """Return reasons why predictions may not fit the measurements."""
-    answers, ranks, bcube = ran.answers, ran.ranks, ran.options.bcube
+    answers, ranks = ran.answers, ran.ranks
     known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
     warnings = [
         f"planned for {count} ranks, run on {ranks}: predictions are for {count}" for count in known
     ]
-    if bcube is not None:
-        warnings.append(
-            f"summed up by BML on BCube({bcube}): predictions are for that only if the "
-            "plan's network was measured with calibrate network --bcube"
-        )
     warnings += other_threads(answers, ran.threads)
     known_before = [text for answer in answers for text in answer.warnings or ()]
     return [*warnings, *warning_lines(list(dict.fromkeys(known_before)))]
@@ -182,7 +177,9 @@ def _batches(ran: Ran) -> list[str]:
     directions = {answer.direction for answer in ran.answers if isinstance(answer, IbatchAnswer)}
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for batch, predicted, size in _transfers(ran):
+    transfers = list(_transfers(ran))
+    largest = max((size or 0 for *_, size in transfers), default=0)
+    for batch, predicted, size in transfers:
         name = f"{batch.direction} batch {batch.batch + 1}".strip()
         if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
             name += " (own slices)"
@@ -191,7 +188,7 @@ def _batches(ran: Ran) -> list[str]:
         rows.append(
             (
                 name,
-                "–" if size is None else format_bytes(size),
+                "–" if size is None else format_bytes(size, largest),
                 "–" if predicted is None else format_ns(predicted),
                 format_ns(round(median(batch.sending_ns))),
                 format_ns(round(median(batch.waited_ns))),

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from planner.cli.common import check_outputs, command, standard_input, standard_output
 from planner.cli.interrupting import interruptible
 from planner.cli.parsing import add_options, seconds
-from planner.cli.telling import Progress, tell
+from planner.cli.telling import Progress
 from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply
 from planner.jsonio.streams import CancellableLines, limited_replies, one_message
@@ -76,7 +76,6 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(
         **{name: getattr(options, f"max_{name}") or None for name, _ in _LIMITS.values()}
     )
-    tell("reading standard input" if options.file == "-" else f"reading {options.file}")
     with ExitStack() as files:
         source = (
             standard_input()
@@ -150,10 +149,9 @@ def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str)
     """Write each answer as soon as it is complete; return the exit status."""
     statuses = set()
     with closing(replies):
-        for number, reply in enumerate(replies, start=1):
+        for reply in replies:
             _write(reply.data, stream, path)
             statuses.add(reply.exit_status)
-            tell(f"answered request {number}")
     return next((status for status in (1, 2) if status in statuses), 0)
 
 

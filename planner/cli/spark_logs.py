@@ -5,8 +5,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.cli.common import in_file, readable, warn, write_json
-from planner.cli.telling import Progress, tell
+from planner.cli.common import file_name, in_file, warn, write_json
+from planner.cli.telling import Progress
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.family import solve
 from planner.families.drizzle.loops import (
@@ -72,8 +72,7 @@ def read_logs(
     for path in paths:
         if path == "-":
             raise InvalidInputError("FILE", "event logs are files or folders, not standard input")
-        tell(f"reading {path}")
-        name = readable(Path(path).name)
+        name = file_name(path)
         with in_file(path):
             size = sum(part.stat().st_size for part in parts_of(Path(path))[0])
             application = read_spark_log(Path(path), progress.megabytes(name, size))
@@ -108,7 +107,7 @@ def read_logs(
 def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> None:
     """Write the contents of event logs; print a summary and warnings on standard error."""
     logs = read_logs(paths, quiet=quiet)
-    names = [readable(Path(path).name) for path in paths]
+    names = list(map(file_name, paths))
     text = encode_spark(
         logs.applications,
         logs.loops,

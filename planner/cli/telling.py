@@ -1,43 +1,14 @@
-"""What a command says on standard error: the log of ``--verbose``, errors and progress."""
+"""What a command says on standard error: errors and progress."""
 
 import json
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from pathlib import Path
 
 from planner.model.units import escaped, printable
-
-_SINCE: ContextVar[float | None] = ContextVar("since when things are told", default=None)
-
-
-@contextmanager
-def telling(*, asked: bool) -> Iterator[None]:
-    """Turn on `tell` in the block; each line has the seconds since the block began."""
-    token = _SINCE.set(time.monotonic() if asked else None)
-    try:
-        yield
-        tell("done")
-    finally:
-        _SINCE.reset(token)
-
-
-def tell(text: str) -> None:
-    """Write a line to the log, if ``--verbose`` is set."""
-    since = _SINCE.get()
-    if since is not None and sys.stderr is not None:
-        after = time.monotonic() - since
-        sys.stderr.write(f"planner: {after:.3f} s: {printable(text)}\n")
-        sys.stderr.flush()
-
-
-def told() -> bool:
-    """Return whether ``--verbose`` is set."""
-    return _SINCE.get() is not None
-
 
 # ---
 # Error messages of a command, on standard error and for the launcher of a job.
@@ -69,6 +40,7 @@ def complain(text: str) -> None:
 # On a terminal: one changing line, with the estimated time left. Elsewhere, such as in the log of a
 # job: a line every `_EVERY_S` seconds.
 
+_COUNT = re.compile(r"(\d+) of (\d+)")
 _LONG_S = 5.0
 """From this time (s) on the time left is shown, and lines are written to a log."""
 _MB = 10**6
@@ -86,18 +58,20 @@ class Progress:
         self._start = self._begun = clock()
         self._next = self._start + _LONG_S
         self._parts: tuple[str, int] | None = None
-        self._told = ""
 
     def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        """Show a text in place of the last one; part `done` of `of` begins or ends."""
-        if text and text != self._told:
-            tell(text)
-        self._told = text
-        if self._quiet or told():
+        """Show a text in place of the last one; part `done` of `of` begins or ends.
+
+        The text may also say itself which part begins: ``ring (2 of 8)``.
+        """
+        if self._quiet:
             return
         now = self._clock()
         if done is not None and of is not None:
-            text = f"{text} {done} of {of}{self._left(text, done, of, now)}"
+            count = f"{done} of {of}" if done <= of else f"{done}, more than the {of} planned"
+            text = f"{text} {count}{self._left(text, done, of, now)}"
+        elif counted := _COUNT.search(text):
+            text += self._left(counted[2], int(counted[1]) - 1, int(counted[2]), now)
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{printable(text)}")
             sys.stderr.flush()
@@ -108,6 +82,8 @@ class Progress:
 
     def megabytes(self, name: str, size: int) -> Callable[[int], None]:
         """Return a callback that shows how many bytes are read; 0 is an unknown size."""
+        if not size:
+            return lambda done: self(f"{name}: {done // _MB} MB read")
         return lambda done: self(f"{name}: MB read:", done // _MB, max(size, done) // _MB)
 
     def done(self) -> None:

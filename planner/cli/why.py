@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,9 +9,9 @@ import msgspec
 from planner.cli.common import (
     check_outputs,
     command,
+    file_name,
     in_file,
     opened,
-    readable,
     warn,
     write_json,
     write_text,
@@ -108,7 +107,7 @@ def _read(
     transfers: re.Pattern[str] | None,
 ) -> tuple[Recorded, list[str], Graph | None, str]:
     """Return a rank's trace, remarks, and its dataflow or the reason for its absence."""
-    name = readable(Path(path).name)
+    name = file_name(path)
     with opened(path, progress) as (source, told), in_file(path):
         trace = read_trace(source, progress=told)
     remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]

@@ -8,6 +8,7 @@ from planner.cli.common import readable
 from planner.model.units import counted, format_bytes, format_ns
 from planner.traces.why import Why
 from planner.view import format_table
+from planner.view.chart import shortened
 
 _ROWS = 12
 MEANINGS = {
@@ -93,18 +94,13 @@ def _kernels(answer: Why) -> Iterator[str]:
             continue
         yield f"{title}:"
         rows = [
-            [_shortened(name), library or "–", str(times), format_ns(total)]
+            [shortened(readable(name), _NAME), library or "–", str(times), format_ns(total)]
             for (name, library), (times, total) in sorted(
                 sums.items(), key=lambda pair: (-pair[1][1], pair[0])
             )
         ]
         yield from _first_rows(["kernel", "of", "times", "in all"], rows)
         yield ""
-
-
-def _shortened(name: str) -> str:
-    plain = readable(name)
-    return plain if len(plain) <= _NAME else f"{plain[: _NAME - 1]}…"
 
 
 def _first_rows(header: list[str], rows: list[list[str]]) -> Iterator[str]:
@@ -139,6 +135,7 @@ def _longest(answer: Why) -> Iterator[str]:
     def kind(wait: Any) -> tuple[Any, ...]:
         return wait.rank, wait.transfer.collective, wait.transfer.size_bytes or 0
 
+    largest = max(wait.transfer.size_bytes or 0 for wait in answer.waits)
     rows = []
     for (rank, collective, size), group in groupby(sorted(answer.waits, key=kind), kind):
         waits = list(group)
@@ -149,7 +146,7 @@ def _longest(answer: Why) -> Iterator[str]:
         cause = max(causes, key=causes.__getitem__)
         last = {wait.last_rank for wait in waits if wait.last_rank is not None} - {rank}
         blame = f"{cause} (rank {min(last)})" if cause == "straggler" and len(last) == 1 else cause
-        carried = format_bytes(size) if size else "?"
+        carried = format_bytes(size, largest) if size else "?"
         rows.append(
             (
                 waited,

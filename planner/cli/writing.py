@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from planner.cli.telling import tell
 from planner.model.errors import PlannerError
 
 
@@ -24,7 +23,6 @@ def replacing(path: str | Path) -> Iterator[Path]:
     If the block fails or the file cannot be written, `path` keeps its content.
     """
     target = Path(os.path.realpath(path))
-    tell(f"writing {path}")
     with writing(path):
         beside = _beside(target)
         if beside is None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import bigdl
-from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
@@ -31,7 +30,7 @@ from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, check_sa
 from planner.solving.deadline import NEVER
 from planner.solving.methods import REPLAN, concrete
 from planner.solving.result import Result
-from planner.solving.views import MAX_CELLS, HotSpots, Pulls
+from planner.solving.views import Ranking
 
 MAX_NODES = 4096
 """Largest number of nodes in a request. The typed interface accepts more."""
@@ -182,7 +181,7 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
     return rows
 
 
-def hot_spots(answer: BigdlAnswer) -> HotSpots:
+def ranking(answer: BigdlAnswer) -> Ranking:
     """Check an answer and return the data of its picture.
 
     Raises InvalidInputError, with a path, if there is no plan or the parts contradict each other.
@@ -196,31 +195,18 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     times = {name: row.time_ns for name, row in answer.comparison.items()}
     if answer.method != REPLAN:
         check_same(times.get(answer.method), answer.objective_ns, f"comparison.{answer.method}")
-    maps: tuple[tuple[str, Pulls], ...] = ()
-    if answer.pull_order is not UNSET:
-        maps = _maps(answer, answer.pull_order)
-    elif answer.levels is UNSET:
-        raise InvalidInputError("pull_order", "missing (or levels of a driver)")
-    else:
+    rows = answer.pull_order
+    if rows is UNSET:
+        if answer.levels is UNSET:
+            raise InvalidInputError("pull_order", "missing (or levels of a driver)")
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
-    return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
-
-
-def _maps(answer: BigdlAnswer, rows: Sequence[Sequence[int]]) -> tuple[tuple[str, Pulls], ...]:
-    """Return the pull counts of the planned order and of the alternative order."""
-    if answer.slices is UNSET:
-        raise InvalidInputError("slices", "missing: they come with the order of pulls")
-    nodes, rotated = answer.nodes, answer.method != "same_order"
-    check_count(answer.slices, nodes, "slices", "nodes")
-    bigdl.check_pulls(answer.elements, answer.slices, rows, spread=rotated)
-    if nodes == 1:
-        return ()
-    size = min(nodes, MAX_CELLS)
-    pulling = [node for node, (start, stop) in enumerate(answer.slices) if start < stop]
-    alternative = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
-    counts = bigdl.pulls_at_once(alternative, size, size)
-    planned = window_of(lambda node, turn: rows[node][turn], pulling, size, size)
-    return ("as planned", planned), ("one order for all" if rotated else "rotated", counts)
+    else:
+        if answer.slices is UNSET:
+            raise InvalidInputError("slices", "missing: they come with the order of pulls")
+        check_count(answer.slices, answer.nodes, "slices", "nodes")
+        rotated = answer.method != "same_order"
+        bigdl.check_pulls(answer.elements, answer.slices, rows, spread=rotated)
+    return Ranking(answer.method, tuple(times.items()))
 
 
 INTERFACE = Interface(
@@ -228,6 +214,6 @@ INTERFACE = Interface(
     request=BigdlRequest,
     answer=BigdlAnswer,
     told=of_result(answer),
-    view=hot_spots,
+    view=ranking,
     request_rules=REQUEST_RULES,
 )

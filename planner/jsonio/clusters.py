@@ -1,6 +1,5 @@
 """The JSON form of clusters; clusters from files, and shipped ones by name."""
 
-from dataclasses import replace
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
@@ -97,12 +96,6 @@ def decode_cluster(data: bytes | str) -> Cluster:
     value = decode(data)
     refuse_other(value, "cluster")
     return cluster_of(typed(value, ClusterDocument))
-
-
-def without(cluster: Cluster, data: bytes) -> Cluster:
-    """Return a cluster with the failures that a JSON document lists, in place of its own."""
-    failed = _failures(cluster.topology, typed(decode(data), FailedDocument))
-    return replace(cluster, failed=failed)
 
 
 def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:

@@ -36,7 +36,7 @@ from planner.model.network import batch_cost
 from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import check_count, inside
 from planner.solving.result import Result
-from planner.solving.timeline import Interval, Kind, Memory, Timeline
+from planner.solving.timeline import KIND_NAMES, Interval, Kind, Memory, Timeline, Window
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
@@ -269,24 +269,27 @@ def timeline(answer: FsdpAnswer) -> Timeline:
         Interval("computation", step.start_ns, step.end_ns, step.phase, -1, labels[step.unit])
         for step in answer.steps
     ]
-    shared = answer.channels == "one"
+    end_ns, shared = evaluation.iteration_ns, answer.channels == "one"
     lanes: tuple[tuple[str, Kind, Sequence[Transfer]], ...] = (
-        ("transfers" if shared else "all-gathers", "pull", evaluation.gathers),
-        ("transfers" if shared else "reduce-scatters", "push", evaluation.reduces),
+        ("network" if shared else "all-gathers", "all_gather", evaluation.gathers),
+        ("network" if shared else "reduce-scatters", "reduce_scatter", evaluation.reduces),
         ("all-reduces", "all_reduce", evaluation.sums),
     )
-    sent = sorted(
-        (row.start_ns, row.end_ns, row.step, resource, kind)
-        for resource, kind, rows in lanes
-        for row in rows
-    )
-    bars += (
-        Interval(resource, start, end, kind, number, labels[plan.unit_of(step)])
-        for number, (start, end, step, resource, kind) in enumerate(sent)
-    )
+    sent = [(row, resource, kind) for resource, kind, rows in lanes for row in rows]
+    windows: list[Window] = []
+    for row, resource, kind in sorted(sent, key=lambda lane: lane[0].start_ns):
+        number, unit = len(windows), plan.unit_of(row.step)
+        phase = "forward" if row.step < len(plan.units) else "backward"
+        told = f"{KIND_NAMES[kind]} {number + 1}, {phase}: {labels[unit]}"
+        layers = () if names is None else names[plan.units[unit].start : plan.units[unit].stop]
+        carried = layers if len(layers) == 1 else (f"{layer}.*" for layer in layers)
+        due_ns = answer.steps[row.step].start_ns if kind == "all_gather" else end_ns
+        when = (row.issued_ns, row.start_ns, row.end_ns, due_ns)
+        windows.append(Window(number, *when, told, kind, tuple(carried)))
+        bars.append(Interval(resource, row.start_ns, row.end_ns, kind, number, told))
     resources = dict.fromkeys(lane[0] for lane in lanes if lane[2] or lane[1] != "all_reduce")
     memory = Memory(evaluation.memory, answer.memory_bytes)
-    return Timeline((*resources, "computation"), tuple(bars), memory=memory)
+    return Timeline((*resources, "computation"), tuple(bars), tuple(windows), memory=memory)
 
 
 def _label(unit: Unit, names: Sequence[str] | None) -> str:

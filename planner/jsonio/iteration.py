@@ -261,6 +261,8 @@ def doubts(
     second = answered.why.runner_up
     factor = next((change.factor for change in second.wins_if if change.what == "startup"), None)
     lead = f"the plan leads {second.algorithm}, {second.mode}"
+    if factor is None and second.timed_out is True:
+        return (f"{doubt}; time ran out before it was known at which {lead}", *notes)
     if factor is None:
         return (f"{doubt}; {lead} at 1/1024 to 1024 times these", *notes)
     side = "above" if factor < 1 else "below"

@@ -135,6 +135,10 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
         str | None,
         says("algorithm that costs no more for any size: this one never wins"),
     ] = None
+    timed_out: Annotated[
+        bool | UnsetType,
+        Meta(description="true if time ran out before all changes were tried"),
+    ] = UNSET
 
 
 class WhyAnswer(Struct, frozen=True, kw_only=True):

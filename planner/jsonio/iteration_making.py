@@ -177,7 +177,10 @@ def _why(explanation: Explanation) -> WhyAnswer:
     second, answered = explanation.runner_up, None
     if second is not None and _counted(second.objective_ns) is not None:
         changes = tuple(filled(ChangeAnswer, change) for change in explanation.changes)
-        answered = filled(RunnerUp, second, second.synchronisation, explanation, wins_if=changes)
+        late = explanation.timed_out or UNSET
+        answered = filled(
+            RunnerUp, second, second.synchronisation, explanation, wins_if=changes, timed_out=late
+        )
     return filled(WhyAnswer, explanation, runner_up=answered)
 
 

@@ -74,12 +74,23 @@ def format_ns(time: int) -> str:
     return f"{time} ns" if scale == 1 else f"{time / scale:.4g} {unit}"
 
 
-def format_bytes(size: int) -> str:
-    """Return a size with four significant digits and a fitting binary unit."""
+def byte_unit(size: int) -> tuple[str, int]:
+    """Return the largest binary unit that fits a size, and the unit's bytes."""
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= scale:
-            return f"{size / scale:.4g} {unit}"
-    return f"{size} B"
+            return unit, scale
+    return "B", 1
+
+
+def format_bytes(size: int, like: int | None = None) -> str:
+    """Return a size with four significant digits and a fitting binary unit.
+
+    `like` is the largest of the sizes that stand together: all of them get its unit.
+    """
+    unit, scale = byte_unit(size if like is None else like)
+    if scale == 1:
+        return f"{size} B"
+    return f"<0.0001 {unit}" if 0 < size / scale < 1e-4 else f"{size / scale:.4g} {unit}"
 
 
 def three_digits(number: float) -> str:

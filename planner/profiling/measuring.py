@@ -86,7 +86,8 @@ def measure(
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
         of the graph, each before the first op that reads the updated parameters.
     progress : callable, optional
-        Called after each iteration with the number done and the total.
+        Called after each iteration with the number done and the number planned, which
+        repetitions of unsteady times exceed.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def measure(
             loads.append(machine.Load.now())
             bare.append(time_bare(model, inputs, clock))
             runs.append(time_layers(model, inputs, structure, clock))
-            report(warmup + len(runs), warmup + max(len(runs), repetitions))
+            report(warmup + len(runs), warmup + repetitions)
             return runs[-1]
 
         limit = cache(lambda: Deadline(repeat_s))  # the time starts at the first check

@@ -33,16 +33,17 @@ def compare(
 ) -> Comparison[PlanT, EvaluationT]:
     """Solve one problem by several methods, each with the time limit (s).
 
-    `solve` is a family's. `progress` is called with each method's name before it runs. Once
-    `cancel` is set, and there is a plan, no further methods run.
+    `solve` is a family's. `progress` is called with each method's name and number before it runs:
+    ``exact (2 of 5)``. Once `cancel` is set, and there is a plan, no further methods run.
     """
     rows: dict[str, Result[PlanT, EvaluationT]] = {}
     left_out = []
-    for method in methods:
+    listed = tuple(methods)
+    for number, method in enumerate(listed, start=1):
         if rows and cancel is not None and cancel.is_set():
             break
         if progress:
-            progress(method)
+            progress(f"{method} ({number} of {len(listed)})")
         try:
             result = solve(problem, method=method, time_limit=time_limit)
         except NotApplicableError as error:

@@ -3,17 +3,29 @@
 Drawings and traces of schedules are made from these; how long a resource is busy is measured here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from planner.model.errors import InvalidInputError
 
-Kind = Literal[
-    "startup", "all_reduce", "collective", "push", "pull", "backward", "forward", "computation"
-]
+Transfers = Literal["all_reduce", "collective", "push", "pull", "all_gather", "reduce_scatter"]
+Kind = Literal["startup", Transfers, "backward", "forward", "computation"]
 COMPUTES: tuple[Kind, ...] = ("backward", "forward", "computation")
 """Kinds of computation."""
+
+KIND_NAMES: Mapping[Kind, str] = {
+    "backward": "backward ops",
+    "forward": "forward ops",
+    "computation": "computation",
+    "all_reduce": "all-reduce",
+    "collective": "collective",
+    "push": "push",
+    "pull": "pull",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+}
+"""What readers see of each kind."""
 
 
 @dataclass(frozen=True, slots=True)

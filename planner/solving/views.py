@@ -10,12 +10,6 @@ from planner.model.units import format_ns, unit_of
 PHASES = ("forward", "backward", "update", "communication", "weight reading")
 """Parts of a layer's time; the first three are computation."""
 
-MAX_CELLS = 32
-"""Largest number of turns and nodes shown; the first ones are taken."""
-
-Pulls = tuple[tuple[int, ...], ...]
-"""Numbers of pulls, shape (turns, nodes)."""
-
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
@@ -94,21 +88,14 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class HotSpots:
-    """Load of the nodes during a synchronisation.
+class Ranking:
+    """The time of a synchronisation by each method."""
 
-    `maps` hold per pull order, the planned one first, the number of pulls at each node in each
-    turn, for the first turns and nodes. They are empty for plans through a driver, and for a single
-    node.
-    """
-
-    nodes: int
     method: str  # of the plan
-    times_ns: tuple[tuple[str, int], ...]  # of each method
-    maps: tuple[tuple[str, Pulls], ...] = ()
+    times_ns: tuple[tuple[str, int], ...]
 
     @property
-    def ranking(self) -> tuple[tuple[str, int], ...]:
+    def rows(self) -> tuple[tuple[str, int], ...]:
         """The methods, the fastest first."""
         return tuple(sorted(self.times_ns, key=lambda pair: pair[1]))
 

@@ -1,5 +1,6 @@
 """The title and the data of a picture of a plan, and the numbers on its axes."""
 
+import re
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Generic, TypeVar
@@ -30,17 +31,15 @@ class Chart(Generic[View]):
 
 def shorter_title(text: str) -> str:
     """Return a title of at most `MAX_TITLE` characters; it keeps the end with the cost."""
-    text = printable(text)
-    if len(text) > MAX_TITLE:
-        text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
-    return text
+    return shortened(printable(text), MAX_TITLE)
 
 
 def shortened(text: str, length: int) -> str:
-    """Return the text without its middle if it is longer than `length`."""
+    """Return the text without words in its middle if it is longer than `length`."""
     if len(text) <= length:
         return text
     start, end = text[: length // 2], text[-(length - length // 2 - 1) :]
+    start, end = re.sub(r"\w+\Z", "", start) or start, re.sub(r"\A\w+", "", end) or end
     return f"{start.rstrip(' …')}…{end.lstrip(' …')}"
 
 

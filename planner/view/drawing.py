@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,15 @@ from planner.jsonio.heads import Head
 from planner.model.errors import InvalidInputError
 from planner.view.bars import Panels, draw_panels, text_panels
 from planner.view.chart import Chart
-from planner.view.figure import figure_in, write_title
 from planner.view.gantt import save_gantt
-from planner.view.panels import compared, groups, hot_spots, scaling
+from planner.view.panels import compared, groups, ranked, scaling
+from planner.view.svg import save_svg
 from planner.view.text import text_gantt
 from planner.view.trace import save_trace
 
 _TRACES = (".json", ".json.gz")
-_CHARTS = (".svg", ".png", ".pdf")
-_EXPECTED = f"expected a name ending in {', '.join(_CHARTS)} (a chart)"
+_CHART = ".svg"
+_EXPECTED = f"expected a name ending in {_CHART} (a chart)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Drawing:
 
     def writer(self, path: Path) -> Callable[[Any, Path], None]:
         """Return the function that writes the file's format, or raise InvalidInputError."""
-        if path.name.endswith(_CHARTS) and path.name not in _CHARTS:
+        if path.name.endswith(_CHART) and path.name != _CHART:
             return self.save
         as_trace = path.name.endswith(_TRACES) and path.name not in _TRACES
         if as_trace and not self.untimed:
@@ -53,9 +54,7 @@ def _charted(panels_of: Callable[[Chart[Any]], Panels], untimed: str) -> Drawing
         return text_panels(chart.title, panels_of(chart), width)
 
     def save(chart: Chart[Any], path: Path) -> None:
-        with figure_in(path) as figure:
-            write_title(figure, chart.title)
-            draw_panels(figure, panels_of(chart))
+        save_svg(path, chart.title, partial(draw_panels, panels_of(chart)))
 
     return Drawing(text, save, untimed)
 
@@ -68,7 +67,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "yan": _charted(scaling, "a configuration says only how long they take"),
     "bml": _charted(compared, "a comparison says only how long they take"),
     "drizzle": _charted(groups, "a group size says only how often"),
-    "bigdl": _charted(hot_spots, "turns say only in which order"),
+    "bigdl": _charted(ranked, "turns say only in which order"),
     "fsdp": GANTT,
     "iteration": GANTT,
     "overlap": GANTT,

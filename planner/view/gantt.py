@@ -1,231 +1,151 @@
-"""Gantt charts as figures: one lane per serial resource, and rows of transfers below.
+"""Gantt charts as SVG, in files and on pages: lanes, rows of transfers, and the memory in use.
 
-The lanes follow iBatch's Fig. 4; colours mean the same in all charts and on pages. Marked moments,
-such as the lower bound, have a labelled line above the lanes. Below the lanes are the windows of
-the transfers and the memory in use, if the timeline has them.
+The lanes follow iBatch's Fig. 4; colours mean the same in all charts. Marked moments, such as the
+lower bound, have a labelled line above the lanes. Below the lanes are the windows of the transfers
+and the memory in use, if the timeline has them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from planner.model.units import format_bytes, format_ns, unit_of
-from planner.solving.timeline import COMPUTES, Mark, Memory, Timeline
-from planner.view.chart import Chart
-from planner.view.figure import figure_in, note, title_lines, told
-from planner.view.scene import NARROW, Bar, Look, Pen, Row, Scene, scene_of
-from planner.view.style import BOUND, KINDS, LATE, MARK, ON_BAR, OUTLINE, SOFT
+from planner.model.units import byte_unit, format_bytes, format_ns, unit_of
+from planner.solving.timeline import Memory, Timeline
+from planner.view.chart import Chart, tick_text, ticks
+from planner.view.html import Html, element
+from planner.view.scene import Bar, Pen, Row, scene_of
+from planner.view.svg import Scale, axis, block, legend, save_svg, stroke, write
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-PEN = Pen(width=660, apart=5, character=5.6, digit=6.5, rows=40, label=48)
-"""Approximate sizes in a chart (points)."""
-
-_WIDTH_INCHES = 11.0
-_LANE_INCHES = 0.7
-_MARK_INCHES = 0.2
-_ROW_INCHES = 0.17
-_MEMORY_INCHES = 1.5
-_LINE_INCHES = 0.19
-"""Height of a line of the title or the legend."""
-_AXIS_INCHES = 0.55
-_ENTRIES = 8
-"""Columns of the legend."""
-_BAR, _LATE_BAR = 0.62, 0.2
-"""Height of a bar, and of its part past due (shares of a lane or row)."""
-_DASHES = (0, (4, 3))
-
-_LOOKS: Mapping[Look, dict[str, Any]] = {
-    **{kind: {"facecolor": colour, "edgecolor": "white"} for kind, colour in KINDS.items()},
-    "startup": {"facecolor": "white", "edgecolor": OUTLINE, "hatch": "////"},
-    "idle": {
-        "facecolor": "none",
-        "edgecolor": SOFT,
-        "linewidth": 0.6,
-        "linestyle": (0, (3, 3)),
-        "zorder": 1,
-    },
-    "late": {"facecolor": LATE, "edgecolor": LATE},
-}
+_LEFT, _RIGHT = 250, 1088
+_LANE, _BAR = 46, 32
+_ROW, _ROW_BAR, _LATE_BAR = 20, 11, 3
+_MARK, _MEMORY = 18, 110
+PEN = Pen(_RIGHT - _LEFT, apart=6, character=6.6, digit=6.6, rows=60, label=38)
+_DRAWN_AS_ONE = "start-ups: of transfers drawn as one, their share of the height"
 
 
 def save_gantt(chart: Chart[Timeline], path: Path) -> None:
-    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
+    """Draw `chart` into `path` as SVG."""
+    save_svg(path, chart.title, partial(draw_gantt, chart))
 
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+
+def draw_gantt(chart: Chart[Timeline], top: float = 8) -> tuple[list[Html], float]:
+    """Return the parts of a picture from a height on, and its end."""
     timeline, moments = chart.view, _moments(chart)
-    end_ns = max([timeline.end_ns, *(mark.time_ns for mark, _ in moments), 1])
+    end_ns = max([timeline.end_ns, *(time for time, *_ in moments), 1])
     scene = scene_of(timeline, PEN, end_ns)
-    lanes = _LANE_INCHES * len(scene.lanes) + _MARK_INCHES * len(moments)
-    panels = [_ROW_INCHES * (len(scene.rows) + 1)] if scene.rows else []
-    panels += [] if timeline.memory is None else [_MEMORY_INCHES]
-    title = title_lines(chart.title)
-    head = 0.2 + _LINE_INCHES * (title.count("\n") + 1)
-    with figure_in(path, arranged=False) as figure:
-        foot = 0.1 + _LINE_INCHES * -(-len(scene.legend) // _ENTRIES)
-        height = head + lanes + sum(panels) + _AXIS_INCHES + foot
-        figure.set_size_inches(_WIDTH_INCHES, height)
-        figure.text(
-            0.01, 1 - 0.1 / height, title, fontsize=11, va="top", parse_math=False
-        ).set_in_layout(False)
-        every = list(
-            figure.subplots(
-                1 + len(panels),
-                1,
-                sharex=True,
-                squeeze=False,
-                gridspec_kw={"height_ratios": [lanes, *panels]},
-            ).flat
-        )
-        _draw(every, timeline, scene, moments, end_ns)
-        figure.legend(
-            handles=[_entry(look, name) for look, name in scene.legend],
-            loc="lower center",
-            ncols=min(len(scene.legend), _ENTRIES),
-            frameon=False,
-            fontsize=8.5,
-            borderaxespad=0.2,
-        )
-        figure.tight_layout(rect=(0, foot / height, 1, 1 - head / height), h_pad=0.6)
+    lanes = top + _MARK * len(moments) + 4
+    rows = lanes + _LANE * len(scene.lanes)
+    memory = rows + (8 + _ROW * len(scene.rows) if scene.rows else 0)
+    bottom = memory + (0 if timeline.memory is None else 16 + _MEMORY)
 
+    def x(time_ns: float) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * time_ns / end_ns
 
-def _draw(
-    every: list["Axes"],
-    timeline: Timeline,
-    scene: Scene,
-    moments: list[tuple[Mark, str]],
-    end_ns: int,
-) -> None:
-    """Draw the lanes and the panels below."""
-    unit, scale = unit_of(end_ns // 2)  # the axis spans at least two units
-    axes = every[0]
-    for plot in every:
-        plot.set_xlim(0, end_ns / scale * 1.01)
-        plot.spines[["top", "right", "left"]].set_visible(False)
-        plot.tick_params(axis="y", length=0)
-        plot.xaxis.set_major_formatter("{x:,g}")
-    for place, bars in enumerate(scene.lanes):
-        for bar in bars:
-            draw_bar(axes, bar, place, scale)
-    if scene.rows:
-        draw_rows(every[1], scene.rows, scale)
+    unit, length = unit_of(end_ns // 2)  # the axis spans at least two units
+    drawn = [_hatch()]
+    ends, heights = (_LEFT, _RIGHT), (lanes, bottom)
+    drawn += axis(lambda time: x(time * length), ends, end_ns / length, heights, f"time ({unit})")
+    for place, (name, bars) in enumerate(zip(timeline.resources, scene.lanes, strict=True)):
+        middle = lanes + _LANE * (place + 0.5)
+        drawn.append(write(name, _LEFT - 10, middle, "end"))
+        drawn += [_bar(bar, x, middle, _BAR) for bar in bars]
+        drawn += [_text(bar, x, middle) for bar in bars if bar.text]
+    for place, row in enumerate(scene.rows):
+        drawn += _row(row, x, rows + 8 + _ROW * (place + 0.5))
     if timeline.memory is not None:
-        _draw_memory(every[-1], timeline.memory, scale, timeline.end_ns)
-    share = _MARK_INCHES / _LANE_INCHES
-    for place, (mark, colour) in enumerate(moments):
-        for plot in every:
-            plot.axvline(mark.time_ns / scale, color=colour, linestyle=_DASHES, linewidth=1.1)
-        left = mark.time_ns > end_ns / 2
-        note(
-            axes,
-            f"{mark.label}: {format_ns(mark.time_ns)}",
-            (mark.time_ns / scale, -0.5 - share * (len(moments) - place - 0.5)),
-            (-5 if left else 5, 0),
-            ha="right" if left else "left",
-            va="center",
-            fontsize=8,
-            color=colour,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-        )
-    axes.set_yticks(range(len(scene.lanes)), timeline.resources)
-    axes.set_ylim(len(scene.lanes) - 0.5, -0.5 - share * len(moments))
-    every[-1].set_xlabel(f"time ({unit})")
+        drawn += _memory(timeline.memory, x, timeline.end_ns, memory + 16)
+    for place, (time, label, class_) in enumerate(moments):
+        text, height = f"{label}: {format_ns(time)}", top + _MARK * place
+        drawn += _moment(x(time), text, class_, height, bottom)
+    names = dict(scene.legend)
+    if any(bar.share < 1 for bars in scene.lanes for bar in bars):
+        names["startup"] = _DRAWN_AS_ONE
+    entries, end = legend(
+        [(partial(_swatch, look), name) for look, name in names.items()], 8, bottom + 48
+    )
+    return drawn + entries, end
 
 
-def draw_bar(axes: "Axes", bar: Bar, row: int, scale: float, height: float = _BAR) -> None:
-    """Draw a bar with its tooltip and its text; no bar is too narrow to be seen.
-
-    `scale` is in ns per unit of the axis, `height` in lanes.
-    """
-    from matplotlib.patches import Rectangle
-
-    left, right = axes.get_xlim()
-    start, length = bar.start_ns / scale, (bar.end_ns - bar.start_ns) / scale
-    hatched = bar.look == "startup"
-    look: dict[str, Any] = {"linewidth": 0.4 if hatched else 0.75, "zorder": 2.5 if hatched else 2}
-    look |= _LOOKS[bar.look]
-    if bar.look in KINDS and (not bar.apart or length < NARROW * (right - left) / PEN.width):
-        look["edgecolor"] = look["facecolor"]
-    corner = start, row - height / 2
-    drawn = Rectangle(corner, length, height * bar.share, **look)
-    axes.add_patch(told(drawn, bar.told))
-    if bar.text:
-        idle, computes = bar.look == "idle", bar.look in COMPUTES
-        ground = "white" if idle else look["facecolor"]
-        axes.text(
-            start + length / 2,
-            row,
-            bar.text,
-            fontsize=8 if idle or computes else 9,
-            color=SOFT if idle else ON_BAR,
-            bbox={"facecolor": ground, "edgecolor": "none", "pad": 1},
-            ha="center",
-            va="center",
-            parse_math=False,
-        )
-
-
-def draw_rows(axes: "Axes", rows: Sequence[Row], scale: float) -> None:
-    """Draw the rows from the top."""
-    for place, row in enumerate(rows):
-        ready, due = row.ready_ns / scale, row.due_ns / scale
-        if due > ready:
-            line = axes.plot([ready, due], [place, place], color=SOFT, linewidth=1.1)[0]
-            told(line, row.told)
-        for moment in (ready, due):
-            axes.plot([moment], [place], linestyle="", marker="|", markersize=6, color=OUTLINE)
-        for bar in row.bars:
-            draw_bar(axes, bar, place, scale, _LATE_BAR if bar.look == "late" else _BAR)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=7, parse_math=False)
-
-
-def _draw_memory(axes: "Axes", memory: Memory, scale: float, end_ns: int) -> None:
-    """Draw the memory in use, its peak, and the limit."""
-    times = [moment / scale for moment, _ in memory.levels] + [end_ns / scale]
-    sizes = [size / 2**30 for _, size in memory.levels]
-    axes.fill_between(times, [*sizes, sizes[-1]], step="post", color=KINDS["forward"], linewidth=0)
-    axes.step(times, [*sizes, sizes[-1]], where="post", color=SOFT, linewidth=0.8)
-    moment, most = memory.peak
-    axes.plot([moment / scale], [most / 2**30], marker="o", markersize=4, color=MARK)
-    left = moment > end_ns / 2
-    style = {"ha": "right" if left else "left", "fontsize": 8, "color": MARK}
-    place = (moment / scale, most / 2**30)
-    note(axes, f"peak {format_bytes(most)}", place, (-6 if left else 6, 4), **style)
-    top = most
-    if memory.limit_bytes is not None and memory.limit_bytes <= 2 * most:
-        top = max(top, memory.limit_bytes)
-        axes.axhline(memory.limit_bytes / 2**30, color=BOUND, linewidth=1.1, linestyle=_DASHES)
-        limit = f"limit {format_bytes(memory.limit_bytes)}"
-        note(axes, limit, (0, memory.limit_bytes / 2**30), (4, 3), fontsize=8, color=BOUND)
-    axes.set_ylim(0, top / 2**30 * 1.25 or 1)
-    axes.set_ylabel("memory (GiB)", fontsize=8)
-
-
-def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:
-    """Return the marked moments by time, with their colours."""
-    marks = [(mark, MARK) for mark in chart.view.marks]
+def _moments(chart: Chart[Timeline]) -> list[tuple[int, str, str]]:
+    """Return the time, the label and the look of the marked moments by time."""
+    moments = [(mark.time_ns, mark.label, "moment") for mark in chart.view.marks]
     if chart.lower_bound_ns is not None:
-        reached = chart.lower_bound_ns >= chart.view.end_ns
-        label = f"lower bound of every plan{', reached' if reached else ''}"
-        marks.append((Mark(chart.lower_bound_ns, label), BOUND))
-    return sorted(marks, key=lambda pair: pair[0].time_ns)
+        reached = ", reached" if chart.lower_bound_ns >= chart.view.end_ns else ""
+        moments.append((chart.lower_bound_ns, f"lower bound of every plan{reached}", "bound"))
+    return sorted(moments)
 
 
-def _entry(look: Look, name: str) -> "Patch | Line2D":
-    """Return an entry of the legend."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+def _moment(at: float, label: str, class_: str, top: float, bottom: float) -> Iterator[Html]:
+    yield stroke(class_, f"M{at:.2f} {top:.2f}V{bottom:.2f}")
+    yield _beside(label, at, top + 8, f"of{class_}")
 
+
+def _beside(text: str, at: float, middle: float, class_: str) -> Html:
+    """Return a text on the side of a position where there is more room."""
+    left = at > (_LEFT + _RIGHT) / 2
+    return write(text, at + (-6 if left else 6), middle, f"{'end ' if left else ''}{class_}")
+
+
+def _hatch() -> Html:
+    lines = stroke("hatch", "M0 6L6 0")
+    pattern = element(
+        "pattern", lines, id="gantt-hatch", width=6, height=6, patternUnits="userSpaceOnUse"
+    )
+    return element("defs", pattern)
+
+
+def _bar(bar: Bar, x: Scale, middle: float, height: float) -> Html:
+    start, end = x(bar.start_ns), x(bar.end_ns)
+    look = f"{bar.look} apart" if bar.apart else bar.look
+    return block(look, start, middle - height / 2, end - start, height * bar.share, bar.told)
+
+
+def _text(bar: Bar, x: Scale, middle: float) -> Html:
+    """Return the text in the middle of a bar, with room around it where it covers lines."""
+    over = "" if bar.apart else f" over {bar.look}"
+    kind = "middle faint" if bar.look == "idle" else f"middle onbar{over}"
+    return write(bar.text, (x(bar.start_ns) + x(bar.end_ns)) / 2, middle, kind)
+
+
+def _row(row: Row, x: Scale, middle: float) -> Iterator[Html]:
+    yield write(row.name, _LEFT - 10, middle, "end small")
+    ready, due = x(row.ready_ns), x(row.due_ns)
+    line = f"M{ready:.2f} {middle - 5}v10M{due:.2f} {middle - 5}v10"
+    if due > ready:
+        line += f"M{ready:.2f} {middle}H{due:.2f}"
+    yield stroke("window", line, row.told)
+    for bar in row.bars:
+        yield _bar(bar, x, middle, _LATE_BAR if bar.look == "late" else _ROW_BAR)
+
+
+def _memory(memory: Memory, x: Scale, end_ns: int, top: float) -> Iterator[Html]:
+    """Yield the memory in use, its peak, and the limit, unless that is far above."""
+    (moment, most), limit, bottom = memory.peak, memory.limit_bytes, top + _MEMORY
+    near = limit if limit is not None and limit <= 2 * most else None
+    highest = max(most, near or 0, 1)
+    unit, length = byte_unit(highest)
+
+    def y(size: float) -> float:
+        return bottom - (_MEMORY - 16) * size / highest
+
+    yield write(f"memory ({unit})", _LEFT - 60, top + _MEMORY / 2, "end")
+    for value in ticks(0, highest / length, 3):
+        yield write(tick_text(value), _LEFT - 10, y(value * length), "end small")
+    (first, size), *levels = memory.levels
+    steps = "".join(f"H{x(time):.2f}V{y(size):.2f}" for time, size in levels)
+    line = f"M{x(first):.2f} {y(size):.2f}{steps}H{x(end_ns):.2f}"
+    yield stroke("forward", f"{line}V{bottom:.2f}H{x(first):.2f}Z")
+    yield stroke("window", line)
+    if near is not None:
+        yield stroke("bound", f"M{_LEFT} {y(near):.2f}H{_RIGHT}")
+        yield write(f"limit {format_bytes(near, highest)}", _LEFT + 6, y(near) - 8, "small")
+    yield element("circle", class_="peak", cx=x(moment), cy=y(most), r=3)
+    peak = f"peak {format_bytes(most, highest)}"
+    yield _beside(peak, x(moment), y(most) - 8, "small ofmoment")
+
+
+def _swatch(look: str, left: float, middle: float) -> Html:
     if look == "window":
-        line = Line2D([], [], color=SOFT, linewidth=1.1, marker="|", label=name)
-        line.set_markeredgecolor(OUTLINE)
-        return line
-    return Patch(label=name, **_LOOKS[look])
+        return stroke(look, f"M{left} {middle}h20")
+    return element("rect", class_=look, x=left + 0.5, y=middle - 5.5, width=19, height=11)

@@ -3,6 +3,7 @@
 Every string that is not `Html` is escaped, so no name in a profile can become markup.
 """
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -113,10 +114,25 @@ def _clean(text: str, *, quote: bool = False) -> str:
 
 
 def style() -> str:
-    """Return the style sheet: the colours of all pictures, and the page's own rules."""
+    """Return the style sheet of a page."""
+    return picture_style() + _rules("page.css")
+
+
+def picture_style(*, literal: bool = False) -> str:
+    """Return the rules of all pictures; `literal` has colours in place of the page's variables.
+
+    Not all programs that show SVG know variables.
+    """
     kinds = "".join(
         f".{kind}{{fill:{colour};background:{colour}}}\n.over.{kind}{{stroke:{colour}}}\n"
         for kind, colour in KINDS.items()
     )
-    rules = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-    return f"{kinds}.late{{fill:{LATE}}}\n{rules}"
+    rules = f"{kinds}.late{{fill:{LATE}}}\n{_rules('picture.css')}"
+    if not literal:
+        return rules
+    colours = dict(re.findall(r"--(\w+):(#\w+)", rules))
+    return re.sub(r"var\(--(\w+)\)", lambda name: colours[name[1]], rules)
+
+
+def _rules(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

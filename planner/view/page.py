@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from planner.families.iteration.sensitivity import SweepPoint, Sweeps
-from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_ns, format_rate
 from planner.view.alternatives import Peers, alternative_table, methods
-from planner.view.html import Html, element, paragraph, style
+from planner.view.chart import Chart
+from planner.view.gantt import draw_gantt
+from planner.view.html import Html, drawing, element, paragraph, scrolled, style
 from planner.view.origin import applying, origin
 from planner.view.sections import memory, regret_table, time_parts, transfer_table, verdict
-from planner.view.svg_gantt import gantt
+from planner.view.svg import WIDTH
 from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
 from planner.view.wording import advice_text, as_sentence, target_text
 
@@ -93,7 +95,7 @@ def _sections(report: Report) -> Iterator[Html]:
     yield _section("verdict", "Verdict", conclusion, *sureness, *advice, steps)
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
-        yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))
+        yield _section("gantt", "What happens when", _gantt(answer), transfer_table(answer))
     others = [element("h3", "Other methods"), *methods(report.peers, answer)]
     if answer.target is UNSET:
         title = element("h3", "Other ways of synchronising")
@@ -108,6 +110,16 @@ def _sections(report: Report) -> Iterator[Html]:
     yield _section("origin", "Where the numbers come from", where)
     if planned:
         yield _section("memory", "Memory", memory(answer))
+
+
+def _gantt(answer: IterationAnswer) -> Html:
+    """Return the Gantt chart of an answer with a plan."""
+    shown = timeline(answer)
+    ops = sum(interval.batch < 0 for interval in shown.intervals)
+    what = f"{counted(ops, 'op')} and {counted(len(shown.windows), 'transfer')}"
+    label = f"Gantt chart: {what} in {format_ns(shown.end_ns)}"
+    parts, bottom = draw_gantt(Chart("", shown, answer.lower_bound_ns))
+    return scrolled(drawing("wide chart", (WIDTH, bottom), *parts, label=label), label)
 
 
 def _section(name: str, title: str, *content: str) -> Html:

@@ -7,15 +7,15 @@ from planner.solving.views import (
     PHASES,
     Compared,
     Groups,
-    HotSpots,
     LayerTime,
     Point,
+    Ranking,
     Scaling,
     epoch_text,
     epoch_unit,
     share_text,
 )
-from planner.view.bars import BarRow, Bars, Cells, Panel, Panels, Part, row_of
+from planner.view.bars import BarRow, Bars, Panel, Panels, Part, row_of
 from planner.view.chart import Chart
 from planner.view.style import COLOURS, GREY, KINDS
 
@@ -83,30 +83,17 @@ def _count(number: int) -> str:
 
 
 # ---
-# BigDL: concurrent pulls at each node in each turn, and the time of each method.
+# BigDL: the time of each method.
 
 
-def hot_spots(chart: Chart[HotSpots]) -> Panels:
-    """Return a map per order of pulls, and the times."""
-    spots, bound = chart.view, chart.lower_bound_ns
-    most = max((pulls for _, rows in spots.maps for row in rows for pulls in row), default=0)
-    maps = [
-        Cells(
-            f"pulls of gradients at once, {name}",
-            "nodes",
-            "turns",
-            "nodes that pull gradients from it at once",
-            rows,
-            (1, most),
-            spots.nodes,
-        )
-        for name, rows in spots.maps
-    ]
-    unit, scale = unit_of(spots.ranking[-1][1])
+def ranked(chart: Chart[Ranking]) -> tuple[tuple[Bars]]:
+    """Return the times."""
+    ranking, bound = chart.view, chart.lower_bound_ns
+    unit, scale = unit_of(ranking.rows[-1][1])
     rows = []
-    for name, time in spots.ranking:
+    for name, time in ranking.rows:
         text = f"{format_ns(time)}  {above_bound(time, bound)}".rstrip()
-        rows.append(row_of(name, time / scale, text, int(name != spots.method)))
+        rows.append(row_of(name, time / scale, text, int(name != ranking.method)))
     times = Bars(
         "every way to synchronise",
         f"time of one synchronisation ({unit})",
@@ -114,7 +101,7 @@ def hot_spots(chart: Chart[HotSpots]) -> Panels:
         bound=None if bound is None else bound / scale,
         bound_text="" if bound is None else f"lower bound {format_ns(bound)}",
     )
-    return [maps, [times]] if maps else [[times]]
+    return ((times,),)
 
 
 # ---

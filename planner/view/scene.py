@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 
 from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, printable
-from planner.solving.timeline import COMPUTES, Interval, Kind, Timeline, Window
-from planner.view.style import KIND_NAMES, KINDS
+from planner.solving.timeline import COMPUTES, KIND_NAMES, Interval, Kind, Timeline, Window
+from planner.view.style import KINDS
 
 Look: TypeAlias = Kind | Literal["idle", "late", "window"]
 """What a bar or an entry of the legend looks like."""
@@ -82,7 +82,9 @@ def scene_of(timeline: Timeline, pen: Pen, end_ns: int) -> Scene:
             lanes.append(tuple(_transfers(intervals, sizes, pen, pixel)))
     each = -(-len(timeline.windows) // pen.rows) or 1
     starts = range(0, len(timeline.windows), each)
-    rows = tuple(_row(timeline.windows[start : start + each], pen, pixel) for start in starts)
+    windows = [timeline.windows[start : start + each] for start in starts]
+    largest = max((sum(sent.size_bytes or 0 for sent in row) for row in windows), default=0)
+    rows = tuple(_row(row, pen, pixel, largest) for row in windows)
     return Scene(tuple(lanes), rows, tuple(_legend(timeline, lanes, rows)))
 
 
@@ -182,8 +184,8 @@ def pass_blocks(intervals: Sequence[Interval]) -> list[list[Interval]]:
     return blocks
 
 
-def _row(windows: Sequence[Window], pen: Pen, pixel: float) -> Row:
-    """Return the row of consecutive transfers."""
+def _row(windows: Sequence[Window], pen: Pen, pixel: float, largest: int) -> Row:
+    """Return the row of consecutive transfers; `largest` has the unit of all rows' bytes."""
     told = _told(windows)
     bars = []
     spans = [(sent.kind, sent.start_ns, sent.end_ns) for sent in windows]
@@ -197,7 +199,7 @@ def _row(windows: Sequence[Window], pen: Pen, pixel: float) -> Row:
         bars.append(Bar(overruns[first][1], overruns[last][2], "late", text))
     number = numbered(windows[0].batch, windows[-1].batch)
     sizes = [sent.size_bytes for sent in windows if sent.size_bytes is not None]
-    size = f" · {format_bytes(sum(sizes))}" if sizes else ""
+    size = f" · {format_bytes(sum(sizes), largest)}" if sizes else ""
     names = [name for sent in windows for name in sent.names or (sent.label.partition(": ")[2],)]
     carried = [printable(name) for name in dict.fromkeys(names)]
     room = pen.label - len(number) - len(size) - 3

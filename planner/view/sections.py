@@ -192,6 +192,7 @@ def transfer_table(answer: IterationAnswer) -> Html:
     """Return the table of all transfers, collapsed at first."""
     transfers = answer.transfers or ()
     unit, length = unit_of(max(transfer.end_ns for transfer in transfers) // 2)
+    largest = max(transfer.bytes for transfer in transfers)
     rows = []
     for number, transfer in enumerate(transfers, start=1):
         part = transfer.part or {}
@@ -205,7 +206,7 @@ def transfer_table(answer: IterationAnswer) -> Html:
                 str(number),
                 VERBS[transfer.kind],
                 abbreviated(transfer.parameters) + cut,
-                format_bytes(transfer.bytes),
+                format_bytes(transfer.bytes, largest),
                 *(f"{time / length:,.3f}" for time in when),
                 f"{late / length:,.3f}" if late else "–",
             )
@@ -248,12 +249,13 @@ def memory(answer: IterationAnswer) -> Html:
     if answer.memory is UNSET:
         return paragraph("The profile has no sizes to say it by.")
     needed, have = answer.memory.needed_bytes, answer.memory.available_bytes
+    most = max(needed, have or 0)
     if have is None:
         room = "The cluster file does not say how much there is."
     else:
-        room = f"It has {size_text(have)}: {needed / have:.1%} are taken."
+        room = f"It has {size_text(have, most)}: {needed / have:.1%} are taken."
     return joined(
-        paragraph(f"A worker needs {size_text(needed)}. {room}"),
+        paragraph(f"A worker needs {size_text(needed, most)}. {room}"),
         paragraph(
             "Counted are parameters, gradients, the optimiser's state, the activations of one "
             "iteration and the largest transfer; an allocator takes more.",

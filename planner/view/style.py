@@ -1,4 +1,4 @@
-"""Colours and sizes of all pictures; a colour means the same in all schedules.
+"""Colours of all pictures; a colour means the same in all schedules.
 
 The palette follows Okabe and Ito: colour-blind readers can distinguish it.
 """
@@ -9,11 +9,6 @@ from planner.solving.timeline import Kind
 
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
 GREY = "#9A9A9A"
-OUTLINE = "#333333"
-SOFT = "#565c66"
-ON_BAR = "#111111"
-BOUND = "#1b1d21"
-MARK = "#b00020"
 LATE = "#d0003a"
 
 KINDS: Mapping[Kind, str] = {
@@ -24,15 +19,7 @@ KINDS: Mapping[Kind, str] = {
     "collective": "#56b4e9",
     "push": "#e69f00",
     "pull": "#2db88c",
+    "all_gather": "#2db88c",
+    "reduce_scatter": "#e69f00",
 }
 """Colour of each kind of interval, in charts and on pages; start-ups are hatched."""
-
-KIND_NAMES: Mapping[Kind, str] = {
-    "backward": "backward ops",
-    "forward": "forward ops",
-    "computation": "computation",
-    "all_reduce": "all-reduce",
-    "collective": "collective",
-    "push": "push",
-    "pull": "pull",
-}

@@ -16,7 +16,7 @@ from planner.view.table import cut, format_table
 
 _TIMES_WIDTH = 52
 """Usual width of a transfer's times (characters)."""
-_MIN_LABEL = 32
+_MIN_LABEL, _MIN_NAME = 32, 26
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
@@ -143,7 +143,7 @@ def _name(window: Window, length: int) -> str:
     """Return a transfer's name and as many of its parameters as fit."""
     what, _, carried = window.label.partition(": ")
     names = [printable(name) for name in window.names or (carried,)]
-    return f"{printable(what)}: {module_range(names, length - len(what) - 2)}"
+    return f"{printable(what)}: {module_range(names, max(length - len(what) - 2, _MIN_NAME))}"
 
 
 def _decimals(lengths: list[int], scale: int) -> int:

@@ -100,14 +100,15 @@ def runner_up_text(runner_up: RunnerUp, objective_ns: int) -> str:
     text = f"{way}, {format_share(longer)} longer; "
     if runner_up.dominated_by is not None:
         return f"{text}{runner_up.dominated_by} costs no more for any size, so it can never win"
-    if not runner_up.wins_if:
-        return (
-            text + "no cost of start-ups or messages, no bandwidth makes it win (× 1/1024 … 1024)"
+    if runner_up.wins_if:
+        ways = " or ".join(
+            f"{_CHANGES[change.what]} {format_factor(change.factor)}"
+            for change in runner_up.wins_if
         )
-    ways = " or ".join(
-        f"{_CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
-    )
-    return f"{text}it would win if {ways}"
+        return f"{text}it would win if {ways}"
+    if runner_up.timed_out is True:
+        return f"{text}time ran out before it was known what makes it win"
+    return f"{text}no cost of start-ups or messages, no bandwidth makes it win (× 1/1024 … 1024)"
 
 
 def as_sentence(text: str) -> str:
@@ -125,9 +126,9 @@ def factor_text(factor: Fraction) -> str:
     return f"× {factor}"
 
 
-def size_text(size: int) -> str:
-    """Return a size in a fitting unit, with the exact bytes in brackets if they differ."""
-    short = format_bytes(size)
+def size_text(size: int, like: int | None = None) -> str:
+    """Return a size as `format_bytes` does, with the exact bytes in brackets if they differ."""
+    short = format_bytes(size, like)
     return short if short.endswith(" B") else f"{short} ({size:,} B)"
 
 

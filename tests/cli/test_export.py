@@ -105,7 +105,10 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
         },
     )
     for arguments, message in (
-        (["fsdp2", plan], f"{plan}: problem: expected a plan of ibatch"),
+        (
+            ["fsdp2", plan],
+            f"{plan}: problem: expected a plan of fsdp (planner plan --mode fsdp), of ibatch",
+        ),
         (["fsdp2", push], "direction: expected a plan of ibatch to pull"),
         (["deepspeed", plan], "--profile: missing"),
         (["deepspeed", plan, "--profile", chain], f"{chain}: parameters: missing"),

@@ -99,7 +99,6 @@ def test_profiles_and_clusters_are_planned_and_compared(said: Any, tmp_path: Pat
 
 
 def test_pictures_are_well_formed_and_show_no_escapes(said: Any, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     request = hostile(METHODS["caramel"][0])
     plan = write(tmp_path / "plan.json", planner.solve(request))
     assert said("draw", plan, "-o", tmp_path / "plan.svg")[0] == 0

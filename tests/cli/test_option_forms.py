@@ -42,7 +42,6 @@ LINK = ("--startup", "5us", "--bandwidth", "8Gb/s")
 WITH_BCUBE = {
     "compare": ("compare", "profile.json", "--problem", "bml", *LINK),
     "calibrate": ("calibrate", "network"),
-    "run": ("run", "plan.json", "--model", "no_such_module:make"),
 }
 WITH_SECONDS = {
     "compare": ("compare", "profile.json", *LINK, "--time-limit"),

@@ -21,14 +21,12 @@ from tests.jsonio.test_service import EXAMPLE
         ["export", "ddp", "{file}"],
         ["import", "kineto", "{file}"],
         ["import", "pipedream", "{file}"],
-        ["calibrate", "fit", "{file}"],
     ],
     ids=" ".join,
 )
 def test_what_is_read_is_not_written(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     file = tmp_path / "file.json"
     document = planner.solve(EXAMPLE) if words[0] == "draw" else EXAMPLE
     file.write_text(json.dumps(document))

@@ -156,7 +156,6 @@ def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture
 def test_without_a_plan_it_says_that_there_is_no_picture(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     Path(files[2]).write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
     picture = tmp_path / "old.svg"
     picture.write_text("of yesterday")
@@ -218,7 +217,6 @@ def test_no_file_is_written_twice_or_over_what_is_read(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     Path("linked.svg").hardlink_to(files[0])
     names = {"profile": files[0], "cluster": files[2], "link": "linked.svg"}

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from planner.cli.telling import Progress, tell, telling
+from planner.cli.telling import Progress
 
 
 @pytest.fixture
@@ -63,25 +63,34 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     assert not shown(monkeypatch, 1, terminal=False)
 
 
+def test_the_time_left_is_said_of_texts_that_count_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen, now = Screen(terminal=True), [0.0]
+    monkeypatch.setattr(sys, "stderr", screen)
+    progress = Progress(clock=lambda: now[0])
+    for place, method in enumerate(("ring", "ps", "bml"), start=1):
+        progress(f"planning {method} ({place} of 3)")
+        now[0] += 10
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines[1:] == [
+        "planning ring (1 of 3)",
+        "planning ps (2 of 3), about 20 s left",
+        "planning bml (3 of 3), about 10 s left",
+    ]
+
+
+def test_parts_beyond_those_planned_are_no_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    progress = Progress(clock=lambda: 0.0)
+    for run in (13, 14):
+        progress("run", run, 13)
+    progress.megabytes("-", 0)(5 * 10**6)
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines == ["", "run 13 of 13", "run 14, more than the 13 planned", "-: 5 MB read"]
+
+
 def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not shown(monkeypatch, 100, terminal=True, quiet=True)
     assert not shown(monkeypatch, 100, terminal=False, quiet=True)
-
-
-def test_what_is_told_stands_line_by_line_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen(terminal=True)
-    monkeypatch.setattr(sys, "stderr", screen)
-    tell("nobody asked")
-    with telling(asked=True):
-        progress = Progress()
-        for part in range(3):
-            progress("part", part + 1, 3)
-        progress("more")
-        progress.done()
-        tell("a \x1b name")
-    tell("nobody asks any more")
-    lines = screen.getvalue().splitlines()
-    assert [line.split(" s: ")[1] for line in lines] == ["part", "more", "a \ufffd name", "done"]
-    times = [float(line.split()[1]) for line in lines]
-    assert times == sorted(times)
-    assert times[0] >= 0

@@ -102,8 +102,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     model = ["--model", "my_model:make", "--steps", "3", "--warmup", "1", "--timeout", "20"]
     pictures = ["--picture", "step.svg", "--trace", "trace.json"]
-    has_matplotlib = pytest.importorskip("matplotlib") is not None
-    assert has_matplotlib
     outcomes = launch(
         _commands,
         2,
@@ -262,8 +260,6 @@ def test_without_a_launcher_it_says_how_to_start(
         (["profile.json"], "profile.json: status: missing: expected an answer of planner solve, "),
         (["caramel.json", "--timeout", "nan"], "--timeout: expected seconds > 0"),
         (["caramel.json", "--timeout", "0"], "--timeout: expected seconds > 0"),
-        (["pull.json", "--bcube", "2,2"], "--bcube: only with a plan of caramel"),
-        (["caramel.json", "--bcube", "2"], "--bcube: expected n,k"),
         (["caramel.json", "--model", "nothing"], "--model: expected module:factory"),
         (["caramel.json", "--model", "my_model:lost"], "my_model.py) has no lost"),
         (["caramel.json", "--input", "3"], "--input: no effect here"),

@@ -177,3 +177,31 @@ def test_a_slow_pull_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["export", "fsdp2", plan]) == 2
     assert "plan for it (--for fsdp2)" in capsys.readouterr().err
     assert main(["export", "fsdp2", plan, "--anyway"]) == 0
+
+
+def test_without_a_cluster_a_plan_for_ddp_is_that_of_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "net.json").write_text('{"startup_ns": 2500000, "ns_per_byte": 28}')
+    shared = ["--for", "ddp", "--network", str(tmp_path / "net.json"), "--json"]
+    assert main(["compare", RESNET50, "--problem", "caramel", *shared]) == 0
+    (first, *_) = json.loads(capsys.readouterr().out)
+    assert main(["plan", RESNET50, *shared, "--method", "buckets"]) == 0
+    (planned,) = json.loads(capsys.readouterr().out)
+    assert planned["groups"] == first["groups"]
+    assert (planned["target"], planned["method"]) == (first["target"], "buckets")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--for", "ddp"], "--cluster: missing: where the model trains, or --network alone"),
+        (["--for", "fsdp2", "--network", "x"], "--cluster: missing: where the model trains"),
+        (["--network", "x", "--mode", "sharded"], "--mode: only together with --cluster"),
+    ],
+)
+def test_what_a_network_alone_does_not_tell_is_asked_for(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", RESNET50, *options]) == 2
+    assert said in capsys.readouterr().err

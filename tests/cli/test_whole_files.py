@@ -61,7 +61,6 @@ COMMANDS = [
     "compare groups.json --picture out.svg",
     "draw plan.json -o out.svg",
     "draw plan.json -o out.json.gz",
-    "draw plan.json -o out.png",
     "export ddp plan.json -o out.json",
     "plan profile.json --cluster cluster.json -o out.json",
     "plan profile.json --cluster cluster.json --picture out.svg",
@@ -77,15 +76,12 @@ def test_a_full_disk_leaves_the_old_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # half a file of it would be read later
     words = line.split()
     out = Path(words[-1])
     out.write_text("what was there")
     files = sorted(folder.iterdir())
-    if out.suffix == ".svg":  # fonts are looked up once, and remembered in a file
-        assert main([*words[:-1], "warm.svg"]) == 0
-        Path("warm.svg").unlink()
     capsys.readouterr()
     with full_disk():
         assert main(words) == 2

@@ -134,10 +134,8 @@ def test_compare_writes_what_draw_draws(
     assert drawn in shown
     assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
     assert "says only how long they take" in capsys.readouterr().err
-    pytest.importorskip("matplotlib")
-    for name in ("p.svg", "p.png"):
-        assert main(["draw", plan, "-o", str(tmp_path / name)]) == 0
-        assert (tmp_path / name).stat().st_size > 1000
+    assert main(["draw", plan, "-o", str(tmp_path / "p.svg")]) == 0
+    assert (tmp_path / "p.svg").stat().st_size > 1000
     picture = tmp_path / "compared.svg"
     command = ["compare", request_file, "--methods", "exact", "--picture", str(picture)]
     assert main(command) == 0

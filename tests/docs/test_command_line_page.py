@@ -56,5 +56,5 @@ def test_every_variable_of_the_code_is_listed() -> None:
 
 def test_what_the_page_names_is_there() -> None:
     known = {name for command in commands() for name in command.options}
-    assert {"--quiet", "--verbose", "--version", "--problem", "--help"} <= known
+    assert {"--quiet", "--version", "--problem", "--help"} <= known
     assert set(re.findall(r"--[a-z]+", PAGE)) <= known

@@ -94,7 +94,6 @@ def started(command: str, folder: Path) -> str:
 
 @pytest.mark.slow
 def test_the_commands_run_and_print_what_is_shown(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     assert all(PAGE.count(often) == 1 for often in FEWER)
     printed = ""
     for name, language, text in BLOCKS:

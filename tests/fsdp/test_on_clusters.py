@@ -1,6 +1,7 @@
 """Problems of profiles on clusters, the command line, and the picture with memory."""
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def test_plan_says_what_to_wrap_and_draws_memory(
     assert timeline.memory.peak[1] == answer.peak_bytes <= 73.7 * 2**20
     text = picture.read_text()
     assert "limit 73.7 MiB" in text
-    assert "memory (GiB)" in text
+    assert "memory (MiB)" in text
     capsys.readouterr()
     assert main(["draw", str(file), "-o", str(tmp_path / "again.svg")]) == 0
 
@@ -212,3 +213,30 @@ def test_a_report_for_fsdp2_names_the_command(
 def test_memory_as_text_shows_the_most_of_each_stretch() -> None:
     memory = Memory(((0, 8), (10, 64), (10, 32), (30, 0)))
     assert memory_lane(memory, 40, 4) == "▁█▄ "
+
+
+def test_a_column_of_sizes_has_one_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(f"plan {LENET} --cluster office-4 --mode fsdp", capsys)
+    peaks = re.findall(r"^\w+ .* ([KMG]?i?B)  .*%", text, re.MULTILINE)
+    assert len(peaks) >= 5
+    assert len(set(peaks)) == 1
+    (memory,) = (line for line in text.splitlines() if line.startswith("memory peaks at"))
+    assert len(set(re.findall(r"[KMG]iB", memory))) == 1
+
+
+def test_the_table_names_collectives_passes_and_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(f"plan {LENET} --cluster office-4 --mode fsdp --json", capsys)
+    answer, shown = decode_answer(text.encode())
+    assert shown.resources == ("network", "computation")
+    kinds = [window.kind for window in shown.windows]
+    assert kinds.count("all_gather") == len(answer.gathers)
+    assert kinds.count("reduce_scatter") == len(answer.reduces)
+    for window in shown.windows:
+        assert window.ready_ns <= window.start_ns < window.end_ns <= window.due_ns
+        name = window.names[0].removesuffix(".*")
+        passes = ("forward", "backward") if window.kind == "all_gather" else ("backward",)
+        kind = window.kind.replace("_", "-")
+        assert re.fullmatch(rf"{kind} \d+, ({'|'.join(passes)}): {re.escape(name)}.*", window.label)
+    text = run(f"plan {LENET} --cluster office-4 --mode fsdp", capsys)
+    assert "\nall-gather 1, forward: " in text
+    assert re.search(r"^reduce-scatter \d+, backward: ", text, re.MULTILINE)

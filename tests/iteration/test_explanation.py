@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
@@ -258,6 +259,17 @@ def test_a_dearer_message_can_make_the_ring_win() -> None:
     assert set(found) == {"startup", "message"}
     assert 0.45 < found["startup"] < 0.5
     assert 2 < found["message"] < 2.1
+
+
+def test_what_time_left_out_is_not_said_to_be_impossible() -> None:
+    problem = on_switch(6, 10, message_ns=5)
+    direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
+    assert direct.plan is not None
+    cancelled = Event()
+    cancelled.set()
+    late = explain(problem, direct.plan, (direct, ring), Deadline(None, cancelled))
+    assert (late.changes, late.timed_out) == ((), True)
+    assert not explain(problem, direct.plan, (direct, ring)).timed_out
 
 
 def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:

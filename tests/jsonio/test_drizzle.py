@@ -87,7 +87,6 @@ def test_limits_that_are_rounded_to_an_end_are_read_again(
     assert answer.max_overhead == content.max_overhead == echo
     chart = Chart("limits", content)
     assert "█ chosen" in DRAWINGS["drizzle"].text(chart, 80)
-    pytest.importorskip("matplotlib")
     DRAWINGS["drizzle"].save(chart, tmp_path / "p.svg")
 
 

@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import planner
 from planner.families import iteration
 from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
+from planner.jsonio.iteration_answer import RunnerUp
 from planner.model.units import format_bytes
 from planner.view import GANTT, plan_chart
+from planner.view.wording import runner_up_text
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error
@@ -95,6 +98,20 @@ def test_a_runner_up_that_takes_more_than_63_bits_is_none(monkeypatch: pytest.Mo
     answer = asked()
     schemas.validate(answer, "iteration", "answer")
     assert answer["why"]["runner_up"] is None
+
+
+def test_what_time_left_out_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*given: Any) -> Any:
+        return replace(explain(*given), changes=(), dominated_by=None, timed_out=True)
+
+    monkeypatch.setattr(iteration_making, "explain", cut)
+    answer = asked({"notes": ["startup_ns is assumed"]})
+    schemas.validate(answer, "iteration", "answer")
+    second = answer["why"]["runner_up"]
+    assert (second["wins_if"], second["timed_out"]) == ([], True)
+    text = runner_up_text(msgspec.convert(second, RunnerUp), answer["objective_ns"])
+    assert text.endswith("time ran out before it was known what makes it win") or "equally" in text
+    assert any("time ran out" in warning for warning in answer["warnings"])
 
 
 @pytest.mark.parametrize("mode", iteration.MODES)

@@ -88,3 +88,17 @@ def test_a_profile_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.model.machine.processors", lambda: 1)
     marked = measured(linear(), threads=2)
     assert "2 threads on 1 processor" in marked.provenance.warnings[0]
+
+
+def test_repetitions_beyond_those_planned_are_counted_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("planner.profiling.timing.spread_of", lambda runs: Spread(len(runs), 1.0))
+    counts: list[tuple[int, int]] = []
+    enough = iter([True, True, False])
+    monkeypatch.setattr(
+        "planner.profiling.measuring.repeated",
+        lambda one_more, count, _: repeated(one_more, count, lambda: next(enough)),
+    )
+    measured(linear(), warmup=1, repetitions=2, progress=lambda *count: counts.append(count))
+    assert counts == [(run, 3) for run in (1, 2, 3, 4, 5)]

@@ -160,11 +160,11 @@ def test_transfers_are_listed_and_drawn_when_they_happen(given: Report, tree: No
         assert one.parameters[-1] in row[2]
     chart = section.one("svg", role="img")
     end = answer.schedule[-1].end_ns
-    bars = [one for one in chart.all("rect") if one.number("height") == 11]
+    bars = [one for one in chart.all("rect") if one.number("height") == 11 and one.all("title")]
     assert len(bars) == len(answer.transfers)
     for bar, one in zip(bars, answer.transfers, strict=True):
-        assert bar.number("x") == pytest.approx(178 + 910 * one.start_ns / end, abs=0.01)
-        width = 910 * (one.end_ns - one.start_ns) / end
+        assert bar.number("x") == pytest.approx(250 + 838 * one.start_ns / end, abs=0.01)
+        width = 838 * (one.end_ns - one.start_ns) / end
         assert bar.number("width") == pytest.approx(width, abs=0.01)
     assert "time (µs)" in chart.text
 
@@ -295,7 +295,7 @@ def test_many_transfers_become_few_bars() -> None:
     root = read(page(given))
     section = root.one("section", id="gantt")
     chart = section.one("svg", role="img")
-    assert len(chart.all("rect")) < 100
+    assert len(chart.all("rect")) < 200
     titles = " ".join(one.text for one in chart.all("title"))
     pattern = r"(\d+) transfers, all-reduce (\d+) to all-reduce (\d+)"
     runs = re.findall(pattern, titles.replace(",", ","))

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from planner.model.units import format_rate, format_share
-from planner.view.chart import logarithmic_ticks, ticks
+from planner.view.chart import shortened, ticks
 from planner.view.html import Html, element, joined
 from planner.view.wording import (
     abbreviated,
@@ -42,9 +42,6 @@ def test_ticks_are_round_and_within() -> None:
     assert ticks(0, 863.5, 8) == [0, 200, 400, 600, 800]
     assert ticks(0, 1, 5) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
     assert ticks(3, 3, 5) == [3]
-    assert logarithmic_ticks(0.15, 7, 6) == pytest.approx([0.2, 0.5, 1, 2, 5])
-    assert logarithmic_ticks(0.5, 2e6, 6) == pytest.approx([10.0**n for n in range(7)])
-    assert logarithmic_ticks(19, 21, 4) == pytest.approx([19, 19.5, 20, 20.5, 21])
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:
@@ -54,3 +51,12 @@ def test_text_is_escaped_and_markup_is_not() -> None:
     assert element("p", element("b", "x"), Html("<i></i>")) == "<p><b>x</b><i></i></p>"
     assert joined("<", Html("<br>")) == "&lt;<br>"
     assert element("rect", x=1.0, width=2.126) == '<rect x="1" width="2.13"></rect>'
+
+
+def test_names_are_shortened_by_whole_words() -> None:
+    name = "features.denseblock4.denselayer16.conv2.weight"
+    assert shortened(name, 60) == name
+    assert shortened(name, 33) == "features.….conv2.weight"
+    assert shortened("a" * 30, 9) == "aaaa…aaaa"
+    for length in range(5, 46):
+        assert len(shortened(name, length)) <= length

@@ -8,7 +8,7 @@ Complexity: O(1) for an exchange, O(levels) for a driver.
 Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apache Spark.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -184,24 +184,13 @@ def pulls_at_once(
         How many turns and nodes to count, from the first on; all by default.
     """
     pulling = range(min(plan.nodes, plan.elements))  # the others' slices are empty
-    return window_of(
-        plan.asked,
-        pulling,
-        plan.nodes if turns is None else min(turns, plan.nodes),
-        plan.nodes if nodes is None else min(nodes, plan.nodes),
-    )
-
-
-def window_of(
-    asked: Callable[[int, int], int], pulling: Sequence[int], turns: int, nodes: int
-) -> tuple[tuple[int, ...], ...]:
-    """Return the rows of `pulls_at_once` for any order, given as ``asked(node, turn)``."""
+    shown = plan.nodes if nodes is None else min(nodes, plan.nodes)
     rows = []
-    for turn in range(turns):
-        counts = [0] * nodes
+    for turn in range(plan.nodes if turns is None else min(turns, plan.nodes)):
+        counts = [0] * shown
         for node in pulling:
-            server = asked(node, turn)
-            if server != node and server < nodes:
+            server = plan.asked(node, turn)
+            if server != node and server < shown:
                 counts[server] += 1
         rows.append(tuple(counts))
     return tuple(rows)

@@ -230,6 +230,8 @@ class Explanation:
         An algorithm that dominates the runner-up's in the same mode, so that it never wins.
     changes : tuple of Change
         Changes that would make the runner-up shorter.
+    timed_out : bool
+        Whether time ran out before all changes were tried.
     """
 
     computation_ns: int
@@ -238,6 +240,7 @@ class Explanation:
     runner_up: Alternative | None
     dominated_by: str | None
     changes: tuple[Change, ...]
+    timed_out: bool = False
 
 
 def _used(plan: Plan) -> tuple[tuple[str, ...], Mode]:
@@ -302,13 +305,16 @@ def explain(
     free = evaluate(problem, plan, prompt)
     second = runner_up(plan, candidates)
     better = None if second is None else dominating(problem, second, candidates)
+    found: tuple[Change, ...] = ()
+    sought = second is not None and better is None
+    if second is not None and sought:
+        found = changes(problem, plan, second, candidates, deadline)
     return Explanation(
         computation_ns=free.computation_ns,
         exposed_bytes_ns=free.stall_ns,
         exposed_startup_ns=evaluation.iteration_ns - free.iteration_ns,
         runner_up=second,
         dominated_by=better,
-        changes=()
-        if second is None or better is not None
-        else changes(problem, plan, second, candidates, deadline),
+        changes=found,
+        timed_out=sought and len(found) < len(PARTS) and deadline.passed,
     )

@@ -50,7 +50,8 @@ def gradient_batches(program: Program) -> tuple[Batch, ...]:
         return program.pushes
     family = "bigdl" if isinstance(program, SliceProgram) else "fsdp"
     raise NotApplicableError(
-        "problem", f"expected a plan of caramel or ibatch, got one of {family}"
+        "problem",
+        f"expected a plan of iteration, of caramel, or of ibatch to push, got one of {family}",
     )
 
 
@@ -59,7 +60,9 @@ def pull_batches(program: Program) -> tuple[Batch, ...]:
     if isinstance(program, ShardProgram):
         return program.pulls
     raise NotApplicableError(
-        "problem", "expected a plan of ibatch, or a sharded one of iteration: no other pulls"
+        "problem",
+        "expected a plan of fsdp (planner plan --mode fsdp), of ibatch to pull, or a sharded one "
+        "of iteration: no other pulls",
     )
 
 
