@@ -33,6 +33,7 @@ from planner.cli.run_report import Ran, as_json, report
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.model.machine import Load
 from planner.model.topologies import BCube
 from planner.model.units import counted
 from planner.view import GANTT, Chart
@@ -125,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.measured import timeline_of
-    from planner.runtime.measuring.trial import run_ddp, run_plan
+    from planner.runtime.measuring.trial import circumstances, run_ddp, run_plan
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -147,14 +148,15 @@ def run(options: argparse.Namespace) -> int:
         def default(**how: Any) -> "Trial":
             return run_ddp(model, inputs, optimizer(), world, **how)
 
+        before = Load.now()
         try:
             planned, plain = _alternated(options, follow, default, shown=world.rank == 0)
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
-        threads = world.gather("threads", str(torch.get_num_threads()))
+        machine, threads = circumstances(world, before)
     if world.rank:
         return 0
-    ran = Ran(options, answers, planned, plain, tuple(map(int, threads)))
+    ran = Ran(options, answers, planned, plain, threads, machine)
     if options.json:
         write_json(as_json(ran), None)
     else:

@@ -19,6 +19,7 @@ from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunRe
 from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.from_plans import recipes_of
 from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers
+from planner.solving.diagnostics import Circumstances, disturbances
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ _WAITED = (
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Alternating trials of plans and of DDP, and the threads of each rank."""
+    """Alternating trials of plans and of DDP, the threads of each rank, and rank 0's machine."""
 
     options: argparse.Namespace
     answers: "Sequence[Answer]"
     planned: "Sequence[Trial]"
     plain: "Sequence[Trial]"
     threads: Sequence[int]
+    machine: Circumstances
 
     @property
     def ranks(self) -> int:
@@ -65,6 +67,8 @@ def report(ran: Ran) -> str:
     lines += ["", format_table(header, rows), f"off by: {ERROR_SIGN}", "", *_batches(ran)]
     if ran.plain:
         lines += ["", _standing(_against(ran), ran.plain)]
+    if busy := disturbances(ran.machine):
+        lines += ["", *warning_lines(busy)]
     return "\n".join(lines) + "\n"
 
 
@@ -76,7 +80,7 @@ def as_json(ran: Ran) -> str:
         optimizer=ran.options.optimizer,
         ranks=ran.ranks,
         collective=_collective(ran),
-        warnings=tuple(_warnings(ran)) or UNSET,
+        warnings=(*_warnings(ran), *disturbances(ran.machine)) or UNSET,
         warmup=ran.planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(

@@ -1,14 +1,17 @@
 """Trial runs: training steps under a plan or plain DDP, with the measurements of all ranks."""
 
 import json
+import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from planner.model.machine import Load, affinity
 from planner.profiling.calls import errors_of
 from planner.profiling.samples import loss_of
 from planner.programs import Plan
@@ -17,6 +20,7 @@ from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.measured import StepTime, slowest
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
+from planner.solving.diagnostics import Circumstances
 
 Progress = Callable[[int, int], None]
 
@@ -124,3 +128,27 @@ def ddp_steps(
 def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:
     texts = world.gather("what was measured", json.dumps(list(events)))
     return tuple(tuple(Event(*row) for row in json.loads(text)) for text in texts)
+
+
+def circumstances(world: World, before: Load) -> tuple[Circumstances, tuple[int, ...]]:
+    """Return the load on rank 0's machine since `before`, and the threads of each rank.
+
+    Every rank has to call it; the load is known to rank 0 alone.
+    """
+    now = Load.now()
+    own = platform.node(), torch.get_num_threads(), now.own_s - before.own_s, sorted(affinity())
+    ranks = [json.loads(text) for text in world.gather("the load", json.dumps(own))]
+    return load_of(ranks, before, now), tuple(threads for _, threads, *_ in ranks)
+
+
+def load_of(ranks: Sequence[Any], before: Load, now: Load) -> Circumstances:
+    """Return the load on the first rank's machine.
+
+    `ranks` hold for each its machine, threads, processor time (s) and allowed processors.
+    """
+    here = [rank for rank in ranks if rank[0] == ranks[0][0]]
+    return Circumstances(
+        threads=sum(threads for _, threads, _, _ in here),
+        processors=len({number for *_, allowed in here for number in allowed}),
+        others=now.others(before, sum(own_s for _, _, own_s, _ in here)),
+    )
