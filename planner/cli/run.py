@@ -81,7 +81,7 @@ def add_parser(commands: Any) -> None:
             "--bcube n,k": "sum up by BML: the ranks are the servers of a BCube(n, k), one "
             "interface a level",
             "--against-ddp ROUNDS": "alternate with DDP as it is by default, so many times (5)",
-            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg, .png)",
+            "--picture FILE": "draw a step as predicted above the median one measured (.svg, .png)",
             "--trace FILE": "write a step of all ranks for Perfetto (.json, .json.gz)",
             "--json": "print what was measured as JSON",
         },
@@ -163,8 +163,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(report(ran))
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
-        usual = [step.step_ns for trial in planned for step in trial.steps]
-        chart = Chart(*beside_each_other(name, answers, planned[-1].events[0], usual))
+        chart = Chart(*beside_each_other(name, answers, planned))
         with replacing(options.picture) as place:
             writers["picture"](chart, place)
     if "trace" in writers:

@@ -1,15 +1,14 @@
 """Draw a predicted step above the measured one, on one axis. Needs no torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from typing import NamedTuple
 
 from planner.jsonio import PROBLEMS
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.model.units import format_ns
 from planner.programs import Answer
-from planner.runtime.measuring.measured import timeline_of
-from planner.runtime.measuring.trace import Event
+from planner.runtime.measuring.measured import Run, compared, slowest, timeline_of
 from planner.solving.timeline import Interval, Mark, Timeline
 
 _COMPUTATION, _NETWORK = "computation", "network"
@@ -43,45 +42,50 @@ def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
     return Timeline((_COMPUTATION, _NETWORK), tuple(intervals))
 
 
-def shown_step(events: Iterable[Event], usual_ns: Sequence[int]) -> tuple[int, int, int]:
-    """Return a step of typical length, and the starts of its and the next backward pass (ns).
+class Shown(NamedTuple):
+    """A step of one rank, from its backward pass to the next one's (times in ns)."""
 
-    `events` are those of one rank, at least two steps; the first is avoided. The typical length
-    is the median of `usual_ns`.
-    """
-    starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
-    usual = median(usual_ns)
-    step = min(
-        (step for step in starts if step + 1 in starts),
-        key=lambda step: (step == min(starts), abs(starts[step + 1] - starts[step] - usual)),
-    )
-    return step, starts[step], starts[step + 1]
+    run: int
+    rank: int
+    step: int
+    took_ns: int
+
+
+def shown_step(runs: Sequence[Run], usual_ns: int) -> Shown:
+    """Return the step whose time is nearest to the usual one; each run counts at least two."""
+    shown: list[Shown] = []
+    for run, (ranks, first) in enumerate(runs):
+        for rank, events in enumerate(ranks):
+            starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
+            shown += [
+                Shown(run, rank, step, starts[step + 1] - start)
+                for step, start in starts.items()
+                if step >= first and step + 1 in starts
+            ]
+    return min(shown, key=lambda each: abs(each.took_ns - usual_ns))
 
 
 def beside_each_other(
-    name: str,
-    answers: Sequence[Answer],
-    events: Sequence[Event],
-    usual_ns: Sequence[int],
+    name: str, answers: Sequence[Answer], runs: Sequence[Run]
 ) -> tuple[str, Timeline, int | None]:
     """Return a title, a timeline of prediction and measurement, and the step's lower bound.
 
-    `events` are those of one rank; `usual_ns` are the lengths of steps.
+    A bound above the measured time is left out: then the model computed faster than planned for.
     """
-    step, start, end = shown_step(events, usual_ns)
-    measured, predicted, took = (
-        timeline_of([events], step),
-        predicted_timeline(answers),
-        end - start,
-    )
-    title = f"{name}: a step took {format_ns(took)}"
+    steps = [step for events, first in runs for step in slowest(events, first)]
+    usual = compared(answers, steps)[0].median_ns
+    run, rank, step, took = shown_step(runs, usual)
+    measured, predicted = timeline_of([runs[run][0][rank]], step), predicted_timeline(answers)
+    turn = f"round {run + 1}, " if len(runs) > 1 else ""
+    title = f"{name}: {format_ns(usual)} a step (median; shown: rank {rank}, {turn}step {step})"
     shown, bound = {"measured": (measured, took)}, None
     if predicted is None:
         title += "; plans predict no whole step here"
     else:
-        ratio = took / max(predicted.end_ns, 1)
-        title += f", {ratio:.2f} times as long as predicted ({format_ns(predicted.end_ns)})"
-        bound = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two: of no step
+        ratio = usual / max(predicted.end_ns, 1)
+        title += f", {ratio:.2f} times as long as predicted"
+        least = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two: of no step
+        bound = least if least is not None and least <= took else None
         shown = {"predicted": (predicted, predicted.end_ns), **shown}
     lanes = {
         (which, lane): f"{says}, {which}"

@@ -23,6 +23,9 @@ from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Interval, Kind, Timeline
 
+Run = tuple[Sequence[Sequence[Event]], int]
+"""The events of each rank, and the first step that counts."""
+
 _KINDS: dict[str, Kind] = {"": "all_reduce", "push": "push", "pull": "pull"}
 
 
@@ -162,8 +165,8 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
     return tuple(MeasuredTime(name, predicted[name], values[name]) for name in shown)
 
 
-def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
-    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
+def batches_of(runs: Iterable[Run]) -> tuple[BatchTime, ...]:
+    """Return the times of each batch over several runs of a plan."""
     lengths: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}
     for run, (ranks, first) in enumerate(runs):
         for row in (row for events in ranks for row in events):
