@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Every rank of a job runs this command: start it with torchrun, or any launcher that
 sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. PLAN is a plan of planner plan, or
-one of caramel, bigdl or ibatch; of ibatch there can be two, one to pull parameters and one to push
-gradients. A step is a forward pass, a backward pass of a stand-in loss, and the
+one of caramel, fsdp, bigdl or ibatch; of ibatch there can be two, one to pull parameters
+and one to push gradients. A step is a forward pass, a backward pass of a stand-in loss, and the
 update; pictures and traces show one from a backward pass to the next. Times are those
 of the slowest rank.
 """
@@ -80,7 +80,8 @@ def add_parser(commands: Any) -> None:
             "default: PLANNER_INTERFACES, or gloo's choice",
             "--bcube n,k": "sum up by BML: the ranks are the servers of a BCube(n, k), one "
             "interface a level",
-            "--against-ddp ROUNDS": "alternate with DDP as it is by default, so many times (5)",
+            "--against-ddp ROUNDS": "alternate with DDP (a plan of fsdp: with FSDP2) as it is "
+            "by default, so many times (5)",
             "--picture FILE": "draw a step as predicted above the median one measured (.svg, .png)",
             "--trace FILE": "write a step of all ranks for Perfetto (.json, .json.gz)",
             "--json": "print what was measured as JSON",
@@ -122,11 +123,12 @@ def run(options: argparse.Namespace) -> int:
     import torch
 
     from planner.profiling.samples import optimizer_of
+    from planner.programs import UnitProgram
     from planner.runtime import join
     from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.measured import timeline_of
-    from planner.runtime.measuring.trial import circumstances, run_ddp, run_plan
+    from planner.runtime.measuring.trial import circumstances, run_ddp, run_fsdp2, run_plan
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -137,16 +139,22 @@ def run(options: argparse.Namespace) -> int:
     ):
         all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
 
-        def optimizer() -> Any:
-            return optimizer_of(options.optimizer, model.parameters())
+        make = partial(optimizer_of, options.optimizer)
+        follow: Callable[..., Trial]
+        default: Callable[..., Trial]
+        if isinstance(program, UnitProgram):
+            follow = partial(run_fsdp2, model, inputs, program, make, world)
+            default = partial(follow, default=True)
+        else:
 
-        def follow(**how: Any) -> "Trial":
-            return run_plan(
-                model, inputs, list(answers), optimizer(), world, all_reduce=all_reduce, **how
-            )
+            def follow(**how: Any) -> "Trial":
+                updates = make(model.parameters())
+                return run_plan(
+                    model, inputs, list(answers), updates, world, all_reduce=all_reduce, **how
+                )
 
-        def default(**how: Any) -> "Trial":
-            return run_ddp(model, inputs, optimizer(), world, **how)
+            def default(**how: Any) -> "Trial":
+                return run_ddp(model, inputs, make(model.parameters()), world, **how)
 
         before = Load.now()
         try:
@@ -180,7 +188,7 @@ def _alternated(
     *,
     shown: bool,
 ) -> "tuple[list[Trial], list[Trial]]":
-    """Return the trials of the plan and the alternating ones of DDP."""
+    """Return the trials of the plan and the alternating ones of DDP, or of FSDP2's default."""
     rounds, line = options.against_ddp or 1, Progress(quiet=options.quiet)
 
     def trial(run: "Callable[..., Trial]", what: str, warmup: int) -> "Trial":
@@ -192,7 +200,7 @@ def _alternated(
         suffix = f", round {turn + 1} of {rounds}" if rounds > 1 else ""
         planned.append(trial(follow, f"as planned{suffix}", options.warmup))
         if options.against_ddp:
-            plain.append(trial(default, f"under DDP{suffix}", max(options.warmup, 2)))
+            plain.append(trial(default, f"by default{suffix}", max(options.warmup, 2)))
     line.done()
     return planned, plain
 
@@ -204,11 +212,14 @@ def _checked(
     check_factory(options.model, "--model")
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
+    from planner.programs import GradientProgram, UnitProgram
+
+    for option in ("picture", "trace"):
+        if isinstance(program, UnitProgram) and getattr(options, option):
+            raise InvalidInputError(f"--{option}", "not of FSDP2, which does not say what it sends")
     ranks = os.environ.get("WORLD_SIZE", "")
     if options.bcube is None:
         return None
-    from planner.programs import GradientProgram
-
     if not isinstance(program, GradientProgram):
         raise InvalidInputError(
             "--bcube", f"only with a plan of caramel: one of {answers[0].problem} all-reduces not"

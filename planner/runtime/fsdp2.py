@@ -177,6 +177,14 @@ def shard_in_units(
     return model
 
 
+def as_units(model: nn.Module, program: UnitProgram, mesh: Any = None) -> nn.Module:
+    """Shard a model in the units of a plan, but prefetch and free them by FSDP2's own rules."""
+    for group in _modules(model, program):
+        fully_shard(group, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
 def _has_streams(model: nn.Module) -> bool:
     return next(model.parameters()).device.type != "cpu"
 

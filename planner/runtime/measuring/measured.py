@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import Answer
@@ -134,7 +135,7 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
 
 
 def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
-    """Return the predictions of plans with the measured times."""
+    """Return the predictions of plans with the measured times; under FSDP2 the step's alone."""
     predicted: dict[str, int | None] = {
         "step": None,
         "exposed communication": None,
@@ -154,6 +155,8 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
         elif isinstance(answer, IbatchAnswer) and answer.makespan_ns is not UNSET:
             phase = "forward phase" if answer.direction == "pull" else "backward phase"
             predicted[phase] = answer.makespan_ns
+        elif isinstance(answer, FsdpAnswer):
+            return (MeasuredTime("step", answer.iteration_ns, tuple(row.step_ns for row in steps)),)
         elif isinstance(answer, BigdlAnswer):
             predicted["exposed communication"] = answer.objective_ns
     both = predicted["forward phase"], predicted["backward phase"]

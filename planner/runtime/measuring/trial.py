@@ -1,9 +1,11 @@
 """Trial runs: training steps under a plan or plain DDP, with the measurements of all ranks."""
 
+import copy
 import json
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +16,7 @@ from torch.optim import Optimizer
 from planner.model.machine import Load, affinity
 from planner.profiling.calls import errors_of
 from planner.profiling.samples import loss_of
-from planner.programs import Plan
+from planner.programs import Plan, UnitProgram
 from planner.runtime.attaching import attach
 from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.measured import StepTime, slowest
@@ -95,6 +97,47 @@ def run_ddp(
     DDP's buckets are final from the second step on, so use a warm-up.
     """
     wrapped = DistributedDataParallel(model, process_group=world.group, **options)
+    return _timed(wrapped, inputs, optimizer, world, steps, warmup, progress)
+
+
+def run_fsdp2(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    program: UnitProgram,
+    make: Callable[[Iterator[nn.Parameter]], Optimizer],
+    world: World,
+    *,
+    steps: int,
+    warmup: int = 2,
+    progress: Progress | None = None,
+    default: bool = False,
+) -> Trial:
+    """Run training steps of a copy of the model, which FSDP2 shards in the units of a plan.
+
+    With `default` FSDP2 prefetches and frees the units as it does by itself. `make` makes the
+    optimiser of the sharded parameters.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from planner.runtime.fsdp2 import as_fsdp2, as_units
+
+    shape = (program.replicas, program.shards)[program.replicas == 1 :]
+    with world.refusing():
+        mesh = init_device_mesh("cpu", shape) if prod(shape) == world.size else None
+        sharded = (as_units if default else as_fsdp2)(copy.deepcopy(model), program, mesh)
+    made = make(sharded.parameters())
+    return _timed(sharded, inputs, made, world, steps, warmup, progress)
+
+
+def _timed(
+    wrapped: nn.Module,
+    inputs: tuple[Any, ...],
+    optimizer: Optimizer,
+    world: World,
+    steps: int,
+    warmup: int,
+    progress: Progress | None,
+) -> Trial:
     events: list[Event] = []
     for number, step in enumerate(ddp_steps(wrapped, inputs, optimizer, world, warmup + steps), 1):
         events += step
