@@ -82,9 +82,8 @@ def add_network(kinds: Any) -> None:
             "--largest SIZE": "the largest transfer; default: 4MB",
             "--depths 1,2,…": "numbers of chunks in flight to time an all-reduce with; default: 1",
             "--repetitions N": "rounds; default: 20",
-            "--seconds S": "how long each sample repeats a transfer; default: chosen from the "
-            "link, so that what it passes at once (a token bucket's burst) is spent before times "
-            "count",
+            "--seconds S": "how long each sample repeats a transfer, after half as long untimed, "
+            "so that what the link passes at once (a token bucket's burst) is spent; default: 0.02",
             "--timeout S": f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
             "--interference MODULE:FACTORY": "time transfers beside computation too, products of "
             "matrices or the passes of a model (MODULE:FACTORY as for planner profile): what they "
@@ -105,6 +104,7 @@ def add_network(kinds: Any) -> None:
             "--largest": {"default": "4MB"},
             "--depths": {"default": "1"},
             "--repetitions": {"default": 20},
+            "--seconds": {"default": 0.02},
             "--timeout": {"default": _TIMEOUT_S},
             "--interference": {"nargs": "?", "const": ""},
         },
@@ -153,7 +153,7 @@ def _check(options: argparse.Namespace) -> None:
             "--picture", f"expected a name ending in {', '.join(_PICTURES)}, got {options.picture}"
         )
     integer(options.repetitions, "--repetitions", minimum=1, maximum=MAX_REPETITIONS)
-    if options.seconds is not None and not 0 < options.seconds <= _MOST_SECONDS:
+    if not 0 < options.seconds <= _MOST_SECONDS:
         raise InvalidInputError(
             "--seconds", f"expected more than 0 and at most {_MOST_SECONDS}, got {options.seconds}"
         )
@@ -221,7 +221,7 @@ def _measured(
                 options.repetitions,
                 depths=options.depths,
                 warmup=_WARMUP,
-                sample_ns=None if options.seconds is None else max(round(options.seconds * 1e9), 1),
+                sample_ns=max(round(options.seconds * 1e9), 1),
                 progress=shown,
             )
             interference = ALONE
@@ -249,8 +249,7 @@ def _source(options: argparse.Namespace) -> str:
     else:
         parts += ["--bcube", f"{options.bcube.n},{options.bcube.k}"]
     parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
-    if options.seconds is not None:
-        parts += ["--seconds", f"{options.seconds:g}"]
+    parts += ["--seconds", f"{options.seconds:g}"]
     if options.interference is not None:
         parts += ["--interference", *filter(None, [options.interference])]
     parts += given(options, ("input", "batch_size"))
