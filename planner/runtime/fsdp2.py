@@ -43,9 +43,7 @@ from planner.programs import Program, UnitProgram, digest
 from planner.runtime.model.parameters import check_cover
 
 
-def as_fsdp2(
-    model: nn.Module, program: Program, mesh: Any = None, *, ahead: bool = True, **options: Any
-) -> nn.Module:
+def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: Any) -> nn.Module:
     """Shard a model in the pull batches of a plan; return it, changed in place.
 
     Make the optimiser afterwards, of the sharded parameters.
@@ -58,8 +56,6 @@ def as_fsdp2(
         A program with pulls, or the units of a plan of `fsdp`.
     mesh : DeviceMesh, optional
         As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
-    ahead : bool
-        Whether to start all all-gathers of pulls at the start of the forward pass.
     **options
         Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
         pass, False keeps parameters until then. Units define it themselves.
@@ -88,8 +84,7 @@ def as_fsdp2(
         for module in sharded:
             module.unshard(async_op=True)
 
-    if ahead:
-        model.register_forward_pre_hook(start)
+    model.register_forward_pre_hook(start)
     return model
 
 
