@@ -325,7 +325,12 @@ class _Queue:
     """A thread that runs the collectives among some ranks in order."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
-        self._group = distributed.new_group(list(ranks), use_local_synchronization=True)
+        job: Any = distributed.group.WORLD
+        # By default groups of gloo wait for half an hour, whatever the job's own does.
+        timeout = job._get_backend(torch.device("cpu")).options._timeout
+        self._group = distributed.new_group(
+            list(ranks), timeout=timeout, use_local_synchronization=True
+        )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="collectives")
 
     def __call__(self, collective: Callable[..., object]) -> "_Queued":
