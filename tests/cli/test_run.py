@@ -169,7 +169,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     picture = (folder / "step.svg").read_text()
     assert "<svg" in picture
     assert "forward ops" in picture
-    assert re.search(r"a step \(median; shown: rank [01], round [12], step [123]\)", picture)
+    assert re.search(
+        r"median step .* \(nearest, shown: rank [01], round [12], step [123]\)", picture
+    )
     assert "times as long as predicted" in picture
     for name in ("end of the step, predicted", "end of the step, measured"):
         assert name in picture

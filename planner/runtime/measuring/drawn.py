@@ -77,7 +77,9 @@ def beside_each_other(
     run, rank, step, took = shown_step(runs, usual)
     measured, predicted = timeline_of([runs[run][0][rank]], step), predicted_timeline(answers)
     turn = f"round {run + 1}, " if len(runs) > 1 else ""
-    title = f"{name}: {format_ns(usual)} a step (median; shown: rank {rank}, {turn}step {step})"
+    title = (
+        f"{name}: median step {format_ns(usual)} (nearest, shown: rank {rank}, {turn}step {step})"
+    )
     shown, bound = {"measured": (measured, took)}, None
     if predicted is None:
         title += "; plans predict no whole step here"

@@ -50,7 +50,7 @@ def test_both_are_on_one_axis_and_the_title_has_the_median_of_the_table() -> Non
     assert compared([answer], times)[0].median_ns == 65  # of 70, 60, 50, 104, 104, 50
     title, shown, _ = beside_each_other("m", [answer], rounds)
     assert title == (
-        "m: 65 ns a step (median; shown: rank 1, round 2, step 2), "
+        "m: median step 65 ns (nearest, shown: rank 1, round 2, step 2), "
         f"{65 / predicted.end_ns:.2f} times as long as predicted"
     )
     assert [mark.time_ns for mark in shown.marks] == [predicted.end_ns, 66]
