@@ -118,7 +118,7 @@ def alone() -> None:
 
 
 RATE = 4_000_000
-"""Bytes per second that a shaped link lets through; it saves up those of 5 ms."""
+"""Bytes per second that a shaped link lets through; it saves up those of 8 ms."""
 
 
 class Shaped:
@@ -131,14 +131,14 @@ class Shaped:
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
         now = time.monotonic()
-        self._empty_at = max(self._empty_at, now - 0.005) + 4 * flat.numel() / RATE
+        self._empty_at = max(self._empty_at, now - 0.008) + 4 * flat.numel() / RATE
         time.sleep(max(self._empty_at - now, 0))
 
 
 def shaped() -> list[float]:
     """Return how much faster than the link each size was timed."""
     world = join(20)
-    sweep = measure_network(world, Shaped(), (400, 4000, 40_000), 3)
+    sweep = measure_network(world, Shaped(), (64, 4000, 40_000), 3)
     world.leave()
     rates = [(one.size_bytes, sorted(one.times_ns)[1]) for one in sweep.timings]
     return [size / time_ns * 1e9 / RATE for size, time_ns in rates]
@@ -147,7 +147,7 @@ def shaped() -> list[float]:
 @pytest.mark.slow
 def test_samples_begin_behind_a_burst() -> None:
     for faster in values(launch(shaped, 2)):
-        assert max(faster) < 1.03
+        assert max(faster) < 1.2
 
 
 def values(outcomes: list[Outcome]) -> list[Any]:
