@@ -1,6 +1,7 @@
 """Trial runs: training steps under a plan or plain DDP, with the measurements of all ranks."""
 
 import copy
+import gc
 import json
 import platform
 import time
@@ -126,7 +127,11 @@ def run_fsdp2(
         mesh = init_device_mesh("cpu", shape) if prod(shape) == world.size else None
         sharded = (as_units if default else as_fsdp2)(copy.deepcopy(model), program, mesh)
     made = make(sharded.parameters())
-    return _timed(sharded, inputs, made, world, steps, warmup, progress)
+    try:
+        return _timed(sharded, inputs, made, world, steps, warmup, progress)
+    finally:
+        del sharded, made
+        gc.collect()  # FSDP2's hooks and the copy refer to each other
 
 
 def _timed(
