@@ -126,8 +126,7 @@ def run(options: argparse.Namespace) -> int:
     from planner.programs import UnitProgram
     from planner.runtime import join
     from planner.runtime.collectives.interpreter import BcubeAllReduce
-    from planner.runtime.measuring.drawn import beside_each_other
-    from planner.runtime.measuring.measured import timeline_of
+    from planner.runtime.measuring.measured import beside_each_other, timeline_of
     from planner.runtime.measuring.trial import circumstances, run_ddp, run_fsdp2, run_plan
 
     if options.threads:

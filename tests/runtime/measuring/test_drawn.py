@@ -2,8 +2,13 @@
 
 from planner import solve
 from planner.programs import read_plan
-from planner.runtime.measuring.drawn import beside_each_other, predicted_timeline, shown_step
-from planner.runtime.measuring.measured import compared, slowest
+from planner.runtime.measuring.measured import (
+    beside_each_other,
+    compared,
+    predicted_timeline,
+    shown_step,
+    slowest,
+)
 from planner.runtime.measuring.trace import Event
 
 CARAMEL = {
