@@ -5,7 +5,7 @@ and bytes, and the waits. The caller supplies the times, measured or from a mode
 Complexity: O(nodes + arguments).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import getitem
 from typing import Any
 
@@ -32,6 +32,7 @@ def fx_document(
     node_ns: Callable[[Node], float],
     collective_ns: Callable[[Node, int], float],
     copy_gbps: float = 0.0,
+    samples: Sequence[int] = _SAMPLES,
 ) -> dict[str, Any]:
     """Return the planning document of a graph, such as one given to a compiler backend.
 
@@ -42,11 +43,12 @@ def fx_document(
     node_ns : callable
         Returns the computation time of a node (ns).
     collective_ns : callable
-        Returns the time (ns) of a node's collective for an input of the given bytes; it is sampled
-        at powers of 4, and times between them are interpolated.
+        Returns the time (ns) of a node's collective for an input of the given bytes.
     copy_gbps : float
         Memory bandwidth (10^9 bytes/s) for packing and unpacking merged collectives; 0 makes
         copies free.
+    samples : sequence of int
+        Sizes (bytes) at which `collective_ns` is sampled; times between them are interpolated.
 
     Returns
     -------
@@ -111,7 +113,7 @@ def fx_document(
                 row["collective"] = _collective(node, name, copy_gbps)
                 key, _ = collective_key(node)
                 if key not in times:
-                    times[key] = [[size, round(collective_ns(node, size))] for size in _SAMPLES]
+                    times[key] = [[size, round(collective_ns(node, size))] for size in samples]
             else:
                 row["duration_ns"] = round(node_ns(node))
         rows.append(row)
