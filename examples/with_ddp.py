@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from planner.programs import program_of
-from planner.runtime import follow_order
 from planner.runtime.ddp import as_ddp
 
 
@@ -39,7 +38,6 @@ def main() -> None:
     plain = DistributedDataParallel(make_model())
     ddp_s = train(plain, options.steps)
     planned = as_ddp(make_model(), program)
-    follow_order(planned, program)
     plan_s = train(planned, options.steps)
 
     show(distributed.get_rank(), ddp_s, plan_s)

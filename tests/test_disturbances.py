@@ -86,9 +86,22 @@ def test_the_excess_is_in_bounds() -> None:
 def test_others_are_what_is_counted_beyond_ones_own() -> None:
     start = Load(10.0, 1.0, 100.0)
     assert Load(12.0, 2.0, 104.0).others(start) == pytest.approx(1.5)
+    assert Load(12.0, 2.0, 104.0).others(start, own_s=4.0) == 0
     assert Load(12.0, 9.0, 104.0).others(start) == 0  # ticks of two clocks
     assert Load(10.1, 1.0, 101.0).others(start) is None
     assert Load(12.0, 2.0, None).others(start) is None
+
+
+def test_the_ranks_of_a_machine_are_not_others_to_each_other() -> None:
+    pytest.importorskip("torch")
+    from planner.runtime.measuring.trial import load_of
+
+    before, now = Load(10.0, 1.0, 100.0), Load(12.0, 2.0, 104.0)
+    alone = [["here", 1, 2.0, [0]], ["here", 1, 2.0, [1]], ["there", 8, 9.0, [0]]]
+    assert disturbances(load_of(alone, before, now)) == ()
+    (said,) = disturbances(load_of([["here", 1, 1.0, [0]], *alone[1:]][:2], before, now))
+    assert said.startswith("other processes kept 0.5 of 2 processors busy")
+    assert said.endswith("measure again without them")
 
 
 def test_what_linux_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

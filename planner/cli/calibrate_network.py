@@ -79,9 +79,8 @@ def add_network(kinds: Any) -> None:
             "--largest SIZE": "the largest transfer; default: 4MB",
             "--depths 1,2,…": "numbers of chunks in flight to time an all-reduce with; default: 1",
             "--repetitions N": "rounds; default: 20",
-            "--seconds S": "how long each sample repeats a transfer; default: chosen from the "
-            "link, so that what it passes at once (a token bucket's burst) is spent before times "
-            "count",
+            "--seconds S": "how long each sample repeats a transfer, after half as long untimed, "
+            "so that what the link passes at once (a token bucket's burst) is spent; default: 0.02",
             "--timeout S": f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
             "--interference MODULE:FACTORY": "time transfers beside computation too, products of "
             "matrices or the passes of a model (MODULE:FACTORY as for planner profile): what they "
@@ -101,6 +100,7 @@ def add_network(kinds: Any) -> None:
             "--largest": {"default": "4MB"},
             "--depths": {"default": "1"},
             "--repetitions": {"default": 20},
+            "--seconds": {"default": 0.02},
             "--timeout": {"default": _TIMEOUT_S},
             "--interference": {"nargs": "?", "const": ""},
         },
@@ -142,7 +142,7 @@ def _check(options: argparse.Namespace) -> None:
     from planner.runtime.measuring.sweep import MAX_REPETITIONS, check_depths
 
     integer(options.repetitions, "--repetitions", minimum=1, maximum=MAX_REPETITIONS)
-    if options.seconds is not None and not 0 < options.seconds <= _MOST_SECONDS:
+    if not 0 < options.seconds <= _MOST_SECONDS:
         raise InvalidInputError(
             "--seconds", f"expected more than 0 and at most {_MOST_SECONDS}, got {options.seconds}"
         )
@@ -210,7 +210,7 @@ def _measured(
                 options.repetitions,
                 depths=options.depths,
                 warmup=_WARMUP,
-                sample_ns=None if options.seconds is None else max(round(options.seconds * 1e9), 1),
+                sample_ns=max(round(options.seconds * 1e9), 1),
                 progress=shown,
             )
             interference = ALONE

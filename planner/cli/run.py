@@ -32,18 +32,19 @@ from planner.cli.run_report import Ran, as_json, report
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.model.machine import Load
 from planner.model.units import counted
 from planner.view import GANTT, Chart
 
 if TYPE_CHECKING:
-    from planner.programs import Answer
+    from planner.programs import Answer, Program
     from planner.runtime.measuring.trial import Trial
 
 _ABOUT = """\
 Every rank of a job runs this command: start it with torchrun, or any launcher that
 sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. PLAN is a plan of planner plan, or
-one of caramel, bigdl or ibatch; of ibatch there can be two, one to pull parameters and one to push
-gradients. A step is a forward pass, a backward pass of a stand-in loss, and the
+one of caramel, fsdp, bigdl or ibatch; of ibatch there can be two, one to pull parameters
+and one to push gradients. A step is a forward pass, a backward pass of a stand-in loss, and the
 update; pictures and traces show one from a backward pass to the next. Times are those
 of the slowest rank.
 """
@@ -75,8 +76,9 @@ def add_parser(commands: Any) -> None:
             "--timeout S": "seconds; default: 60",
             "--interfaces A,B,…": "the network interface, or those of the levels of a BCube; "
             "default: PLANNER_INTERFACES, or gloo's choice",
-            "--against-ddp ROUNDS": "alternate with DDP as it is by default, so many times (5)",
-            "--picture FILE": "draw a step as predicted above one of rank 0 (.svg)",
+            "--against-ddp ROUNDS": "alternate with DDP (a plan of fsdp: with FSDP2) as it is "
+            "by default, so many times (5)",
+            "--picture FILE": "draw a step as predicted above the median one measured (.svg)",
             "--trace FILE": "write a step of all ranks for Perfetto (.json, .json.gz)",
             "--json": "print what was measured as JSON",
         },
@@ -106,10 +108,15 @@ def run(options: argparse.Namespace) -> int:
     first = os.environ.get("RANK", "0") == "0"
     if first:
         check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
-    answers = _answers(options.plans)
+    answers, program = _answers(options.plans)
     check_factory(options.model, "--model")
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
+    from planner.programs import UnitProgram
+
+    for option in writers:
+        if isinstance(program, UnitProgram):
+            raise InvalidInputError(f"--{option}", "not of FSDP2, which does not say what it sends")
     for text in filter(None, map(kept, answers if first else ())):
         print(f"planner: {text}", file=sys.stderr)
 
@@ -120,9 +127,8 @@ def run(options: argparse.Namespace) -> int:
 
     from planner.profiling.samples import optimizer_of
     from planner.runtime import join
-    from planner.runtime.measuring.drawn import beside_each_other
-    from planner.runtime.measuring.measured import timeline_of
-    from planner.runtime.measuring.trial import run_ddp, run_plan
+    from planner.runtime.measuring.measured import beside_each_other, timeline_of
+    from planner.runtime.measuring.trial import circumstances, run_ddp, run_fsdp2, run_plan
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -131,32 +137,37 @@ def run(options: argparse.Namespace) -> int:
         redirect_stdout(sys.stderr),  # keep the model's own prints out of the report
         join(options.timeout, interfaces) as world,
     ):
+        make = partial(optimizer_of, options.optimizer)
+        follow: Callable[..., Trial]
+        default: Callable[..., Trial]
+        if isinstance(program, UnitProgram):
+            follow = partial(run_fsdp2, model, inputs, program, make, world)
+            default = partial(follow, default=True)
+        else:
 
-        def optimizer() -> Any:
-            return optimizer_of(options.optimizer, model.parameters())
+            def follow(**how: Any) -> "Trial":
+                updates = make(model.parameters())
+                return run_plan(model, inputs, list(answers), updates, world, **how)
 
-        def follow(**how: Any) -> "Trial":
-            return run_plan(model, inputs, list(answers), optimizer(), world, **how)
+            def default(**how: Any) -> "Trial":
+                return run_ddp(model, inputs, make(model.parameters()), world, **how)
 
-        def default(**how: Any) -> "Trial":
-            return run_ddp(model, inputs, optimizer(), world, **how)
-
+        before = Load.now()
         try:
             planned, plain = _alternated(options, follow, default, shown=world.rank == 0)
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
-        threads = world.gather("threads", str(torch.get_num_threads()))
+        machine, threads = circumstances(world, before)
     if world.rank:
         return 0
-    ran = Ran(options, answers, planned, plain, tuple(map(int, threads)))
+    ran = Ran(options, answers, planned, plain, threads, machine)
     if options.json:
         write_json(as_json(ran), None)
     else:
         write_text(report(ran))
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
-        usual = [step.step_ns for trial in planned for step in trial.steps]
-        chart = Chart(*beside_each_other(name, answers, planned[-1].events[0], usual))
+        chart = Chart(*beside_each_other(name, answers, planned))
         with replacing(options.picture) as place:
             writers["picture"](chart, place)
     if "trace" in writers:
@@ -173,7 +184,7 @@ def _alternated(
     *,
     shown: bool,
 ) -> "tuple[list[Trial], list[Trial]]":
-    """Return the trials of the plan and the alternating ones of DDP."""
+    """Return the trials of the plan and the alternating ones of DDP, or of FSDP2's default."""
     rounds, line = options.against_ddp or 1, Progress(quiet=options.quiet)
 
     def trial(run: "Callable[..., Trial]", what: str, warmup: int) -> "Trial":
@@ -185,13 +196,13 @@ def _alternated(
         suffix = f", round {turn + 1} of {rounds}" if rounds > 1 else ""
         planned.append(trial(follow, f"as planned{suffix}", options.warmup))
         if options.against_ddp:
-            plain.append(trial(default, f"under DDP{suffix}", max(options.warmup, 2)))
+            plain.append(trial(default, f"by default{suffix}", max(options.warmup, 2)))
     line.done()
     return planned, plain
 
 
-def _answers(paths: Sequence[str]) -> "list[Answer]":
-    """Return plans that can be followed together."""
+def _answers(paths: Sequence[str]) -> "tuple[list[Answer], Program]":
+    """Return plans that can be followed together, and their program."""
     from planner.programs import program_of, read_plan
 
     answers = []
@@ -199,5 +210,4 @@ def _answers(paths: Sequence[str]) -> "list[Answer]":
         with in_file(path):
             answers.append(read_plan(read(path)))
     with in_file(" and ".join(paths)):
-        program_of(*answers)
-    return answers
+        return answers, program_of(*answers)

@@ -7,18 +7,20 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from planner.cli.common import ERROR_SIGN
 from planner.cli.compare_tables import warning_lines
 from planner.families.bml.program import made
 from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.from_plans import recipes_of
 from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers
+from planner.solving.diagnostics import Circumstances, disturbances
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
@@ -38,18 +40,24 @@ _WAITED = (
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Alternating trials of plans and of DDP, and the threads of each rank."""
+    """Alternating trials of plans and of DDP, or of FSDP2's default, and what computed them."""
 
     options: argparse.Namespace
     answers: "Sequence[Answer]"
     planned: "Sequence[Trial]"
     plain: "Sequence[Trial]"
-    threads: Sequence[int]
+    threads: Sequence[int]  # of each rank
+    machine: Circumstances  # rank 0's
 
     @property
     def ranks(self) -> int:
         """The number of ranks."""
         return len(self.threads)
+
+    @property
+    def sharded(self) -> bool:
+        """Whether FSDP2 follows the plan."""
+        return isinstance(self.answers[0], FsdpAnswer)
 
 
 def report(ran: Ran) -> str:
@@ -62,9 +70,13 @@ def report(ran: Ran) -> str:
     lines += _warnings(ran)
     rows = [_row(measured) for measured in compared(ran.answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
-    lines += ["", format_table(header, rows), f"off by: {ERROR_SIGN}", "", *_batches(ran)]
+    lines += ["", format_table(header, rows), f"off by: {ERROR_SIGN}"]
+    if not ran.sharded:
+        lines += ["", *_batches(ran)]
     if ran.plain:
-        lines += ["", _standing(_against(ran), ran.plain)]
+        lines += ["", _standing(ran)]
+    if busy := disturbances(ran.machine):
+        lines += ["", *warning_lines(busy)]
     return "\n".join(lines) + "\n"
 
 
@@ -76,7 +88,7 @@ def as_json(ran: Ran) -> str:
         optimizer=ran.options.optimizer,
         ranks=ran.ranks,
         collective=_collective(ran),
-        warnings=tuple(_warnings(ran)) or UNSET,
+        warnings=(*_warnings(ran), *disturbances(ran.machine)) or UNSET,
         warmup=ran.planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(
@@ -95,9 +107,11 @@ def as_json(ran: Ran) -> str:
             )
             for batch, predicted, size in _transfers(ran)
         ),
-        ddp_step_ns=tuple(step.step_ns for step in _times(ran.plain)) if ran.plain else UNSET,
-        against_ddp=_against(ran) if ran.plain else UNSET,
     )
+    if ran.plain:
+        of, times = ("fsdp2" if ran.sharded else "ddp"), _times(ran.plain)
+        beside = {f"{of}_step_ns": tuple(t.step_ns for t in times), f"against_{of}": _against(ran)}
+        run = structs.replace(run, **beside)
     return msgspec.json.encode(run).decode() + "\n"
 
 
@@ -119,6 +133,8 @@ def _collective(ran: Ran) -> str:
         recipes = dict.fromkeys(recipes_of(first).values())
         names = [f"ring({ranks})" if recipe is None else made(recipe).name for recipe in recipes]
         return ", ".join(names)
+    if ran.sharded:
+        return "FSDP2"
     if isinstance(first, BigdlAnswer | IbatchAnswer):
         return f"direct({ranks})"
     return f"ring({ranks})"
@@ -242,11 +258,12 @@ def against(ratios: Sequence[float]) -> RatioReport:
     )
 
 
-def _standing(interval: RatioReport, plain: "Sequence[Trial]") -> str:
-    """Return a sentence on whether the plan and DDP differ, and by how much."""
-    ddp = round(median(step.step_ns for step in _times(plain)))
+def _standing(ran: Ran) -> str:
+    """Return a sentence on whether the plan and the default differ, and by how much."""
+    interval = _against(ran)
+    took = round(median(step.step_ns for step in _times(ran.plain)))
     rounds = counted(interval.rounds, "alternating round")
-    text = f"DDP: {format_ns(ddp)} a step; "
+    text = f"{'FSDP2 by default' if ran.sharded else 'DDP'}: {format_ns(took)} a step; "
     about = f"{interval.median:.2f}x as fast"
     between = f"{interval.low:.2f}x to {interval.high:.2f}x in {rounds}"
     if interval.rounds == 1:

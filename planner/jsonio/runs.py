@@ -33,7 +33,7 @@ class TransferReport(Struct, frozen=True, kw_only=True):
 
 
 class RatioReport(Struct, frozen=True, kw_only=True):
-    """How many times as fast as DDP the plan is, over alternating rounds.
+    """How many times as fast as DDP, or as FSDP2's default, the plan is, over alternating rounds.
 
     `differs`: 1 lies outside of `low` to `high`, and there was more than one round.
     """
@@ -64,3 +64,5 @@ class RunReport(Struct, frozen=True, kw_only=True):
     transfers: tuple[TransferReport, ...]
     ddp_step_ns: tuple[int, ...] | UnsetType = UNSET
     against_ddp: RatioReport | UnsetType = UNSET
+    fsdp2_step_ns: tuple[int, ...] | UnsetType = UNSET
+    against_fsdp2: RatioReport | UnsetType = UNSET

@@ -54,15 +54,16 @@ class Load(NamedTuple):
         """Return the current counts; `counted` is Linux's file of all processors."""
         return cls(time.monotonic(), time.process_time(), _busy_s(counted))
 
-    def others(self, since: "Load") -> float | None:
+    def others(self, since: "Load", own_s: float | None = None) -> float | None:
         """Return the mean number of processors that others kept busy, or None if unknown.
 
-        The result is None for intervals under 0.2 s: the system counts hundredths of seconds.
+        `own_s` is the processor time of the caller's processes, by default of this one alone. The
+        result is None for intervals under 0.2 s: the system counts hundredths of seconds.
         """
         passed = self.time_s - since.time_s
         if self.all_s is None or since.all_s is None or passed < _LEAST_S:
             return None
-        own = self.own_s - since.own_s
+        own = self.own_s - since.own_s if own_s is None else own_s
         return max(self.all_s - since.all_s - own, 0.0) / passed
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from planner.runtime.attaching import Takeover, attach, take_over
     from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter, collective_of
     from planner.runtime.collectives.ring import AllReduce, Ring
-    from planner.runtime.ddp_hook import follow_order
+    from planner.runtime.ddp import follow_order
     from planner.runtime.executors.base import Executor
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
@@ -47,7 +47,7 @@ _HOMES = {
     "attaching": ("Takeover", "attach", "take_over"),
     "collectives.interpreter": ("BcubeAllReduce", "Interpreter", "collective_of"),
     "collectives.ring": ("AllReduce", "Ring"),
-    "ddp_hook": ("follow_order",),
+    "ddp": ("follow_order",),
     "executors.base": ("Executor",),
     "measuring.sweep": ("measure_network",),
     "measuring.trial": ("Trial", "run_ddp", "run_plan"),

@@ -1,21 +1,23 @@
-"""Impose the batches of a plan on torch's DistributedDataParallel (DDP) as its buckets.
+"""Impose the batches of a plan on torch's DistributedDataParallel (DDP), and their order.
 
-Method: Batches that are consecutive in DDP's filling order need only the public
-``bucket_cap_mb_list``; buckets are right once DDP has rebuilt them, after the first step. Otherwise
-`PlannedDDP` passes the parameters in the plan's order and rebuilds before the first step.
-Guarantee: Buckets are the plan's batches in order, or an `InvalidPlanError` is raised: the first
-forward pass that knows DDP's buckets compares them. DDP cuts no parameter, and waits for all
-buckets at the end of the backward pass, so nothing overlaps with the next forward pass.
-Complexity: O(parameters), once.
-Source: DDP and reducer.cpp of PyTorch 2.13; `PlannedDDP` needs private parts and checks them.
+Method: Batches of parameters that are consecutive in DDP's filling order become buckets by
+``bucket_cap_mb_list``, from the second step on. If the plan sends them in another order, a
+communication hook delays every bucket until the plan's earlier ones have begun.
+Guarantee: Buckets are the plan's batches, or an `InvalidPlanError` is raised: by the hook, or by
+the first forward pass that knows DDP's buckets. Gradients equal DDP's bit for bit. All ranks begin
+transfers in the same order. DDP cuts no parameter, and waits for all buckets at the end of the
+backward pass, so nothing overlaps with the next forward pass.
+Complexity: O(parameters) in each of the first two steps, then O(buckets).
+Source: DDP and reducer.cpp of PyTorch 2.13, of which only public parts are used.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, distributed, nn
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from planner.formats.exporters.frameworks import gradient_batches, mebibytes, whole_names
@@ -28,63 +30,18 @@ from planner.model.errors import (
 from planner.programs import Program
 from planner.runtime.model.parameters import check_cover, named
 
-Names = tuple[tuple[str, ...], ...]
-"""The names of each batch's parameters."""
-
 _SETS = ("bucket_cap_mb", "bucket_cap_mb_list", "module")
-_HELPERS = ("_build_params_for_reducer", "_ddp_init_helper", "_get_ddp_logging_data")
-_OF_REDUCER = ("_push_all_rebuilt_params", "_rebuild_buckets")
 _REPORT = "rebuilt_per_bucket_param_indices"
-
-
-class PlannedDDP(DistributedDataParallel):
-    """DDP with given buckets, for any order of parameters.
-
-    `order` lists the trainable parameters bucket by bucket; ``bucket_cap_mb_list`` in `options`
-    holds the sizes of the buckets.
-    """
-
-    def __init__(self, module: nn.Module, order: Sequence[str], **options: Any) -> None:
-        missing = [name for name in _HELPERS if not hasattr(DistributedDataParallel, name)]
-        reducer = getattr(torch.distributed, "Reducer", None)
-        missing += [name for name in _OF_REDUCER if not hasattr(reducer, name)]
-        if missing:
-            raise PlannerError(
-                f"torch {torch.__version__} has no {', '.join(missing)}: its DDP takes only "
-                "batches of consecutive parameters (known to work: torch 2.13)"
-            )
-        self._planned_order = tuple(order)
-        super().__init__(module, **options)
-
-    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
-        """Return the parameters in the plan's order, those without elements first."""
-        parameters, sparse = super()._build_params_for_reducer()  # type: ignore[no-untyped-call]
-        place = {name: number for number, name in enumerate(self._planned_order)}
-        names = {parameter: name for name, parameter in named(self.module)}
-        rows = sorted(
-            zip(parameters, sparse, strict=True), key=lambda row: place.get(names[row[0]], -1)
-        )
-        return [row[0] for row in rows], [row[1] for row in rows]
-
-    def _ddp_init_helper(self, *arguments: Any, **options: Any) -> None:
-        """Rebuild the buckets at once: DDP fills its initial ones from the other end."""
-        super()._ddp_init_helper(*arguments, **options)  # type: ignore[no-untyped-call]
-        self.reducer._push_all_rebuilt_params()  # so that later steps change no bucket
-        self.reducer._rebuild_buckets()
+_SETTLED = 2
+"""DDP's buckets are final after these steps."""
 
 
 def as_ddp(
-    model: nn.Module,
-    program: Program,
-    process_group: Any = None,
-    *,
-    exact: bool | None = None,
-    **options: Any,
+    model: nn.Module, program: Program, process_group: Any = None, **options: Any
 ) -> DistributedDataParallel:
-    """Return the model under DDP, with the batches of a plan as buckets.
+    """Return the model under DDP, with the batches of a plan as buckets, in the plan's order.
 
-    The result is a `PlannedDDP` where that is needed, else plain DDP with bucket sizes. Its first
-    forward passes raise an `InvalidPlanError` if the buckets turn out differently.
+    Its first forward passes raise an `InvalidPlanError` if the buckets turn out differently.
 
     Parameters
     ----------
@@ -94,10 +51,6 @@ def as_ddp(
         The program of the plan; of a `ShardProgram`, its pushes.
     process_group : ProcessGroup, optional
         As for DDP.
-    exact : bool, optional
-        True: `PlannedDDP`, with the buckets from the first step on. False: plain DDP, with the
-        buckets from the second step on. Default: plain DDP if the batches are consecutive in DDP's
-        order.
     **options
         Of DDP, except the bucket sizes and ``find_unused_parameters``, with which DDP never
         rebuilds its buckets.
@@ -105,8 +58,8 @@ def as_ddp(
     Raises
     ------
     NotApplicableError
-        If the plan cuts a parameter, mixes data types, or needs `PlannedDDP` where `exact` is
-        False.
+        If the plan cuts a parameter, mixes data types, or has a batch whose parameters are not
+        consecutive in DDP's order.
     InvalidPlanError
         If the plan does not carry each trainable parameter once.
     PlannerError
@@ -123,34 +76,22 @@ def as_ddp(
         raise PlannerError(
             f"DDP of torch {torch.__version__} has no bucket_cap_mb_list (known to work: 2.13)"
         )
-    names, sizes = _planned(program, model)
-    planned = bool(exact)
-    if not planned:
-        try:
-            _check_consecutive(names, model)
-        except NotApplicableError:
-            if exact is False:
-                raise
-            planned = True
-    options |= {"process_group": process_group, "bucket_cap_mb_list": mebibytes(sizes)}
-    made = (
-        PlannedDDP(model, [name for group in names for name in group], **options)
-        if planned
-        else DistributedDataParallel(model, **options)
-    )
-    _check_soon(made, names)
-    return made
+    batches, caps = _in_ddp_order(program, model)
+    options |= {"process_group": process_group, "bucket_cap_mb_list": caps}
+    ddp = DistributedDataParallel(model, **options)
+    _check_soon(ddp, batches)
+    if list(batches) != sorted(batches):
+        follow_order(ddp, program)
+    return ddp
 
 
 def ddp_bucket_caps(program: Program, model: nn.Module) -> list[float]:
-    """Return the ``bucket_cap_mb_list`` with which plain DDP makes the batches of a plan.
+    """Return the ``bucket_cap_mb_list`` with which DDP makes the batches of a plan.
 
     It holds from the second step on, if gradients become ready in the reverse order of the model's
-    parameters, as DDP expects. Raises a `NotApplicableError` for plans that need `PlannedDDP`.
+    parameters, as DDP expects. Errors are those of `as_ddp`.
     """
-    names, sizes = _planned(program, model)
-    _check_consecutive(names, model)
-    return mebibytes(sizes)
+    return _in_ddp_order(program, model)[1]
 
 
 def ddp_buckets(ddp: DistributedDataParallel) -> tuple[tuple[str, ...], ...] | None:
@@ -167,7 +108,9 @@ def ddp_buckets(ddp: DistributedDataParallel) -> tuple[tuple[str, ...], ...] | N
     )
 
 
-def whole_batches(program: Program, model: nn.Module) -> tuple[Names, dict[str, nn.Parameter]]:
+def whole_batches(
+    program: Program, model: nn.Module
+) -> tuple[tuple[tuple[str, ...], ...], dict[str, nn.Parameter]]:
     """Return the parameter names of each batch, checked against the model, and its parameters.
 
     A plan that is not one of gradients, or cuts a parameter, is a `NotApplicableError`; one that
@@ -180,40 +123,42 @@ def whole_batches(program: Program, model: nn.Module) -> tuple[Names, dict[str, 
     return names, parameters
 
 
-def _planned(program: Program, model: nn.Module) -> tuple[Names, list[int]]:
-    """Return the parameter names and the size (bytes) of each batch."""
+def _in_ddp_order(
+    program: Program, model: nn.Module
+) -> tuple[dict[int, tuple[str, ...]], list[float]]:
+    """Return the batches with their numbers and their sizes (MiB), in the order of DDP's buckets.
+
+    DDP fills them in the reverse order of the model's parameters.
+    """
     names, parameters = whole_batches(program, model)
     kinds = {parameter.dtype for parameter in parameters.values()}
     if len(kinds) > 1:
         raise NotApplicableError(
             "groups", f"a bucket of DDP has one type of number: got {', '.join(map(str, kinds))}"
         )
-    return names, [
-        sum(parameters[name].numel() * parameters[name].element_size() for name in group)
-        for group in names
-    ]
-
-
-def _check_consecutive(names: Sequence[Sequence[str]], model: nn.Module) -> None:
-    """Check that batches are consecutive in DDP's order: the reverse of the model's parameters."""
-    order = [
-        name for name, parameter in named(model) if parameter.requires_grad and parameter.numel()
-    ]
-    order.reverse()
-    reached = 0
-    for number, group in enumerate(names):
-        expected = order[reached : reached + len(group)]
+    order = [name for name, parameter in parameters.items() if parameter.numel()][::-1]
+    place = {name: number for number, name in enumerate(order)}
+    first = {number: min(map(place.__getitem__, group)) for number, group in enumerate(names)}
+    chosen = sorted(first, key=first.__getitem__)
+    for number in chosen:
+        group = names[number]
+        expected = order[first[number] : first[number] + len(group)]
         if set(expected) != set(group):
             unexpected = next(name for name in group if name not in expected)
             raise NotApplicableError(
                 f"groups[{number}]",
                 f"has {unexpected}, which is not among the next {len(group)} in DDP's order, from "
-                f"{expected[0]} on: expected the reverse of the order of the model's parameters",
+                f"{expected[0]} on: expected consecutive ones in the reverse of the order of the "
+                "model's parameters, as planned with --for ddp",
             )
-        reached += len(group)
+    sizes = [
+        sum(parameters[name].numel() * parameters[name].element_size() for name in names[number])
+        for number in chosen
+    ]
+    return {number: names[number] for number in chosen}, mebibytes(sizes)
 
 
-def _check_soon(ddp: DistributedDataParallel, names: Sequence[Sequence[str]]) -> None:
+def _check_soon(ddp: DistributedDataParallel, batches: Mapping[int, tuple[str, ...]]) -> None:
     """Compare DDP's buckets with the plan after the first forward pass that knows them."""
 
     def check(ddp: DistributedDataParallel, *_: Any) -> None:
@@ -221,16 +166,113 @@ def _check_soon(ddp: DistributedDataParallel, names: Sequence[Sequence[str]]) ->
         if made is None:
             return
         handle.remove()
-        for number, group in enumerate(names):
-            bucket = set(made[number]) if number < len(made) else set()
+        for place, (number, group) in enumerate(batches.items()):
+            bucket = set(made[place]) if place < len(made) else set()
             if bucket != set(group):
                 got = ", ".join(sorted(bucket)[:3]) or "none"
                 raise InvalidPlanError(
                     f"groups[{number}]",
                     f"DDP's bucket has other parameters ({got}, …): gradients become ready in "
-                    "another order than it expects; use as_ddp(..., exact=True)"
-                    if not isinstance(ddp, PlannedDDP)
-                    else f"DDP of torch {torch.__version__} made another bucket ({got}, …)",
+                    "another order than it expects",
                 )
 
     handle = ddp.register_forward_hook(check)
+
+
+# ---
+# The communication hook that imposes an order.
+#
+# DDP passes every bucket of a step to the hook, which returns a future. Parameters identify a
+# bucket's batch. DDP's first step, before it rebuilds its buckets, keeps DDP's order.
+
+
+def follow_order(ddp: DistributedDataParallel, program: Program) -> None:
+    """Let DDP send its buckets in a plan's order.
+
+    The buckets have to be the plan's batches, by
+    ``bucket_cap_mb_list=ddp_bucket_caps(program, model)``; `planner.runtime.ddp.as_ddp` does both.
+    Every rank has to call it.
+
+    Parameters
+    ----------
+    ddp : DistributedDataParallel
+        Without a hook.
+    program : GradientProgram or ShardProgram
+        The program of a plan, from `planner.programs.program_of`.
+
+    Raises
+    ------
+    NotApplicableError
+        If the plan is not one of gradients, or cuts a parameter.
+    InvalidPlanError
+        If it does not carry each trainable parameter once.
+    """
+    if not isinstance(ddp, DistributedDataParallel):
+        raise InvalidInputError(
+            "ddp", f"expected DistributedDataParallel, got {type(ddp).__name__}"
+        )
+    names, parameters = whole_batches(program, ddp.module)
+    numbers = {
+        frozenset(id(parameters[name]) for name in batch): number
+        for number, batch in enumerate(names)
+    }
+    ddp.register_comm_hook(_InOrder(numbers, ddp.process_group), _InOrder.of)
+
+
+class _InOrder:
+    """State of a hook: the step, the batch of each known bucket, and the delayed buckets."""
+
+    def __init__(self, numbers: Mapping[frozenset[int], int], group: Any) -> None:
+        self._numbers = numbers
+        self._group = group
+        self._share = 1 / distributed.get_world_size(group)
+        self._step = -1
+        self._known: dict[int, int | None] = {}
+        self._held: dict[int, tuple[Tensor, Future[Tensor]]] = {}
+        self._next = 0
+
+    def of(
+        self,
+        bucket: distributed.GradBucket,  # type: ignore[name-defined]
+    ) -> Future[Tensor]:
+        """Send a bucket, and those delayed behind it, in order; return the future of its sum."""
+        index = bucket.index()
+        if index == 0:
+            self._step += 1
+            self._next = 0
+            self._held.clear()
+            if self._step < _SETTLED:
+                self._known.clear()
+        if index not in self._known:
+            parameters = frozenset(map(id, bucket.parameters()))
+            self._known[index] = self._numbers.get(parameters)
+        number, future = self._known[index], Future[Tensor]()
+        if self._step == 0:
+            self._send(bucket.buffer(), future)
+            return future
+        if number is None:
+            raise InvalidPlanError(
+                "groups",
+                f"bucket {index} of DDP is no batch of the plan: make its buckets with "
+                "bucket_cap_mb_list=planner.runtime.ddp.ddp_bucket_caps(program, model)",
+            )
+        self._held[number] = bucket.buffer(), future
+        while self._next in self._held:
+            self._send(*self._held.pop(self._next))
+            self._next += 1
+        return future
+
+    def _send(self, flat: Tensor, future: Future[Tensor]) -> None:
+        """Begin a transfer; its result completes the future."""
+        flat.mul_(self._share)  # as DDP does by itself
+        work = distributed.all_reduce(flat, group=self._group, async_op=True)
+
+        def arrived(result: Future[Any]) -> None:
+            try:
+                result.value()
+            except Exception as error:  # noqa: BLE001 - DDP raises it where it waits
+                future.set_exception(error)  # type: ignore[arg-type]
+            else:
+                future.set_result(flat)
+
+        work.get_future().add_done_callback(arrived)

@@ -43,9 +43,7 @@ from planner.programs import Program, UnitProgram, digest
 from planner.runtime.model.parameters import check_cover
 
 
-def as_fsdp2(
-    model: nn.Module, program: Program, mesh: Any = None, *, ahead: bool = True, **options: Any
-) -> nn.Module:
+def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: Any) -> nn.Module:
     """Shard a model in the pull batches of a plan; return it, changed in place.
 
     Make the optimiser afterwards, of the sharded parameters.
@@ -58,8 +56,6 @@ def as_fsdp2(
         A program with pulls, or the units of a plan of `fsdp`.
     mesh : DeviceMesh, optional
         As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
-    ahead : bool
-        Whether to start all all-gathers of pulls at the start of the forward pass.
     **options
         Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
         pass, False keeps parameters until then. Units define it themselves.
@@ -88,8 +84,7 @@ def as_fsdp2(
         for module in sharded:
             module.unshard(async_op=True)
 
-    if ahead:
-        model.register_forward_pre_hook(start)
+    model.register_forward_pre_hook(start)
     return model
 
 
@@ -174,6 +169,14 @@ def shard_in_units(
 
     model.register_forward_hook(free_without_gradients)
     _check_first_pass(model, modules)
+    return model
+
+
+def as_units(model: nn.Module, program: UnitProgram, mesh: Any = None) -> nn.Module:
+    """Shard a model in the units of a plan, but prefetch and free them by FSDP2's own rules."""
+    for group in _modules(model, program):
+        fully_shard(group, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     return model
 
 
@@ -322,7 +325,12 @@ class _Queue:
     """A thread that runs the collectives among some ranks in order."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
-        self._group = distributed.new_group(list(ranks), use_local_synchronization=True)
+        job: Any = distributed.group.WORLD
+        # By default groups of gloo wait for half an hour, whatever the job's own does.
+        timeout = job._get_backend(torch.device("cpu")).options._timeout
+        self._group = distributed.new_group(
+            list(ranks), timeout=timeout, use_local_synchronization=True
+        )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="collectives")
 
     def __call__(self, collective: Callable[..., object]) -> "_Queued":

@@ -167,6 +167,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     picture = (folder / "step.svg").read_text()
     assert "<svg" in picture
     assert "forward ops" in picture
+    assert re.search(
+        r"median step .* \(nearest, shown: rank [01], round [12], step [123]\)", picture
+    )
     assert "times as long as predicted" in picture
     for name in ("end of the step, predicted", "end of the step, measured"):
         assert name in picture
@@ -177,6 +180,35 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     }
     for section in _sections(outcomes[1].output):
         assert section == "made\n"  # other ranks leave reporting to rank 0
+
+
+SWITCH = """{"name": "two", "source": "-", "machines": 2, "topology": {"kind": "switch"},
+"nic": {"bytes_per_s": 1e9, "startup_ns": 1000}}"""
+
+
+def test_a_plan_of_fsdp_runs_beside_fsdp2_s_default(folder: Path) -> None:
+    (folder / "two.json").write_text(SWITCH)
+    planning = ["plan", "profile.json", "--cluster", "two.json", "--for", "fsdp2"]
+    model = ["--model", "my_model:make", "--steps", "2", "--warmup", "1", "--timeout", "20"]
+    run = ["run", "fsdp.json", *model]
+    commands = [[*run, "--against-ddp", "2"], [*run, "--json", "--against-ddp", "1"]]
+    refused = [[*run, "--trace", "trace.json"]]
+    (outcome,) = launch(_commands, 1, str(folder), [[*planning, "-o", "fsdp.json"], run, *refused])
+    assert outcome.value == [0, 2, 2], outcome.output
+    assert "mesh: planned for 2 ranks, got 1" in outcome.output
+    assert "--trace: not of FSDP2" in outcome.output
+    outcomes = launch(_commands, 2, str(folder), commands)
+    assert [outcome.value for outcome in outcomes] == [[0, 0], [0, 0]], outcomes[0].output
+    text, told = (part.partition("made\n")[2] for part in _sections(outcomes[0].output))
+    assert "summed up by: FSDP2" in text
+    assert re.search(r"^step +\S+ \S+ +\S", text, flags=re.MULTILINE)
+    assert re.search(r"^FSDP2 by default: .* in 2 alternating rounds", text, flags=re.MULTILINE)
+    document = json.loads(told)
+    check_printed("run", document)
+    assert document["comparisons"][0]["predicted_ns"] > 0
+    assert len(document["fsdp2_step_ns"]) == 2
+    assert document["against_fsdp2"]["rounds"] == 1
+    assert "against_ddp" not in document
 
 
 def _wrong(folder: str, arguments: list[str]) -> int:

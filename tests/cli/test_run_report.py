@@ -1,14 +1,28 @@
 """What `planner run` concludes from its rounds, and from the threads of the ranks."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from planner.cli.run_report import against, other_threads
+from planner.cli import run_report
+from planner.cli.run_report import Ran, against, as_json, other_threads, report
+from planner.runtime.measuring.measured import StepTime
+from planner.solving.diagnostics import Circumstances
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run of one step, without transfers."""
+
+    events: tuple[Any, ...] = ()
+    warmup: int = 0
+    steps: ClassVar[tuple[StepTime, ...]] = (StepTime(1, 0, 0, 0, 1),)
 
 
 def plan(threads: Any) -> Any:
@@ -33,6 +47,24 @@ def test_other_threads_than_the_profile_s_are_a_warning(
 def test_the_same_threads_and_unknown_ones_are_none() -> None:
     assert other_threads([plan(2)], (2, 2)) == ()
     assert other_threads([plan(UNSET)], (2, 2)) == ()
+
+
+def test_a_busy_machine_is_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_report, "_collective", lambda _: "ring(2)")
+    options = SimpleNamespace(model="m", optimizer="sgd", bcube=None, plans=[])
+    answer = SimpleNamespace(headline=str, profile_threads=UNSET, warnings=(), problem="caramel")
+
+    def ran(others: float) -> Ran:
+        machine = Circumstances(threads=2, processors=2, others=others)
+        parts: tuple[Any, ...] = (options, [answer], [Trial()], [], (1, 1), machine)
+        return Ran(*parts)
+
+    said = report(ran(1.5)).splitlines()[-1]
+    assert said.startswith("warning: other processes kept 1.5 of 2 processors busy")
+    assert said.endswith("measure again without them")
+    told = msgspec.json.decode(as_json(ran(1.5)))["warnings"]
+    assert told == [said.removeprefix("warning: ")]
+    assert "other processes" not in report(ran(0.1))
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=9))

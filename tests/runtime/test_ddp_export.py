@@ -20,7 +20,7 @@ from planner.model.errors import (
 )
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime import ddp as module
-from planner.runtime.ddp import PlannedDDP, as_ddp, ddp_bucket_caps, ddp_buckets
+from planner.runtime.ddp import as_ddp, ddp_bucket_caps, ddp_buckets
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,
@@ -46,12 +46,6 @@ SCATTERED: Names = (
     ("second.weight",),
     ("norm.bias", "last.bias", "first.weight"),
     ("norm.weight", "second.bias"),
-)
-TIED: Names = (
-    ("outer.weight", "embedding.weight"),
-    ("inner.bias", "norm.weight"),
-    ("attention.out_proj.weight", "inner.weight", "outer.bias"),
-    ("attention.in_proj_weight", "norm.bias"),
 )
 ACROSS: Names = (("c.bias", "c.weight"), ("b.bias", "b.weight"), ("a.bias", "a.weight"))
 
@@ -79,8 +73,8 @@ def sets(groups: Sequence[Sequence[str]] | None) -> list[set[str]]:
 
 def train(
     name: str, names: Names, optimizer: str, options: dict[str, Any]
-) -> tuple[bool, list[list[list[str]]], list[list[str]], Weights, Weights]:
-    """Return what was made, the buckets of each step, what DDP reports, and the weights."""
+) -> tuple[list[list[list[str]]], list[list[str]], Weights, Weights]:
+    """Return the buckets of each step, what DDP reports, and the weights."""
     plain = ddp_weights(name, optimizer)
     model = make_model(name)
     # All start from the weights of rank 0.
@@ -106,7 +100,7 @@ def train(
         updates.step()
         updates.zero_grad()
     reported = [list(bucket) for bucket in ddp_buckets(ddp) or ()]
-    return isinstance(ddp, PlannedDDP), steps, reported, weights_of(model), plain
+    return steps, reported, weights_of(model), plain
 
 
 def in_job(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -125,10 +119,8 @@ def train_all() -> list[Any]:
 def cases(group: Any = None) -> list[tuple[str, Names, str, dict[str, Any]]]:
     return [
         ("perceptron", CONSECUTIVE, "sgd", {}),
-        ("perceptron", CONSECUTIVE, "adam", {"exact": True, "gradient_as_bucket_view": True}),
-        ("perceptron", SCATTERED, "adam", {"process_group": group}),
-        ("perceptron", SCATTERED, "sgd", {"static_graph": True}),
-        ("transformer", TIED, "sgd", {}),
+        ("perceptron", CONSECUTIVE, "adam", {"gradient_as_bucket_view": True}),
+        ("perceptron", CONSECUTIVE, "adam", {"process_group": group}),
     ]
 
 
@@ -137,21 +129,17 @@ def cases(group: Any = None) -> list[tuple[str, Names, str, dict[str, Any]]]:
 def test_buckets_are_the_batches_and_weights_those_of_ddp(ranks: int) -> None:
     for outcome in launch(in_job, ranks, train_all):
         assert outcome.error is None, outcome.error.trace
-        for (_, names, _, options), done in zip(cases(), outcome.value, strict=True):
-            exact, steps, reported, weights, plain = done
-            assert exact == (names != CONSECUTIVE or options.get("exact", False))
-            # In the first step of a static graph DDP tells its hook one bucket again and again.
-            rebuilt = steps if exact and "static_graph" not in options else steps[1:]
+        for (_, names, _, _), done in zip(cases(), outcome.value, strict=True):
+            steps, reported, weights, plain = done
             assert len(steps) == STEPS
-            assert [sets(step) for step in rebuilt] == [sets(names)] * len(rebuilt)
+            assert [sets(step) for step in steps[1:]] == [sets(names)] * (STEPS - 1)
             assert sets(reported) == sets(names)
             difference = largest_difference(weights, plain)
             assert difference == 0 if ranks == 2 else difference < 1e-5
 
 
-def forward_across(exact: bool | None) -> tuple[str, str] | list[set[str]]:
-    ddp = as_ddp(Across(), planned(ACROSS), exact=exact)
-    assert isinstance(ddp, PlannedDDP) == bool(exact)
+def forward_across() -> tuple[str, str] | list[set[str]]:
+    ddp = as_ddp(Across(), planned(ACROSS))
     try:
         for _ in range(4):
             ddp(torch.ones(2, 4)).sum().backward()
@@ -161,16 +149,11 @@ def forward_across(exact: bool | None) -> tuple[str, str] | list[set[str]]:
 
 
 def test_an_order_that_ddp_does_not_expect_is_noticed_on_all_ranks() -> None:
-    for outcome in launch(in_job, 2, forward_across, None):
+    for outcome in launch(in_job, 2, forward_across):
         assert outcome.error is None, outcome.error.trace
         path, message = outcome.value
         assert path == "groups[0]"
-        assert "as_ddp(..., exact=True)" in message
-
-
-def test_an_exact_plan_does_not_depend_on_the_order_of_computation() -> None:
-    for outcome in launch(in_job, 2, forward_across, True):
-        assert outcome.value == sets(ACROSS)
+        assert "in another order than it expects" in message
 
 
 def test_limits_are_the_sizes_of_batches() -> None:
@@ -211,10 +194,8 @@ def test_a_cut_parameter_has_no_bucket(pieces: list[Piece], path: str) -> None:
 
 def test_what_cannot_be_expressed_is_refused() -> None:
     model = make_model("perceptron")
-    with pytest.raises(NotApplicableError, match=r"has first\.bias, which is not among the next 2"):
+    with pytest.raises(NotApplicableError, match=r"has norm\.bias, which is not among the next 3"):
         ddp_bucket_caps(planned(SCATTERED), model)
-    with pytest.raises(NotApplicableError, match="DDP's order"):
-        as_ddp(model, planned(SCATTERED), exact=False)
     with pytest.raises(InvalidPlanError, match=r"first\.weight is not in the plan"):
         as_ddp(model, planned(CONSECUTIVE[:-1]))
     with pytest.raises(NotApplicableError, match="got one of bigdl"):
@@ -230,9 +211,6 @@ def test_what_cannot_be_expressed_is_refused() -> None:
 
 def test_another_torch_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model("perceptron")
-    monkeypatch.setattr(module, "_OF_REDUCER", ("_not_there_any_more",))
-    with pytest.raises(PlannerError, match="has no _not_there_any_more"):
-        as_ddp(model, planned(SCATTERED))
 
     class Older(nn.Module):
         def __init__(self, module: nn.Module, bucket_cap_mb: float | None = None) -> None:

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime import follow_order
-from planner.runtime.ddp import ddp_bucket_caps
+from planner.runtime.ddp import as_ddp, ddp_bucket_caps
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,
@@ -58,8 +58,7 @@ def in_job(function: Any, *arguments: Any) -> Any:
 def followed() -> Any:
     model, program = make_model("perceptron"), planned(LATE_FIRST)
     caps: Any = ddp_bucket_caps(planned((0, 1, 2, 3)), model)
-    ddp = DistributedDataParallel(model, bucket_cap_mb_list=caps)
-    follow_order(ddp, program)
+    ddp = as_ddp(model, program)
     sent: list[int] = []
 
     def noted(flat: Tensor, **options: Any) -> Any:

@@ -51,7 +51,7 @@ ATTENTION: Names = (
 )
 CASES: list[tuple[str, Names, str, dict[str, Any]]] = [
     ("perceptron", CHAIN, "sgd", {"reshard_after_forward": True}),
-    ("perceptron", CHAIN, "adam", {"reshard_after_forward": False, "ahead": False}),
+    ("perceptron", CHAIN, "adam", {"reshard_after_forward": False}),
     ("perceptron", OUT_OF_ORDER, "adam", {}),
     # The embedding is read again at the end, by no module of its own.
     ("transformer", ATTENTION, "sgd", {"reshard_after_forward": False}),
@@ -157,12 +157,8 @@ def test_each_batch_is_gathered_at_once_and_weights_are_those_of_ddp(
             events, gathers, reductions, weights, plain = done
             sizes = [event for event in events if event != "multiply"]
             model = make_model(name)
-            if options.get("ahead", True):
-                assert sizes == [gathered(group, model, ranks) for group in names]
-                assert events[: len(names)] == sizes  # before any computation
-            else:
-                assert sorted(sizes) == sorted(gathered(group, model, ranks) for group in names)
-                assert events.index("multiply") < len(names)
+            assert sizes == [gathered(group, model, ranks) for group in names]
+            assert events[: len(names)] == sizes  # before any computation
             # What is given up after the forward pass is gathered again in the backward pass.
             twice = options.get("reshard_after_forward", True)
             assert gathers == len(names) * (2 if twice else 1)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -430,3 +431,23 @@ def test_what_travels_is_in_memory_and_is_learnt_is_what_was_planned(ranks: int)
         if ranks == 2:
             for text, start in zip(refused, REFUSED, strict=True):
                 assert text.startswith(start)
+
+
+def waits() -> float:
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=3))
+    group: Any = _Queue([0, 1])._group
+    begun = time.monotonic()
+    if distributed.get_rank() == 0:
+        with pytest.raises(RuntimeError, match="imed out"):
+            distributed.all_reduce(torch.ones(1), group=group)
+    else:
+        time.sleep(10)
+    took = time.monotonic() - begun
+    distributed.destroy_process_group()
+    return took
+
+
+def test_collectives_wait_for_a_late_rank_as_long_as_the_job_does() -> None:
+    first, _ = launch(waits, 2)
+    assert first.error is None, first.error.trace
+    assert 2 < first.value < 9

@@ -113,13 +113,13 @@ def _about(direction: str, plans: Iterable[bytes | Mapping[str, Any] | Answer]) 
 # are consecutive in DDP's order: that in which gradients became ready in the first step, usually
 # the reverse of the model's parameter order. Sizes are in MiB, exactly, as a size over 2^20 is a
 # float without rounding. The names of each bucket's parameters are for
-# `planner.runtime.ddp.as_ddp`, which imposes any order. Source: torch.nn.parallel.distributed and
+# `planner.runtime.ddp.as_ddp`, which imposes their order. Source: torch.nn.parallel.distributed and
 # reducer.cpp of PyTorch 2.13.
 
 _DDP_NOTE = (
     "DistributedDataParallel(model, bucket_cap_mb_list=...) makes these buckets from the step "
     "after the first on, if gradients become ready in this order; planner.runtime.ddp.as_ddp "
-    "makes them in any order, from the first step on, and checks them. DDP all-reduces in the "
+    "checks them, and sends them in the plan's order. DDP all-reduces in the "
     "order of the buckets and waits for all of them at the end of the backward pass."
 )
 

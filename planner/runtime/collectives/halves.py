@@ -32,18 +32,17 @@ from planner.runtime.world.world import AT_ONCE, blaming
 
 
 def exchange(
-    group: Any, received: Mapping[int, Tensor], sent: Mapping[int, Tensor], tag: int = 0
+    group: Any, received: Mapping[int, Tensor], sent: Mapping[int, Tensor]
 ) -> Callable[[], None]:
     """Begin to receive and send tensors, given by rank of the group; return a function that waits.
 
-    Tensors are contiguous; `tag` tells apart the exchanges of one thread. A failed transfer raises
-    a `PeerError`, here or in the returned function.
+    Tensors are contiguous. A failed transfer raises a `PeerError`, at once or when waited for.
     """
     works = []
     for begin, parts in ((group.recv, received), (group.send, sent)):
         for peer, part in parts.items():
             with blaming(peer):
-                works.append((peer, begin([part], peer, tag)))
+                works.append((peer, begin([part], peer, 0)))
 
     def wait() -> None:
         for peer, work in works:

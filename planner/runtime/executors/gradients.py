@@ -21,7 +21,7 @@ from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.messages import Gradients, Sending, means_of, messages_of, version
+from planner.runtime.executors.messages import Gradients, means_of, messages_of, sent, version
 from planner.runtime.model.gate import uncompiled
 from planner.runtime.model.parameters import SomeParameters, check_cover
 from planner.runtime.world.world import World
@@ -191,13 +191,11 @@ class GradientExecutor(Executor):
         """Submit the transfers of the next step."""
         self._step += 1
         self._gradients.begin()
-        self._tickets = []
-        rows = zip(self._messages, self._all_reduces, strict=True)
-        for number, (message, all_reduce) in enumerate(rows):
-            sending = Sending(message, all_reduce, self._gradients.taken)
-            begin = sending.begin if isinstance(all_reduce, QueuedRing) else None
-            ready = not message.parameters
-            self._tickets.append(Ticket(sending.work, self._step, number, begin=begin, ready=ready))
+        taken, rows = self._gradients.taken, zip(self._messages, self._all_reduces, strict=True)
+        self._tickets = [
+            sent(message, all_reduce, taken, self._step, number, ready=not message.parameters)
+            for number, (message, all_reduce) in enumerate(rows)
+        ]
         self.channel.submit(self._tickets)
 
     def _optimise(self, numbers: Sequence[int]) -> None:

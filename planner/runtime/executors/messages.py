@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from planner.programs import Batch
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
+from planner.runtime.executors.channel import Ticket
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
 # ---
@@ -268,34 +269,33 @@ class Message:
                     place.mul_(self._factor)
 
 
-class Sending:
-    """The transfer of one batch in one step; it copies the gradients when it begins."""
+def sent(
+    message: Message,
+    all_reduce: AllReduce,
+    gradients: Taken,
+    step: int,
+    batch: int,
+    *,
+    ready: bool,
+) -> Ticket:
+    """Return the transfer of a batch in a step; it copies the gradients when it begins."""
+    taken, waits = [gradients], list[Callable[[], object]]()
 
-    def __init__(self, message: Message, all_reduce: AllReduce, gradients: Taken) -> None:
-        self._message = message
-        self._all_reduce = all_reduce
-        self._gradients: Taken | None = gradients
-        self._waits: list[Callable[[], object]] = []
+    def begin() -> None:
+        message.pack(taken.pop())
+        if isinstance(all_reduce, QueuedRing):
+            waits.extend(map(all_reduce.begin, message.buffers))
 
-    def begin(self) -> None:
-        """Put the messages into gloo's queue."""
-        assert isinstance(self._all_reduce, QueuedRing)
-        for flat in self._packed():
-            self._waits.append(self._all_reduce.begin(flat))
-
-    def work(self) -> None:
-        """Sum the messages, or wait for the queued ones."""
-        if self._gradients is not None:
-            for flat in self._packed():
-                self._all_reduce(flat, self._message.depth)
-        for wait in self._waits:
+    def work() -> None:
+        if not isinstance(all_reduce, QueuedRing):
+            begin()
+            for flat in message.buffers:
+                all_reduce(flat, message.depth)
+        for wait in waits:
             wait()
 
-    def _packed(self) -> list[Tensor]:
-        gradients, self._gradients = self._gradients, None
-        assert gradients is not None
-        self._message.pack(gradients)
-        return self._message.buffers
+    queued = begin if isinstance(all_reduce, QueuedRing) else None
+    return Ticket(work, step, batch, begin=queued, ready=ready)
 
 
 def messages_of(

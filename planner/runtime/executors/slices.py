@@ -101,7 +101,7 @@ class SliceExecutor(SlicedExecutor):
             peer: self._pack(room[: self._sizes[peer]], peer, gradients) for peer, room in rooms
         }
         received = self._rooms[0, : len(self._mean)]
-        self._exchange(turn, asked, received, sent)
+        self._exchange(asked, received, sent)
         if asked != self.world.rank:  # added in the order of turns: the same bits in every run
             self._mean += received
 
@@ -112,17 +112,17 @@ class SliceExecutor(SlicedExecutor):
             for elements, place in self._placed[self.world.rank]:
                 own[place : place + len(elements)] = elements.of(self.flats[elements.parameter])
         received = self._rooms[0, : self._sizes[asked]]
-        self._exchange(turn + self.world.size, asked, received, dict.fromkeys(asking, own))
+        self._exchange(asked, received, dict.fromkeys(asking, own))
         if asked != self.world.rank:
             for elements, place in self._placed[asked]:
                 values = elements.of(self.flats[elements.parameter])
                 values.copy_(received[place : place + len(elements)])
 
-    def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
+    def _exchange(self, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
         """Receive from one rank and send to others, but nothing that is empty or this rank's."""
         wanted = {asked: received} if asked != self.world.rank and received.numel() else {}
         given = {rank: part for rank, part in sent.items() if part.numel()}
-        exchange(self.group, wanted, given, tag)()
+        exchange(self.group, wanted, given)()
 
 
 def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:

@@ -28,7 +28,7 @@ from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
 from planner.runtime.executors.channel import Channel, Ticket
-from planner.runtime.executors.messages import Sending, messages_of
+from planner.runtime.executors.messages import messages_of, sent
 from planner.runtime.measuring.sweep import transfer
 from planner.runtime.measuring.trace import Trace
 from planner.runtime.world.world import World
@@ -114,11 +114,10 @@ def _transfers(
         (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
         gradient = torch.zeros(elements)
 
-        def sent(number: int) -> Ticket:
-            sending = Sending(message, collective, [(gradient, 0)])
-            return Ticket(sending.work, 0, number, begin=sending.begin, ready=True)
-
-        return lambda count: [sent(number) for number in range(count)]
+        return lambda count: [
+            sent(message, collective, [(gradient, 0)], 0, number, ready=True)
+            for number in range(count)
+        ]
     run, _, _ = transfer(world, collective, elements, torch.zeros(2, elements + world.size))
     return lambda count: [Ticket(run, 0, number, ready=True) for number in range(count)]
 

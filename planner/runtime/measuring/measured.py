@@ -8,20 +8,26 @@ push.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import sub
 from statistics import median
 from typing import NamedTuple
 
 from msgspec import UNSET
 
+from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
+from planner.model.units import format_ns
 from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
-from planner.solving.timeline import Interval, Kind, Timeline
+from planner.solving.timeline import Interval, Kind, Mark, Timeline
+
+Run = tuple[Sequence[Sequence[Event]], int]
+"""The events of each rank, and the first step that counts."""
 
 _KINDS: dict[str, Kind] = {"": "all_reduce", "push": "push", "pull": "pull"}
 
@@ -131,7 +137,7 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
 
 
 def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
-    """Return the predictions of plans with the measured times."""
+    """Return the predictions of plans with the measured times; under FSDP2 the step's alone."""
     predicted: dict[str, int | None] = {
         "step": None,
         "exposed communication": None,
@@ -151,6 +157,8 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
         elif isinstance(answer, IbatchAnswer) and answer.makespan_ns is not UNSET:
             phase = "forward phase" if answer.direction == "pull" else "backward phase"
             predicted[phase] = answer.makespan_ns
+        elif isinstance(answer, FsdpAnswer):
+            return (MeasuredTime("step", answer.iteration_ns, tuple(row.step_ns for row in steps)),)
         elif isinstance(answer, BigdlAnswer):
             predicted["exposed communication"] = answer.objective_ns
     both = predicted["forward phase"], predicted["backward phase"]
@@ -162,8 +170,8 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
     return tuple(MeasuredTime(name, predicted[name], values[name]) for name in shown)
 
 
-def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
-    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
+def batches_of(runs: Iterable[Run]) -> tuple[BatchTime, ...]:
+    """Return the times of each batch over several runs of a plan."""
     lengths: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}
     for run, (ranks, first) in enumerate(runs):
         for row in (row for events in ranks for row in events):
@@ -268,3 +276,99 @@ def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], Pred
             number = sum(other == direction for other, _ in known)
             known[direction, number] = PredictedTransfer(time_ns, size)
     return known
+
+
+# ---
+# A predicted step above the measured one, on one axis.
+
+
+_COMPUTATION, _NETWORK = "computation", "network"
+
+
+def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
+    """Return the predicted timeline of a step, from the start of its backward pass, or None.
+
+    Of plans that push and pull, the pulls begin at the end of the pushes.
+    """
+    if len({answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}) == 1:
+        return None  # half a step
+    ordered = sorted(answers, key=lambda answer: getattr(answer, "direction", "") != "push")
+    intervals: list[Interval] = []
+    begin = 0
+    for answer in ordered:
+        view = PROBLEMS[answer.problem].view(answer)
+        if not isinstance(view, Timeline):
+            return None
+        for interval in view.intervals:
+            computes = interval.kind in ("backward", "forward")
+            intervals.append(
+                replace(
+                    interval,
+                    resource=_COMPUTATION if computes else _NETWORK,
+                    start_ns=interval.start_ns + begin,
+                    end_ns=interval.end_ns + begin,
+                )
+            )
+        begin += view.end_ns
+    return Timeline((_COMPUTATION, _NETWORK), tuple(intervals))
+
+
+class Shown(NamedTuple):
+    """A step of one rank, from its backward pass to the next one's (times in ns)."""
+
+    run: int
+    rank: int
+    step: int
+    took_ns: int
+
+
+def shown_step(runs: Sequence[Run], usual_ns: int) -> Shown:
+    """Return the step whose time is nearest to the usual one; each run counts at least two."""
+    shown: list[Shown] = []
+    for run, (ranks, first) in enumerate(runs):
+        for rank, events in enumerate(ranks):
+            starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
+            shown += [
+                Shown(run, rank, step, starts[step + 1] - start)
+                for step, start in starts.items()
+                if step >= first and step + 1 in starts
+            ]
+    return min(shown, key=lambda each: abs(each.took_ns - usual_ns))
+
+
+def beside_each_other(
+    name: str, answers: Sequence[Answer], runs: Sequence[Run]
+) -> tuple[str, Timeline, int | None]:
+    """Return a title, a timeline of prediction and measurement, and the step's lower bound.
+
+    A bound above the measured time is left out: then the model computed faster than planned for.
+    """
+    steps = [step for events, first in runs for step in slowest(events, first)]
+    usual = compared(answers, steps)[0].median_ns
+    run, rank, step, took = shown_step(runs, usual)
+    measured, predicted = timeline_of([runs[run][0][rank]], step), predicted_timeline(answers)
+    turn = f"round {run + 1}, " if len(runs) > 1 else ""
+    title = (
+        f"{name}: median step {format_ns(usual)} (nearest, shown: rank {rank}, {turn}step {step})"
+    )
+    shown, bound = {"measured": (measured, took)}, None
+    if predicted is None:
+        title += "; plans predict no whole step here"
+    else:
+        ratio = usual / max(predicted.end_ns, 1)
+        title += f", {ratio:.2f} times as long as predicted"
+        least = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two: of no step
+        bound = least if least is not None and least <= took else None
+        shown = {"predicted": (predicted, predicted.end_ns), **shown}
+    lanes = {
+        (which, lane): f"{says}, {which}"
+        for lane, says in enumerate((_COMPUTATION, _NETWORK))
+        for which in shown
+    }
+    intervals = tuple(
+        replace(span, resource=lanes[which, line.resources.index(span.resource)])
+        for which, (line, _) in shown.items()
+        for span in line.intervals
+    )
+    marks = tuple(Mark(end_ns, f"end of the step, {which}") for which, (_, end_ns) in shown.items())
+    return title, Timeline(tuple(lanes.values()), intervals, (), marks), bound

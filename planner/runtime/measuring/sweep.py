@@ -2,21 +2,17 @@
 
 Method: Each round goes through all sizes, every other one backwards, so that a disturbance affects
 more than one size. All ranks enter a sample together, after a small all-reduce. Short transfers are
-repeated within a sample, in gloo's queue where executors use it; their number comes from
-`settle`, or from a given time. The time of a sample is that of the slowest rank.
+repeated within a sample, in gloo's queue where executors use it, behind half as many untimed ones;
+their number comes from the warm-up. The time of a sample is that of the slowest rank.
 Guarantee: Ranks with different arguments stop with an error before the first transfer. All ranks
 return the same sweep.
-Complexity: (warm-up + repetitions) · sizes · depths samples; 0.1 s per size and depth to choose the
-number of transfers, up to 1 s on links that are slow to settle.
+Complexity: (warm-up + repetitions) · sizes · depths samples, each half again as long as timed.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
-from statistics import fmean, median
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -31,89 +27,17 @@ from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing,
 from planner.runtime.executors.shards import cells_of, messages_of, pull, push, room_for
 from planner.runtime.world.world import AT_ONCE, World
 
-# ---
-# How many transfers to time on a link that passes bursts (token bucket).
-#
-# Problem: After a pause a shaped link passes a burst at full speed, so the first transfers look
-# faster than the sequence of transfers in training.
-# Method: Time a series after a pause. Its steady time is the median of the quarter means of its
-# second half. A sample starts after 0, n, 2n, 4n … transfers, as soon as the next ones are steady.
-# A series that never becomes steady is followed by a longer one.
-# Guarantee: If the burst ends in the first half of the last series, a sample is at most 2 % faster
-# than the steady time. See docs/runtime.md.
-# Source: own; the token bucket is that of ``tc tbf``.
-
-
 SAMPLE_NS = 20_000_000
-"""Least duration of a sample."""
-
-SERIES_NS = (50_000_000, 100_000_000, 200_000_000, 400_000_000)
-"""Durations of the series, tried in order until one is steady."""
+"""Least duration of a sample. Before it half as many transfers are sent untimed: after a pause a
+shaped link (token bucket) passes a burst at full speed, which training does not see."""
 
 _LONG_NS = 500_000_000
 """A single transfer of this duration outlasts any relevant burst."""
 
 _MOST_REPEATS = 1000
-_TRIES = 4
-
-_FAST = 0.98
-"""Transfers below this share of the steady time are too fast."""
-
-
-class Sample(NamedTuple):
-    """One measurement: `lead` untimed transfers, then `timed` ones, whose mean counts."""
-
-    lead: int
-    timed: int
-
-
-def settle(series: Callable[[int], Sequence[int]], once_ns: int) -> Sample:
-    """Return how to time a transfer that takes about `once_ns`.
-
-    `series` runs the given number of transfers without pauses after a pause, and returns their
-    times (ns).
-    """
-    if once_ns >= _LONG_NS:
-        return Sample(0, 1)
-    times: Sequence[int] = ()
-    for series_ns in SERIES_NS:
-        for _ in range(_TRIES):
-            times = series(max(repeats(series_ns, once_ns), 4))
-            if 2 * sum(times) >= series_ns or len(times) == _MOST_REPEATS:
-                break
-            once_ns = max(sum(times) // len(times), 1)  # the estimate was too long
-        if (sample := _sample_of(times)) is not None:
-            return sample
-    return Sample(len(times) // 2, len(times) // 2)
-
-
-def repeats(length_ns: int, once_ns: int) -> int:
-    """Return how many transfers take `length_ns` together, from 1 to 1,000."""
-    return min(max(round(length_ns / once_ns), 1), _MOST_REPEATS)
-
-
-def _sample_of(times_ns: Sequence[int]) -> Sample | None:
-    """Return the shortest steady sample; None if the series is not steady."""
-    half = len(times_ns) // 2
-    width = -(-half // 4)
-    steady = median(
-        fmean(times_ns[start : start + width]) for start in range(half, len(times_ns), width)
-    )
-    count = min(repeats(SAMPLE_NS, max(round(steady), 1)), half)
-    if fmean(times_ns[:count]) >= _FAST * steady:
-        return Sample(0, count)
-    lead = count
-    while 2 * lead <= half:
-        if fmean(times_ns[lead : 2 * lead]) >= _FAST * steady:
-            return Sample(lead, lead)
-        lead *= 2
-    return None
-
 
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
-_PAUSE_S = 0.05
-"""Pause after which a shaped link passes a burst again."""
 
 _Series = Callable[[int], list[int]]
 """Runs the given number of transfers; returns when each ended (ns)."""
@@ -127,7 +51,7 @@ def measure_network(
     *,
     depths: Sequence[int] = (1,),
     warmup: int = 2,
-    sample_ns: int | None = None,
+    sample_ns: int = SAMPLE_NS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Time a collective among all ranks. Every rank has to call it.
@@ -147,10 +71,9 @@ def measure_network(
     depths : sequence of int
         Chunks in flight, increasing from 1; above 1 only for all-reduces.
     sample_ns : int, optional
-        Least duration of a sample. Links that pass bursts (token buckets) are faster for single
-        transfers than for the sequences that executors send. By default a sample starts after the
-        burst, which is found by series of up to 0.4 s. Give a time that is many times the burst for
-        links with longer bursts.
+        Least duration of a sample; by default 20 ms. Before it transfers are sent untimed for half
+        as long, because links that pass bursts (token buckets) are faster for the first transfers
+        than for the sequences that executors send. Give more for links with longer bursts.
     progress : callable, optional
         Called after each round with the number done and the total.
 
@@ -169,8 +92,7 @@ def measure_network(
     check_depths(collective, depths)
     integer(repetitions, "repetitions", minimum=1, maximum=MAX_REPETITIONS)
     integer(warmup, "warmup", minimum=1, maximum=MAX_REPETITIONS)
-    if sample_ns is not None:
-        integer(sample_ns, "sample_ns", minimum=1)
+    integer(sample_ns, "sample_ns", minimum=1)
     if world.size < 2:
         raise MeasurementError("one rank has nobody to communicate with: start at least 2")
     kind: Collective = collective if isinstance(collective, str) else "all_reduce"
@@ -275,57 +197,45 @@ def _rounds(
     behind: Sequence[int],
     repetitions: int,
     warmup: int,
-    sample_ns: int | None,
+    sample_ns: int,
     progress: Callable[[int, int], None] | None,
 ) -> list[list[int]]:
     """Return for each run its times in all rounds, of the slowest rank.
 
-    Each sample follows `behind` uncounted transfers: gloo's queue starts with few pieces in flight,
-    which leaves the network idle.
+    Each sample follows at least `behind` untimed transfers: gloo's queue starts with few pieces in
+    flight, which leaves the network idle.
     """
     signal = torch.zeros(1)
 
-    def timed(run: _Series, sample: Sample) -> int:
+    def timed(run: _Series, lead: int, count: int) -> int:
         distributed.all_reduce(signal, group=world.group)
-        ends = [time.perf_counter_ns(), *run(sample.lead + sample.timed)]
-        return max((ends[-1] - ends[sample.lead]) // sample.timed, 1)
+        ends = [time.perf_counter_ns(), *run(lead + count)]
+        return max((ends[-1] - ends[lead]) // count, 1)
 
-    samples = [Sample(0, 1)] * len(runs)
+    samples = [(0, 1)] * len(runs)
     rows: list[list[int]] = []
     for number in range(warmup + repetitions):
         order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
         row = [0] * len(runs)
         for place in order:
-            row[place] = timed(runs[place], samples[place])
+            row[place] = timed(runs[place], *samples[place])
         if number >= warmup:
             rows.append(row)
-        elif number == warmup - 1:
+        else:
             (row,) = _slowest(world, [row])
-            chosen = [
-                _sample(world, run, once_ns, sample_ns)
-                for run, once_ns in zip(runs, row, strict=True)
-            ]
             samples = [
-                sample._replace(lead=max(sample.lead, least))
-                for sample, least in zip(chosen, behind, strict=True)
+                _sample(sample_ns, once_ns, least)
+                for once_ns, least in zip(row, behind, strict=True)
             ]
         if progress is not None:
             progress(number + 1, warmup + repetitions)
     return [list(times) for times in zip(*_slowest(world, rows), strict=True)]
 
 
-def _sample(world: World, run: _Series, once_ns: int, sample_ns: int | None) -> Sample:
-    """Return how to time a transfer that took `once_ns`, the same on all ranks."""
-    if sample_ns is not None:
-        return Sample(0, repeats(sample_ns, once_ns))
-
-    def series(count: int) -> list[int]:
-        time.sleep(_PAUSE_S)
-        ends = [time.perf_counter_ns(), *run(count)]
-        (times,) = _slowest(world, [[end - start for start, end in pairwise(ends)]])
-        return times
-
-    return settle(series, once_ns)
+def _sample(sample_ns: int, once_ns: int, least: int) -> tuple[int, int]:
+    """Return how many transfers of a sample are sent untimed and timed; one takes `once_ns`."""
+    count = min(max(round(sample_ns / once_ns), 1), _MOST_REPEATS)
+    return max(-(-count // 2) if once_ns < _LONG_NS else 0, least), count
 
 
 def _slowest(world: World, rows: list[list[int]]) -> list[list[int]]:

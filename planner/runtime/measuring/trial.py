@@ -1,22 +1,29 @@
 """Trial runs: training steps under a plan or plain DDP, with the measurements of all ranks."""
 
+import copy
+import gc
 import json
+import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from planner.model.machine import Load, affinity
 from planner.profiling.calls import errors_of
 from planner.profiling.samples import loss_of
-from planner.programs import Plan
+from planner.programs import Plan, UnitProgram
 from planner.runtime.attaching import attach
 from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.measured import StepTime, slowest
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
+from planner.solving.diagnostics import Circumstances
 
 Progress = Callable[[int, int], None]
 
@@ -91,6 +98,51 @@ def run_ddp(
     DDP's buckets are final from the second step on, so use a warm-up.
     """
     wrapped = DistributedDataParallel(model, process_group=world.group, **options)
+    return _timed(wrapped, inputs, optimizer, world, steps, warmup, progress)
+
+
+def run_fsdp2(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    program: UnitProgram,
+    make: Callable[[Iterator[nn.Parameter]], Optimizer],
+    world: World,
+    *,
+    steps: int,
+    warmup: int = 2,
+    progress: Progress | None = None,
+    default: bool = False,
+) -> Trial:
+    """Run training steps of a copy of the model, which FSDP2 shards in the units of a plan.
+
+    With `default` FSDP2 prefetches and frees the units as it does by itself. `make` makes the
+    optimiser of the sharded parameters.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from planner.runtime.fsdp2 import as_fsdp2, as_units
+
+    shape = (program.replicas, program.shards)[program.replicas == 1 :]
+    with world.refusing():
+        mesh = init_device_mesh("cpu", shape) if prod(shape) == world.size else None
+        sharded = (as_units if default else as_fsdp2)(copy.deepcopy(model), program, mesh)
+    made = make(sharded.parameters())
+    try:
+        return _timed(sharded, inputs, made, world, steps, warmup, progress)
+    finally:
+        del sharded, made
+        gc.collect()  # FSDP2's hooks and the copy refer to each other
+
+
+def _timed(
+    wrapped: nn.Module,
+    inputs: tuple[Any, ...],
+    optimizer: Optimizer,
+    world: World,
+    steps: int,
+    warmup: int,
+    progress: Progress | None,
+) -> Trial:
     events: list[Event] = []
     for number, step in enumerate(ddp_steps(wrapped, inputs, optimizer, world, warmup + steps), 1):
         events += step
@@ -124,3 +176,27 @@ def ddp_steps(
 def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:
     texts = world.gather("what was measured", json.dumps(list(events)))
     return tuple(tuple(Event(*row) for row in json.loads(text)) for text in texts)
+
+
+def circumstances(world: World, before: Load) -> tuple[Circumstances, tuple[int, ...]]:
+    """Return the load on rank 0's machine since `before`, and the threads of each rank.
+
+    Every rank has to call it; the load is known to rank 0 alone.
+    """
+    now = Load.now()
+    own = platform.node(), torch.get_num_threads(), now.own_s - before.own_s, sorted(affinity())
+    ranks = [json.loads(text) for text in world.gather("the load", json.dumps(own))]
+    return load_of(ranks, before, now), tuple(threads for _, threads, *_ in ranks)
+
+
+def load_of(ranks: Sequence[Any], before: Load, now: Load) -> Circumstances:
+    """Return the load on the first rank's machine.
+
+    `ranks` hold for each its machine, threads, processor time (s) and allowed processors.
+    """
+    here = [rank for rank in ranks if rank[0] == ranks[0][0]]
+    return Circumstances(
+        threads=sum(threads for _, threads, _, _ in here),
+        processors=len({number for *_, allowed in here for number in allowed}),
+        others=now.others(before, sum(own_s for _, _, own_s, _ in here)),
+    )
