@@ -1,6 +1,5 @@
 """What `planner run` concludes from its rounds, and from the threads of the ranks."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -16,12 +15,10 @@ from planner.runtime.measuring.measured import StepTime
 from planner.solving.diagnostics import Circumstances
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(tuple[tuple[Any, ...], int]):
     """A run of one step, without transfers."""
 
-    events: tuple[Any, ...] = ()
-    warmup: int = 0
+    __slots__ = ()
     steps: ClassVar[tuple[StepTime, ...]] = (StepTime(1, 0, 0, 0, 1),)
 
 
@@ -56,7 +53,7 @@ def test_a_busy_machine_is_the_last_word(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def ran(others: float) -> Ran:
         machine = Circumstances(threads=2, processors=2, others=others)
-        parts: tuple[Any, ...] = (options, [answer], [Trial()], [], (1, 1), machine)
+        parts: tuple[Any, ...] = (options, [answer], [Trial(((), 0))], [], (1, 1), machine)
         return Ran(*parts)
 
     said = report(ran(1.5)).splitlines()[-1]
