@@ -19,6 +19,7 @@ class Trial(tuple[tuple[Any, ...], int]):
     """A run of one step, without transfers."""
 
     __slots__ = ()
+    warmup = 0
     steps: ClassVar[tuple[StepTime, ...]] = (StepTime(1, 0, 0, 0, 1),)
 
 
