@@ -15,7 +15,7 @@ import re
 from decimal import Decimal
 from hashlib import sha256
 
-from planner.formats.importers.pipedream_rows import Node, doubts, kept_bytes, shapes_of
+from planner.formats.importers.pipedream_rows import Node, doubts, kept_bytes
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import cycle_of, stable_order
 from planner.model.layers import Layer, chain_blocks, graph_of_layers
@@ -96,13 +96,11 @@ def read_pipedream(
             activation_bytes=row.activation_bytes,
             block=block,
             kept_bytes=keeps,
-            **known,
         )
-        for row, block, keeps, known in zip(
+        for row, block, keeps in zip(
             rows,
             chain_blocks(len(rows), steps),
             kept_bytes([row.kind for row in rows], [row.activation_bytes for row in rows], steps),
-            shapes_of(rows, steps, batch_size),
             strict=True,
         )
     )

@@ -5,16 +5,14 @@ unchanged; `doubts` are warnings about them. Complexity: O(rows + edges).
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isqrt, prod
-from typing import Any, NamedTuple
+from math import prod
+from typing import NamedTuple
 
 from planner.formats.importers.timed_rows import listed
 from planner.model.profiles import NUMBER_BYTES
 from planner.model.units import format_bytes
-from planner.model.validation import MAX_VALUE
 
 _TINY_BYTES = 1 << 20  # work on less than this may take no measurable time
 _NOTABLE_NS = 10**6  # shorter times are mostly the cost of starting a kernel
@@ -196,135 +194,3 @@ def kept_bytes(
         + size * _BESIDE.get(kind, 0) // NUMBER_BYTES
         for kind, size, own in zip(kinds, sizes, needed, strict=True)
     )
-
-
-# ---
-# Kinds and shapes of the layers.
-#
-# Method: the size of the output, divided by the samples of a batch, is the output shape of one
-# sample. Images are assumed to be square, elements to have four bytes. Connections follow from the
-# description. Guarantee: what does not follow stays unknown, such as the connections of recurrent
-# layers. Source: own.
-
-_NORMS = ("BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "LocalResponseNorm")
-_POINTWISE = ("ReLU", "Dropout", "Dropout2d", "Add", "Sub", "Sigmoid", "Tanh", "Concat", "Identity")
-_POOLS = ("MaxPool2d", "AvgPool2d")
-
-Shape = tuple[int, ...]
-
-
-def shapes_of(
-    nodes: Sequence[Node], links: Iterable[tuple[int, int]], batch_size: int | None
-) -> list[dict[str, Any]]:
-    """Return the fields of `planner.model.layers.Layer` for each row, besides times and sizes.
-
-    `nodes` are in order of computation; `links` are (producer, consumer) positions. Without a
-    `batch_size` nothing is known.
-    """
-    reads: dict[int, list[int]] = defaultdict(list)
-    for producer, consumer in links:
-        reads[consumer].append(producer)
-    made: list[Shape | None] = []
-    rows: list[dict[str, Any]] = []
-    for place, node in enumerate(nodes):
-        numbers, rest = divmod(node.activation_bytes, NUMBER_BYTES * (batch_size or 1))
-        known: dict[str, Any] = {}
-        read = [made[source] for source in reads[place] if nodes[source].kind != "Size"]
-        if batch_size is not None and numbers and (not rest or node.kind == "Size"):
-            known = _possible(node, numbers, read)
-        elif batch_size is not None and node.kind == "Size":
-            known = {"kind": "view", "output_shape": (1,), "connections": 0}
-        made.append(known.get("output_shape"))
-        if known and read and read[0] is not None and len(set(read)) == 1:
-            known["input_shape"] = read[0]
-        if known:
-            known["weights"] = node.parameter_bytes // NUMBER_BYTES
-        rows.append(known)
-    return rows
-
-
-def _possible(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
-    """Return the fields of a row; empty if they are impossible."""
-    try:
-        known = _row(node, numbers, read)
-    except ArithmeticError:  # no channels
-        return {}
-    windows = (*(known.get("kernel") or (1,)), *(known.get("stride") or (1,)))
-    fits = (known.get("connections") or 0) <= MAX_VALUE
-    return known if fits and all(windows) else {}
-
-
-def _row(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
-    kind, text = node.kind, node.operation
-    shape: Shape | None
-    before = read[0] if read else None
-    if kind == "Conv2d":
-        filters, stride = _filters(text), _pair(text, "stride")
-        shape = None if filters is None else _square(numbers, filters.outputs)
-        if filters is None or stride is None or shape is None:
-            return {}
-        apart = _pair(text, "dilation") or (1, 1)
-        return {
-            "kind": "conv",
-            "output_shape": shape,
-            "kernel": tuple(
-                step * (k - 1) + 1 for k, step in zip(filters.kernel, apart, strict=True)
-            ),
-            "stride": stride,
-            "connections": numbers * filters.inputs * prod(filters.kernel),
-        }
-    if kind == "Linear":
-        features = _FEATURES.search(text)
-        if features is None or numbers % int(features[2]):
-            return {}
-        positions, outputs = numbers // int(features[2]), int(features[2])
-        shape = (outputs,) if positions == 1 else (positions, outputs)
-        return {"kind": "full", "output_shape": shape, "connections": numbers * int(features[1])}
-    if kind in _POOLS:
-        shape = None if before is None else _square(numbers, before[0])
-        if shape is None or before is None or len(before) < 2:
-            return {}
-        return {
-            "kind": "pool",
-            "output_shape": shape,
-            "kernel": _pair(text, "kernel_size"),
-            "stride": _pair(text, "stride"),
-            "connections": 0,
-        }
-    if kind == "Embedding":
-        match = re.search(r"\(\d{1,9}, (\d{1,9})", text)
-        if match is None or numbers % int(match[1]):
-            return {}
-        shape = (numbers // int(match[1]), int(match[1]))
-        return {"kind": "embedding", "output_shape": shape, "connections": numbers}
-    if kind in VIEWS:
-        same = before if before is not None and prod(before) == numbers else (numbers,)
-        return {"kind": "view", "output_shape": same, "connections": 0}
-    if kind in _NORMS or kind in _POINTWISE:
-        shape = _like(numbers, read)
-        light = "norm" if kind in _NORMS else "activation"
-        connections = numbers if kind in _NORMS else 0
-        return {"kind": light, "output_shape": shape, "connections": connections}
-    counted = None if node.parameter_bytes else 0
-    return {"kind": "other", "output_shape": (numbers,), "connections": counted}
-
-
-def _like(numbers: int, read: Sequence[Shape | None]) -> Shape:
-    """Return the output shape of a pointwise layer, or of a concatenation of channels."""
-    before = read[0] if read else None
-    if before is None or prod(before) == numbers or not before[1:] or numbers % prod(before[1:]):
-        return before if before is not None and prod(before) == numbers else (numbers,)
-    return (numbers // prod(before[1:]), *before[1:])
-
-
-def _square(numbers: int, channels: int) -> Shape | None:
-    side = isqrt(numbers // channels) if channels else 0
-    return (channels, side, side) if side and channels * side * side == numbers else None
-
-
-def _pair(text: str, field: str) -> tuple[int, int] | None:
-    match = re.search(field + r"=(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))", text)
-    if match is None:
-        return None
-    down, across = (match[1], match[2]) if match[1] else (match[3], match[3])
-    return int(down), int(across)
