@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.formats.importers.pipedream_rows import kept_bytes
+from planner.formats.importers.pipedream import kept_bytes
 
 
 def chain(*kinds: str) -> dict[str, int]:

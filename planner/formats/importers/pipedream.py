@@ -12,17 +12,45 @@ and the format of its published profiles.
 """
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 
-from planner.formats.importers.pipedream_rows import Node, doubts, kept_bytes
+from planner.formats.importers.timed_rows import listed
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import cycle_of, stable_order
 from planner.model.layers import Layer, chain_blocks, graph_of_layers
-from planner.model.profiles import Profile, Provenance
+from planner.model.profiles import NUMBER_BYTES, Profile, Provenance
 from planner.model.validation import MAX_VALUE, shown
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+_TINY_BYTES = 1 << 20  # work on less than this may take no measurable time
+_NOTABLE_NS = 10**6  # shorter times are mostly the cost of starting a kernel
+
+_VIEWS = (
+    "View", "Size", "Flatten", "Identity", "Reshape", "Transpose", "Permute", "Squeeze",
+    "Unsqueeze", "Expand", "Narrow", "Select", "Chunk", "Split", "Unbind", "__getitem__",
+)  # fmt: skip
+"""Kinds that compute nothing: their output is a part of their input."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One row: an operation with its times and sizes."""
+
+    name: str
+    operation: str
+    line: int
+    forward_ns: int
+    backward_ns: int
+    activation_bytes: int
+    parameter_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of operation, such as ``Conv2d``."""
+        return self.operation.partition("(")[0]
 
 
 def read_pipedream(
@@ -50,7 +78,7 @@ def read_pipedream(
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, _Node] = {}
     edges: list[tuple[str, str, int]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -110,7 +138,7 @@ def read_pipedream(
         for node in nodes.values()
         if node.name in inputs
     ]
-    warnings += doubts(rows, steps)
+    warnings += _doubts(rows)
     return Profile(
         name=name,
         layers=layers,
@@ -124,7 +152,29 @@ def read_pipedream(
     ), tuple(warnings)
 
 
-def _node(line: str, number: int) -> Node:
+def _doubts(rows: Sequence[_Node]) -> Iterator[str]:
+    """Yield warnings about implausible times."""
+    untimed: dict[str, list[_Node]] = {}
+    for row in rows:
+        # A backward pass computes at least as much as the forward pass.
+        if row.parameter_bytes and row.forward_ns > max(_NOTABLE_NS, 2 * row.backward_ns):
+            yield (
+                f"line {row.line}: {row.name} {row.kind} takes {row.forward_ns / 1e6:g} ms forward "
+                f"and {row.backward_ns / 1e6:g} ms backward, which computes at least as much: one "
+                "of the times is wrong, or another row holds a part of it"
+            )
+        work = max(row.activation_bytes, row.parameter_bytes)
+        timed = row.forward_ns and row.backward_ns
+        if work > _TINY_BYTES and row.kind not in (*_VIEWS, "Dropout") and not timed:
+            untimed.setdefault(row.kind, []).append(row)
+    for kind, several in untimed.items():
+        yield (
+            f"lines {listed([str(line) for line in sorted(row.line for row in several)])}: {kind} "
+            "handles large outputs or parameters in a time of 0: it was not timed"
+        )
+
+
+def _node(line: str, number: int) -> _Node:
     parts = line.split(" -- ")
     path = f"line {number}"
     if len(parts) != 3:
@@ -139,7 +189,7 @@ def _node(line: str, number: int) -> Node:
         _amount(fields[field], f"{path}, {field}", scale)
         for field, scale in zip(_FIELDS, (10**6, 10**6, 1, 1), strict=True)
     )
-    return Node(
+    return _Node(
         parts[0].strip(), parts[1].strip(), number, forward, backward, activation, parameters
     )
 
@@ -165,3 +215,49 @@ def _edge(line: str, number: int) -> tuple[str, str]:
 def _number(name: str) -> int:
     digits = re.sub(r"\D", "", name)
     return int(digits[:18]) if digits else 0
+
+
+# ---
+# Which outputs of a network's operations autograd keeps for the backward pass.
+#
+# Problem: adding up all outputs counts a convolution, its batch normalisation and its activation
+# three times, where two tensors are kept. Method: PyTorch's rules by kind of operation. An output
+# is kept, once, if the operation's own gradient is computed from it (ReLU, sigmoid, softmax,
+# recurrent layers), an operation that reads it needs its input (also through views), or nothing
+# reads it but the loss. The rules by kind: docs/profiles.md, "Which outputs are kept". Guarantee:
+# none for other frameworks, fused kernels, or the inside of composite modules. On a CPU dropout's
+# mask is as large as its output. Source: PyTorch's notes on autograd and its formulas of gradients;
+# the rest is own.
+
+_FROM_OUTPUT = ("ReLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax")
+_BY_OUTPUT = (*_FROM_OUTPUT, "LSTM", "GRU", "RNN")
+_NO_INPUT = ("Dropout", "Dropout2d", "Add", "Sub", "Concat", "Embedding", "ZeroPad2d")
+_NEED_NO_INPUT = (*_FROM_OUTPUT, *_NO_INPUT)
+_BESIDE = {"Dropout": 1, "MaxPool2d": 8}
+"""Bytes per output element that are kept in addition: a mask, or positions of maxima."""
+
+
+def kept_bytes(
+    kinds: Sequence[str], sizes: Sequence[int], links: Iterable[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the bytes that each operation keeps.
+
+    `kinds` are such as ``Conv2d``, `sizes` those of the outputs (bytes, elements of four), in order
+    of computation; `links` are pairs (producer, consumer) with producer < consumer.
+    """
+    readers: list[list[int]] = [[] for _ in kinds]
+    for producer, consumer in links:
+        readers[producer].append(consumer)
+    needed = [False] * len(kinds)  # whether a reader's gradient is computed from the output
+    for place in reversed(range(len(kinds))):
+        needed[place] = not readers[place] or any(
+            needed[reader] if kinds[reader] in _VIEWS else kinds[reader] not in _NEED_NO_INPUT
+            for reader in readers[place]
+        )
+    return tuple(
+        0
+        if kind in _VIEWS
+        else (size if own or kind in _BY_OUTPUT else 0)
+        + size * _BESIDE.get(kind, 0) // NUMBER_BYTES
+        for kind, size, own in zip(kinds, sizes, needed, strict=True)
+    )
