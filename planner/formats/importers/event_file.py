@@ -35,7 +35,6 @@ _COLON = re.compile(rb"\s*(:\s*)?\Z")
 _BETWEEN = re.compile(rb"\}(\s*),(?=\s*\{)")
 _NEAR = 1 << 16  # bytes at the end of a piece in which a cut is sought
 _TRIES = 3
-_HEAD = 1 << 16
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _PLACE = re.compile(r"\(byte (\d+)\)")
@@ -69,8 +68,8 @@ class EventFile(Generic[T]):
     """A trace file that is read once, from start to end.
 
     `source` holds JSON or gzip of it; events are decoded as `kind`; at most `limit` bytes of text
-    are read; `progress` is called with the bytes read so far. `head` is the start of the text that
-    was read, and `outside`, once all events are read, the document without them.
+    are read; `progress` is called with the bytes read so far. `outside` is, once all events are
+    read, the document without them.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class EventFile(Generic[T]):
         self._hash = sha256()
         self._start = 0  # position of the current piece in the text
         self._count = 0
-        self.head = b""
         self.outside = b'{"traceEvents":[]}'
 
     @property
@@ -146,8 +144,6 @@ class EventFile(Generic[T]):
                     continue
                 text = piece if length else piece.removeprefix(b"\xef\xbb\xbf")
                 length += len(piece)
-                if len(self.head) < _HEAD:
-                    self.head += text[: _HEAD - len(self.head)]
                 if length > self._limit:
                     raise InvalidInputError(
                         "",

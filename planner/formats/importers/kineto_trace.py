@@ -19,7 +19,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from planner.formats.importers.event_file import EventFile, decoded, in_words
-from planner.formats.importers.foreign import foreign_trace
 from planner.formats.importers.kineto_events import (
     ACCUMULATE,
     DEVICE,
@@ -95,17 +94,11 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
     """Return the trace in a file; `progress` is called with the bytes read so far."""
     file = EventFile(source, RawEvent, limit=MAX_TEXT, progress=progress)
     kept = Kept()
-    try:
-        for batch in file.batches():
-            kept.add(batch)
-        outside = _outside(file.outside)
-    except InvalidInputError:
-        if not kept.by_category["cpu_op"] and (other := foreign_trace(file.head)):
-            raise InvalidInputError("", other) from None
-        raise
+    for batch in file.batches():
+        kept.add(batch)
+    outside = _outside(file.outside)
     if not kept.by_category["cpu_op"]:
-        other = foreign_trace(file.head)
-        raise InvalidInputError("" if other else "traceEvents", other or _no_operators(kept))
+        raise InvalidInputError("traceEvents", _no_operators(kept))
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}

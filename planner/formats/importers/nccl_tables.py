@@ -24,7 +24,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.model.validation import MAX_VALUE, shown
 
-HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
+_HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
 """The header of a table, from its own first character."""
 
 _LIKE_A_HEADER = re.compile(r"\btime\b.*\balgbw\b.*\bbusbw\b")
@@ -211,7 +211,7 @@ def rows_of(text: str, name: str) -> Iterator[TextRow | JsonRow]:
 
     A malformed table is an `InvalidInputError`.
     """
-    if text.lstrip().startswith("{") and not HEADER.search(text):  # a prefix may be a brace
+    if text.lstrip().startswith("{") and not _HEADER.search(text):  # a prefix may be a brace
         yield from _of_json(text)
         return
     for table in _tables(text, name):
@@ -230,7 +230,7 @@ def _tables(text: str, name: str) -> list[_Table]:
     tables: list[_Table] = []
     run, named = Run(_test_of(name)), False  # of the header that comes next
     doubtful = ""
-    for line in printed_lines(text, HEADER, "busbw"):
+    for line in printed_lines(text, _HEADER, "busbw"):
         own = line.text.strip()
         if "_perf" in own and (match := _TEST.search(own)):
             run.collective = match[1]
@@ -240,7 +240,7 @@ def _tables(text: str, name: str) -> list[_Table]:
             where = f"line {line.number}"
             run.ranks.append(ListedRank(int(match[1]), match[3], match[2] or "", where))
             named = True
-        elif "busbw" in own and HEADER.match(own):
+        elif "busbw" in own and _HEADER.match(own):
             if tables and not named:
                 run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
             tables.append(_table(run, line))
