@@ -31,7 +31,6 @@ from planner.jsonio.network_measurements import encode_measured
 from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Link, MeasuredNetwork
-from planner.model.profiles import STATISTICS
 from planner.model.units import escaped, parse_rate
 from planner.model.validation import inside, integer, shown
 
@@ -123,12 +122,10 @@ def add_parser(commands: Any) -> None:
             "--collective": "of nccl-tests: what was timed, where neither a file nor its name "
             "says it",
             "--in-place": "of nccl-tests: take the times in place",
-            "--statistic": "kineto: how the times of several steps become one; default: median",
         },
         {
             "--link": {"action": "append"},
             "--collective": {"choices": COLLECTIVES},
-            "--statistic": {"choices": list(STATISTICS)},
         },
     )
 
@@ -141,8 +138,6 @@ def run(options: argparse.Namespace) -> int:
     check_outputs({"--output": options.output}, options.file)
     if reader is None:
         refuse(options, _OF_MODELS, "only of models")
-    if reader is None or not reader.streams:
-        refuse(options, ("--statistic",), f"a file of {name} has one time an op")
     if name not in NETWORKS:
         refuse(options, _OF_COLLECTIVES, "only of timed collectives")
     if name in NETWORKS:
@@ -169,8 +164,7 @@ def _import_model(options: argparse.Namespace) -> None:
     if reader.streams:
         progress = Progress(quiet=options.quiet)
         with opened(file, progress) as (source, told), in_file(file):
-            statistic = options.statistic or "median"
-            profile, warnings = reader.read(source, **named, statistic=statistic, progress=told)
+            profile, warnings = reader.read(source, **named, progress=told)
         progress.done()
     else:
         data = read(file)

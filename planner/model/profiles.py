@@ -7,11 +7,10 @@ parameters in pooling layers"). Its *dataflow* is a graph of operations and para
 of single parameters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby, pairwise
-from statistics import fmean, median
 from typing import Literal
 
 from planner.model.errors import InvalidInputError
@@ -23,13 +22,6 @@ Granularity = Literal["block", "layer"]
 """Unit of a chain: one layer with parameters, or one block (its branches together)."""
 
 KINDS = ("measured", "imported", "synthetic")
-
-STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
-    "median": median,
-    "min": min,
-    "mean": fmean,
-}
-"""How the times of several runs become one, by the name in a provenance."""
 
 NUMBER_BYTES = 4  # of a single-precision number, the type of most parameters
 

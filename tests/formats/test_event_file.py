@@ -137,14 +137,12 @@ def test_clocks_that_run_backwards_are_told() -> None:
     assert "1 kernel begin before they are launched, up to 2 µs" in clock_remarks(early)[0]
 
 
-@pytest.mark.parametrize(("statistic", "relu"), [("median", 8), ("min", 7), ("mean", 9)])
-def test_steps_become_one_by_the_statistic_asked_for(statistic: str, relu: int) -> None:
+def test_steps_become_one_by_medians() -> None:
     events = [
         one
         for k, slower in enumerate((1.0, 6.0, 2.0))
         for one in a_step(k, 1000 * k, 10 * k, slower)
     ]
-    profile, _ = read_kineto(written(events), name="m", source="s", statistic=statistic)
+    profile, _ = read_kineto(written(events), name="m", source="s")
     assert profile.graph is not None
-    assert profile.graph.ops[1].duration_ns == relu * 1000
-    assert profile.provenance.statistic == statistic
+    assert profile.graph.ops[1].duration_ns == 8000

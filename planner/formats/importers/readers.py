@@ -28,8 +28,7 @@ class Reader(NamedTuple):
     suffixes : tuple of str
         File endings that do not belong to a model's name, outermost first.
     streams : bool
-        Whether the reader takes a binary file piece by piece, reports its `progress`, and takes a
-        `statistic` over several steps.
+        Whether the reader takes a binary file piece by piece and reports its `progress`.
     """
 
     read: Callable[..., tuple[Profile, tuple[str, ...]]]
