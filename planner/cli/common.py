@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.parsing import add_options
-from planner.cli.telling import Progress, tell
+from planner.cli.telling import tell
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
@@ -49,18 +49,6 @@ def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
     tell(f"reading {'standard input' if path == '-' else path}")
     return standard_input().read() if path == "-" else Path(path).read_bytes()
-
-
-@contextmanager
-def opened(path: str, progress: Progress) -> Iterator[tuple[BinaryIO, Callable[[int], None]]]:
-    """Yield a file, or standard input for "-", and what shows how many bytes of it are read."""
-    tell(f"reading {'standard input' if path == '-' else path}")
-    name = readable(Path(path).name)
-    if path == "-":
-        yield standard_input(), progress.megabytes(name, 0)
-        return
-    with Path(path).open("rb") as file:
-        yield file, progress.megabytes(name, Path(path).stat().st_size)
 
 
 def standard_input() -> BinaryIO:

@@ -9,7 +9,6 @@ from planner.cli.common import (
     check_outputs,
     command,
     in_file,
-    opened,
     read,
     readable,
     warn,
@@ -17,7 +16,6 @@ from planner.cli.common import (
 )
 from planner.cli.parsing import add_options, refuse
 from planner.cli.spark_logs import import_spark
-from planner.cli.telling import Progress
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
@@ -161,15 +159,9 @@ def _import_model(options: argparse.Namespace) -> None:
         "source": readable(path.name),
         "batch_size": options.batch_size,
     }
-    if reader.streams:
-        progress = Progress(quiet=options.quiet)
-        with opened(file, progress) as (source, told), in_file(file):
-            profile, warnings = reader.read(source, **named, progress=told)
-        progress.done()
-    else:
-        data = read(file)
-        with in_file(file):
-            profile, warnings = reader.read(data, **named)
+    data = read(file)
+    with in_file(file):
+        profile, warnings = reader.read(data, **named)
     warn(f"warning: {escaped(f'{readable(path.name)}: {warning}')}" for warning in warnings)
     write_json(encode_profile(profile), options.output)
 

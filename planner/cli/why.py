@@ -11,7 +11,7 @@ from planner.cli.common import (
     check_outputs,
     command,
     in_file,
-    opened,
+    read,
     readable,
     warn,
     write_json,
@@ -109,8 +109,10 @@ def _read(
 ) -> tuple[Recorded, list[str], Graph | None, str]:
     """Return a rank's trace, remarks, and its dataflow or the reason for its absence."""
     name = readable(Path(path).name)
-    with opened(path, progress) as (source, told), in_file(path):
-        trace = read_trace(source, progress=told)
+    progress(f"reading {name}")
+    data = read(path)
+    with in_file(path):
+        trace = read_trace(data)
     remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]
     recorded = recorded_in(trace, place, transfers=transfers)
     if not recorded.steps:

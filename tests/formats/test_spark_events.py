@@ -291,6 +291,6 @@ def test_events_that_cannot_be_read_are_not_said_to_be_missing(
     path = written(tmp_path / "app", events)
     with pytest.raises(
         InvalidInputError,
-        match=rf"{reason} \(line {first + 1}: object missing required field {key}\)",
+        match=rf"{reason} \(line {first + 1}: Object missing required field `{key}`\)",
     ):
         read_spark_log(path)

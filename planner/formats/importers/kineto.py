@@ -10,9 +10,8 @@ backward ops; a parameter is named after the op that reads it first and its shap
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import BinaryIO
 
 from planner.formats.importers.kineto_steps import TrainingStep, busy_ns, step_ns, steps_of
 from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
@@ -27,35 +26,31 @@ _NOTABLE = 0.8  # if ops fill less than this share of a step, a warning names th
 
 
 def read_kineto(
-    data: bytes | BinaryIO,
+    data: bytes,
     *,
     name: str,
     source: str,
     batch_size: int | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return the profile in a trace of PyTorch's profiler, and warnings about its times.
 
     Parameters
     ----------
-    data : bytes or binary file
-        Contents of the file, ``.json`` or ``.json.gz``; a file is read piece by piece.
+    data : bytes
+        Contents of the file, ``.json`` or ``.json.gz``.
     name : str
         Name of the model.
     source : str
         Origin of the file; kept in the profile with the hash of `data`.
     batch_size : int, optional
         Samples of one iteration; the file does not say.
-    progress : callable, optional
-        Called with the bytes read so far.
 
     Raises
     ------
     InvalidInputError
         If it is no such trace, or lacks what is needed; the path is the event or the step.
     """
-    trace = read_trace(data, progress=progress)
-    return profile_in(trace, name=name, source=source, batch_size=batch_size)
+    return profile_in(read_trace(data), name=name, source=source, batch_size=batch_size)
 
 
 def profile_in(
