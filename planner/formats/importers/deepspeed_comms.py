@@ -17,8 +17,14 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from math import ceil, floor
 from typing import Any, NamedTuple
 
-from planner.formats.importers.launchers import PrintedLine, printed_lines
-from planner.formats.importers.timed_rows import Collected, Read, TimedRow, listed
+from planner.formats.importers.timed_rows import (
+    Collected,
+    PrintedLine,
+    Read,
+    TimedRow,
+    listed,
+    printed_lines,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE, shown
