@@ -151,9 +151,3 @@ def test_views_are_no_missing_times_and_lists_of_lines_are_short() -> None:
     rows = [row(f"node{i}", "Add(inplace)", "0.0", "0.0", "411041792.0") for i in range(2, 109)]
     (warning,) = read("\n".join(rows))[1]
     assert warning.startswith("lines 1, 2, 3, 4, 5 and 102 more: Add handles large outputs")
-
-
-def test_what_is_kept_for_the_backward_pass() -> None:
-    profile, _ = read_pipedream(GOOD.encode(), name="m", source="s")
-    # ReLU's output is what the linear layer reads and ReLU's own gradient is computed from.
-    assert [layer.kept_bytes for layer in profile.layers] == [0, 8, 8]

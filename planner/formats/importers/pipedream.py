@@ -12,7 +12,7 @@ and the format of its published profiles.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
@@ -21,7 +21,7 @@ from planner.formats.importers.timed_rows import listed
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import cycle_of, stable_order
 from planner.model.layers import Layer, chain_blocks, graph_of_layers
-from planner.model.profiles import NUMBER_BYTES, Profile, Provenance
+from planner.model.profiles import Profile, Provenance
 from planner.model.validation import MAX_VALUE, shown
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
@@ -123,14 +123,8 @@ def read_pipedream(
             parameter_bytes=row.parameter_bytes,
             activation_bytes=row.activation_bytes,
             block=block,
-            kept_bytes=keeps,
         )
-        for row, block, keeps in zip(
-            rows,
-            chain_blocks(len(rows), steps),
-            kept_bytes([row.kind for row in rows], [row.activation_bytes for row in rows], steps),
-            strict=True,
-        )
+        for row, block in zip(rows, chain_blocks(len(rows), steps), strict=True)
     )
     warnings = [
         f"line {node.line}: {node.name} is data loading, not a layer: left out "
@@ -215,49 +209,3 @@ def _edge(line: str, number: int) -> tuple[str, str]:
 def _number(name: str) -> int:
     digits = re.sub(r"\D", "", name)
     return int(digits[:18]) if digits else 0
-
-
-# ---
-# Which outputs of a network's operations autograd keeps for the backward pass.
-#
-# Problem: adding up all outputs counts a convolution, its batch normalisation and its activation
-# three times, where two tensors are kept. Method: PyTorch's rules by kind of operation. An output
-# is kept, once, if the operation's own gradient is computed from it (ReLU, sigmoid, softmax,
-# recurrent layers), an operation that reads it needs its input (also through views), or nothing
-# reads it but the loss. The rules by kind: docs/profiles.md, "Which outputs are kept". Guarantee:
-# none for other frameworks, fused kernels, or the inside of composite modules. On a CPU dropout's
-# mask is as large as its output. Source: PyTorch's notes on autograd and its formulas of gradients;
-# the rest is own.
-
-_FROM_OUTPUT = ("ReLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax")
-_BY_OUTPUT = (*_FROM_OUTPUT, "LSTM", "GRU", "RNN")
-_NO_INPUT = ("Dropout", "Dropout2d", "Add", "Sub", "Concat", "Embedding", "ZeroPad2d")
-_NEED_NO_INPUT = (*_FROM_OUTPUT, *_NO_INPUT)
-_BESIDE = {"Dropout": 1, "MaxPool2d": 8}
-"""Bytes per output element that are kept in addition: a mask, or positions of maxima."""
-
-
-def kept_bytes(
-    kinds: Sequence[str], sizes: Sequence[int], links: Iterable[tuple[int, int]]
-) -> tuple[int, ...]:
-    """Return the bytes that each operation keeps.
-
-    `kinds` are such as ``Conv2d``, `sizes` those of the outputs (bytes, elements of four), in order
-    of computation; `links` are pairs (producer, consumer) with producer < consumer.
-    """
-    readers: list[list[int]] = [[] for _ in kinds]
-    for producer, consumer in links:
-        readers[producer].append(consumer)
-    needed = [False] * len(kinds)  # whether a reader's gradient is computed from the output
-    for place in reversed(range(len(kinds))):
-        needed[place] = not readers[place] or any(
-            needed[reader] if kinds[reader] in _VIEWS else kinds[reader] not in _NEED_NO_INPUT
-            for reader in readers[place]
-        )
-    return tuple(
-        0
-        if kind in _VIEWS
-        else (size if own or kind in _BY_OUTPUT else 0)
-        + size * _BESIDE.get(kind, 0) // NUMBER_BYTES
-        for kind, size, own in zip(kinds, sizes, needed, strict=True)
-    )
