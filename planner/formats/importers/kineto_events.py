@@ -45,14 +45,12 @@ _OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRecord:
-    """A collective's description of itself; None or empty where unknown."""
+    """A collective's description of itself; empty where unknown."""
 
     collective: str  # such as ``allreduce``
-    elements_in: int | None  # on one rank
-    elements_out: int | None
+    elements: int  # on one rank, of the larger side, in or out; 0 if unknown
     dtype: str
     group: str
-    group_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,6 @@ class _Arguments(msgspec.Struct, frozen=True, gc=False):
     collective: Any = msgspec.field(default=None, name="Collective name")
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
-    group_size: Any = msgspec.field(default=None, name="Group size")
     group: Any = msgspec.field(default=None, name="Process Group Name")
     dtype: Any = None
 
@@ -171,16 +168,14 @@ _NOTHING = _Arguments()
 def _message(args: _Arguments) -> CollectiveRecord:
     """Return a collective's description of itself; unexpected values count as unknown."""
 
-    def whole(value: Any) -> int | None:
-        return value if type(value) is int and 0 <= value <= MAX_VALUE else None
+    def whole(value: Any) -> int:
+        return value if type(value) is int and 0 <= value <= MAX_VALUE else 0
 
     return CollectiveRecord(
         collective=str(args.collective),
-        elements_in=whole(args.elements_in),
-        elements_out=whole(args.elements_out),
+        elements=max(whole(args.elements_in), whole(args.elements_out)),
         dtype=str(args.dtype or ""),
         group=str(args.group or ""),
-        group_size=whole(args.group_size) or None,
     )
 
 
