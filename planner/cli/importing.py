@@ -19,7 +19,7 @@ from planner.cli.spark_logs import import_spark
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
-from planner.formats.importers.fx import check_ranks, problem_of
+from planner.formats.importers.fx import problem_of
 from planner.formats.importers.nccl_tests import read_nccl_tests
 from planner.formats.importers.timed_rows import Read, TimedRow, network_of, read_vidur
 from planner.jsonio import encode_profile
@@ -78,7 +78,7 @@ def add_parser(commands: Any) -> None:
     abouts = {
         **{name: reader.about for name, reader in READERS.items()},
         **{name: about for name, (_, about) in NETWORKS.items()},
-        FX: "a compiled graph that planner.profiling.fx wrote, of one rank or of several",
+        FX: "a compiled graph that planner.profiling.fx wrote",
         SPARK: "event logs of Spark 3 or 4, files or folders",
     }
     parser = command(
@@ -89,7 +89,7 @@ def add_parser(commands: Any) -> None:
         "planner import pipedream graph.txt -o vgg16.json\n"
         "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json\n"
         "  planner import nccl-tests all_reduce.log all_gather.log -o network.json\n"
-        "  planner import fx rank0.json rank1.json -o graph.json\n"
+        "  planner import fx graph.fx.json -o graph.json\n"
         "  planner import spark-events eventlog_v2_app-20261125093000-0001 -o spark.json",
     )
     parser.add_argument(
@@ -101,8 +101,7 @@ def add_parser(commands: Any) -> None:
         "file",
         metavar="FILE",
         nargs="+",
-        help="'-': standard input; several of timed collectives become one network; of a compiled "
-        "graph: one a rank, which must start collectives in the same order",
+        help="'-': standard input; several of timed collectives become one network",
     )
     add_options(
         parser,
@@ -149,10 +148,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _import_model(options: argparse.Namespace) -> None:
+def _only(options: argparse.Namespace) -> str:
+    """Return the only file."""
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
-    (file,), reader = options.file, READERS[options.format]
+    file: str = options.file[0]
+    return file
+
+
+def _import_model(options: argparse.Namespace) -> None:
+    file, reader = _only(options), READERS[options.format]
     path = Path(file)
     named: dict[str, Any] = {
         "name": readable(options.name or reader.name_of(path.name)),
@@ -210,13 +215,9 @@ def _links(texts: Sequence[str]) -> tuple[Link, ...]:
 
 def _import_graph(options: argparse.Namespace) -> None:
     """Import a compiled graph; the memory limit is the peak of the graph's original order."""
-    documents = []
-    for file in options.file:
-        data = read(file)
-        with in_file(file):
-            documents.append(decode_fx(data))
-    check_ranks(documents, options.file)
-    with in_file(options.file[0]):
-        problem = problem_of(documents[0])
+    file = _only(options)
+    data = read(file)
+    with in_file(file):
+        problem = problem_of(decode_fx(data))
     peak = evaluate(problem, own_order(problem)).peak_bytes
     write_json(encode_request(with_limit(problem, peak)), options.output)
