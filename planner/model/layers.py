@@ -8,7 +8,7 @@ from math import prod
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.units import counted
-from planner.model.validation import MAX_VALUE, integer, set_integer, shown
+from planner.model.validation import MAX_VALUE, integer, one_of, set_integer, shown
 
 KINDS = ("conv", "full", "norm", "embedding", "activation", "pool", "view", "attention", "other")
 """Kinds of layers: `view` moves no numbers; `activation` treats each number by itself."""
@@ -92,10 +92,8 @@ class Layer:
             isinstance(name, str) for name in self.parameters
         ):
             raise InvalidInputError("parameters", f"expected names, got {shown(self.parameters)}")
-        if self.kind is not None and self.kind not in KINDS:
-            raise InvalidInputError(
-                "kind", f"expected one of {', '.join(KINDS)}, got {shown(self.kind)}"
-            )
+        if self.kind is not None:
+            one_of(self.kind, "kind", KINDS)
         for name in ("input_shape", "output_shape", "kernel", "stride"):
             lengths = getattr(self, name)
             if lengths is not None:

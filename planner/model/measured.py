@@ -20,7 +20,7 @@ from typing import Literal
 
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
-from planner.model.validation import integer, set_exact, set_integer, shown
+from planner.model.validation import integer, one_of, set_exact, set_integer
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 """Collectives: sum gradients, pull a batch of parameters, push a batch of gradients."""
@@ -61,11 +61,7 @@ class Measured:
     points: tuple[tuple[int, int], ...]  # (bytes, ns): at least 2, bytes increasing, times > 0
 
     def __post_init__(self) -> None:
-        if self.collective not in COLLECTIVES:
-            raise InvalidInputError(
-                "collective",
-                f"expected one of {', '.join(COLLECTIVES)}, got {shown(self.collective)}",
-            )
+        one_of(self.collective, "collective", COLLECTIVES)
         set_integer(self, "ranks", minimum=2, maximum=MAX_RANKS)
         set_integer(self, "per_host", minimum=1)
         if self.ranks % self.per_host:

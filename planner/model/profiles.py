@@ -16,7 +16,7 @@ from typing import Literal
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Phase
 from planner.model.layers import Layer, graph_of_layers, merged, with_spreads
-from planner.model.validation import integer, set_integer, shown
+from planner.model.validation import integer, one_of, set_integer, shown
 
 KINDS = ("measured", "imported", "synthetic")
 
@@ -64,8 +64,7 @@ class Provenance:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidInputError("kind", f"expected one of {', '.join(KINDS)}, got {self.kind}")
+        one_of(self.kind, "kind", KINDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective, MeasuredNetwork
-from planner.model.validation import shown
+from planner.model.validation import one_of, shown
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
@@ -52,11 +52,8 @@ class Rule(NamedTuple):
 def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
     """Return the cheapest choice by size, for all collectives and ranks with two choices."""
     for algorithm, protocol in networks:
-        for name, known in ((algorithm, ALGORITHMS), (protocol, PROTOCOLS)):
-            if name not in known:
-                raise InvalidInputError(
-                    "", f"expected one of {', '.join(known)}, got {shown(name)}"
-                )
+        one_of(algorithm, "", ALGORITHMS)
+        one_of(protocol, "", PROTOCOLS)
     rules = tuple(
         rule
         for (collective, ranks, hosts), costs in _grouped(networks).items()
