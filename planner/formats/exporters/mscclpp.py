@@ -40,7 +40,7 @@ _Places = Mapping[Message, int]  # where added messages arrive in their receiver
 
 
 class _Chunks(NamedTuple):
-    """_Chunks of a buffer: ``i`` is the gradient (input and output), ``s`` the scratch buffer.
+    """Chunks of a buffer: ``i`` is the gradient (input and output), ``s`` the scratch buffer.
 
     `peer` is the other rank whose buffer is written; None for this rank.
     """
