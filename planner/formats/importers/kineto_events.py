@@ -105,37 +105,25 @@ class RawEvent(msgspec.Struct, frozen=True, gc=False):
 class Kept:
     """The events that are kept, by category; equal texts are stored once."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Iterable[RawEvent]) -> None:
         self.by_category: dict[str, list[Event]] = defaultdict(list)
         self.backwards: list[int] = []
         self.stacks = False
-        self.last_number = -1
-        self._numbers: set[int] = set()
         self._seen: dict[Any, Any] = {}
-        self._index = 0
-
-    @property
-    def held(self) -> int:
-        """Number of numbered events that the file holds."""
-        return len(self._numbers)
-
-    def add(self, events: Iterable[RawEvent]) -> None:
-        """Keep the relevant parts of more events."""
-        for raw in events:
+        numbers = set[int]()
+        for index, raw in enumerate(events):
             if raw.ph == "X" and raw.cat and raw.cat not in _OTHERS:
-                self._keep(raw, raw.cat)
-            if raw.args is not None:
-                number = raw.args.number
-                if type(number) is int and 0 <= number <= MAX_VALUE:
-                    self._numbers.add(number)
-                    self.last_number = max(self.last_number, number)
-            self._index += 1
+                self._keep(raw, raw.cat, index)
+            number = None if raw.args is None else raw.args.number
+            if type(number) is int and 0 <= number <= MAX_VALUE:
+                numbers.add(number)
+        self.held, self.numbered = len(numbers), max(numbers, default=-1) + 1
 
-    def _keep(self, raw: RawEvent, category: str) -> None:
-        path = f"traceEvents[{self._index}]"
+    def _keep(self, raw: RawEvent, category: str, index: int) -> None:
+        path = f"traceEvents[{index}]"
         start, lasts = _ns(raw.ts, path, "ts"), _ns(raw.dur, path, "dur")
         if lasts < 0:
-            self.backwards.append(self._index)
+            self.backwards.append(index)
             return
         if category == "python_function":
             self.stacks = True
@@ -151,7 +139,7 @@ class Kept:
                 start_ns=start,
                 end_ns=start + lasts,
                 thread=self._seen.setdefault(thread, thread),
-                index=self._index,
+                index=index,
                 sequence=_number(args.sequence, path, "Sequence number"),
                 forward_thread=_number(args.forward_thread, path, "Fwd thread id") or 0,
                 correlation=_number(args.correlation, path, "correlation"),

@@ -106,15 +106,15 @@ class Trace:
 def read_trace(data: bytes) -> Trace:
     """Return the trace in a file's contents."""
     document = _document(_text(data))
-    kept = Kept()
-    kept.add(document.events)
+    devices, distributed = document.devices, document.distributed
+    kept = Kept(document.events)
+    del document  # the events as in the file take more room than what is kept of them
     if not kept.by_category["cpu_op"]:
         raise InvalidInputError("traceEvents", _no_operators(kept))
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}
     operators, ranges, modules = (by_category.pop(name, []) for name in READ[:3])
-    devices = document.devices
     first = devices[0] if isinstance(devices, list) and devices else None
     name = first.get("name") if isinstance(first, dict) else None
     started = tuple(chain.from_iterable(runtime.values()))
@@ -128,11 +128,11 @@ def read_trace(data: bytes) -> Trace:
         stacks=kept.stacks,
         runtime=tuple(runtime),
         unknown={name: tuple(events) for name, events in by_category.items()},
-        numbered=kept.last_number + 1,
+        numbered=kept.numbered,
         held=kept.held,
         backwards=tuple(kept.backwards),
-        rank=_whole(document.distributed, "rank", 0),
-        ranks=_whole(document.distributed, "world_size", 1),
+        rank=_whole(distributed, "rank", 0),
+        ranks=_whole(distributed, "world_size", 1),
         sha256=sha256(data).hexdigest(),
     )
 
