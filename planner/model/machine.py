@@ -30,16 +30,11 @@ def versions(**others: str) -> dict[str, str]:
     return {"python": platform.python_version(), **others, "planner": VERSION}
 
 
-def affinity() -> frozenset[int]:
-    """Return the numbers of the processors on which this process may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return frozenset(os.sched_getaffinity(0))
-    return frozenset(range(os.cpu_count() or 1))
-
-
 def processors() -> int:
     """Return the number of processors on which this process may run."""
-    return len(affinity())
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Load(NamedTuple):
