@@ -22,7 +22,7 @@ from planner.cli.telling import Progress
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in
-from planner.formats.importers.kineto_trace import read_trace
+from planner.formats.importers.kineto_trace import clock_remarks, read_trace
 from planner.jsonio import caramel
 from planner.jsonio.why import why_report
 from planner.model.errors import InvalidInputError
@@ -113,7 +113,7 @@ def _read(
     data = read(path)
     with in_file(path):
         trace = read_trace(data)
-    remarks = [f"{name}: {remark}" for remark in trace.remarks]
+    remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]
     recorded = recorded_in(trace, place, transfers=transfers)
     if not recorded.steps:
         remarks.append(f"{name}: no steps are marked (ProfilerStep#N): the trace counts as one")

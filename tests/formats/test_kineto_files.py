@@ -1,4 +1,4 @@
-"""Trace files: those that were cut, and events that end before they begin."""
+"""Trace files: those that were cut, and clocks that run backwards."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.formats import read_kineto
-from planner.formats.importers.kineto_trace import read_trace
+from planner.formats.importers.kineto_trace import clock_remarks, read_trace
 from tests.formats.test_kineto import a_step, event, written
 from tests.formats.test_kineto_devices import on_a_device
 
@@ -30,11 +30,20 @@ def test_a_wrong_event_is_named_by_its_place_in_the_file() -> None:
         read_trace(text)
 
 
-def test_events_that_end_before_they_begin_are_told() -> None:
-    assert read_trace(written(a_step())).remarks == []
-    trace = read_trace(written([*a_step(), event("aten::mul", 30, -3)]))
+def test_clocks_that_run_backwards_are_told() -> None:
+    assert clock_remarks(read_trace(written([*a_step(1), *a_step(2, 200)]))) == []
+    odd = event("aten::mul", 30, -3)
+    trace = read_trace(written([*a_step(), odd]))
     assert trace.calls == read_trace(written(a_step())).calls
-    assert "1 event that end before they begin" in trace.remarks[0]
+    assert "1 event that end before they begin" in clock_remarks(trace)[0]
+    crossed = read_trace(written([*a_step(1), *a_step(2, 50)]))
+    assert "1 step begin before the one before has ended, first step 2" in clock_remarks(crossed)[0]
+    kernels = [
+        event("launch", 9, 1, "cuda_runtime", correlation=1),
+        event("k", 7, 1, "kernel", correlation=1, thread=7),
+    ]
+    early = read_trace(written([*a_step(), *kernels]))
+    assert "1 kernel begin before they are launched, up to 2 µs" in clock_remarks(early)[0]
 
 
 def test_steps_become_one_by_medians() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from planner.formats.importers.kineto_steps import TrainingStep, busy_ns, step_ns, steps_of
-from planner.formats.importers.kineto_trace import Trace, read_trace
+from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer, unique_names
@@ -65,7 +65,7 @@ def profile_in(
         steps = steps_of(trace)
     except InvalidInputError as error:
         raise InvalidInputError(
-            error.path, "; ".join([error.message, *_missing(trace), *trace.remarks])
+            error.path, "; ".join([error.message, *_missing(trace), *clock_remarks(trace)])
         ) from None
     kinds = [(step.forward, step.backward, step.gradients, step.times.device) for step in steps]
     kind = Counter(kinds).most_common(1)[0][0]
@@ -81,7 +81,7 @@ def profile_in(
     layers, graph = _model(first, times[:ahead], times[ahead:])
     warnings = [
         *_missing(trace),
-        *trace.remarks,
+        *clock_remarks(trace),
         *shortened,
         *_doubts(trace, steps, used, sum(times), lasts_ns),
     ]

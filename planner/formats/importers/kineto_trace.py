@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -26,12 +26,13 @@ from planner.formats.importers.kineto_events import (
     MODULE,
     READ,
     RUNTIMES,
+    STEP,
     Event,
     Kept,
     RawEvent,
 )
 from planner.model.errors import InvalidInputError
-from planner.model.units import counted
+from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 
 MAX_TEXT = 1 << 36  # longest trace that is read (bytes without compression)
@@ -80,17 +81,6 @@ class Trace:
     def device(self) -> bool:
         """Whether kernels ran on a device."""
         return bool(self.kernels)
-
-    @property
-    def remarks(self) -> list[str]:
-        """Warnings about impossible times, and what is left out because of them."""
-        if not self.backwards:
-            return []
-        what = (
-            f"{counted(len(self.backwards), 'event')} that end before they begin are left out, "
-            f"the first one traceEvents[{self.backwards[0]}]: the clock ran backwards"
-        )
-        return [what]
 
     @property
     def operators(self) -> Iterator[Event]:
@@ -264,3 +254,47 @@ def _with_kernels(
         replace(call, kernels=tuple(kernels[place])) if place in kernels else call
         for place, call in enumerate(calls)
     )
+
+
+# ---
+# Checks the times of a trace for clock errors.
+#
+# An event ends after it begins, a step after the one before, and a kernel runs after the call that
+# launched it. If a trace contradicts this, a clock was set, or the device's differs from the
+# host's.
+#
+# Complexity: O(events + steps · log steps). Source: own.
+
+_NUMBER = re.compile(STEP + r"(\d+)")
+
+
+def clock_remarks(trace: Trace) -> list[str]:
+    """Return warnings about impossible times, and what is left out because of them."""
+    remarks = []
+    if trace.backwards:
+        remarks.append(
+            f"{counted(len(trace.backwards), 'event')} that end before they begin are left out, "
+            f"the first one traceEvents[{trace.backwards[0]}]: the clock ran backwards"
+        )
+    numbered = sorted(
+        (int(found[1]), mark.start_ns, mark.end_ns)
+        for mark in trace.ranges
+        if (found := _NUMBER.match(mark.name))
+    )
+    crossed = [after[0] for before, after in pairwise(numbered) if after[1] < before[2] - 1000]
+    if crossed:
+        remarks.append(
+            f"{counted(len(crossed), 'step')} begin before the one before has ended, first step "
+            f"{crossed[0]}: the clock ran backwards, or files of several ranks were joined"
+        )
+    early = [
+        launched - kernel.start_ns
+        for kernel in trace.kernels
+        if (launched := trace.launched_ns(kernel)) is not None and kernel.start_ns < launched
+    ]
+    if early:
+        remarks.append(
+            f"{counted(len(early), 'kernel')} begin before they are launched, up to "
+            f"{format_ns(max(early))}: the device's clock is not the host's"
+        )
+    return remarks
