@@ -50,8 +50,8 @@ def add_parser(commands: Any) -> None:
     add_options(
         parser,
         {
-            "--transfers REGEX": "kernels whose names REGEX is found in are transfers too, beside "
-            "those of known libraries",
+            "--transfers REGEX": "kernels whose names REGEX is found in are transfers too, and "
+            "none is in doubt; default: those of known libraries, the doubtful ones are named",
             "--json": "print all of it as JSON: planner schema why",
             "-o, --output FILE": "write the plan that saves it",
             "--time-limit S": "for planning; default: no limit",

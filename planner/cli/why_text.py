@@ -73,23 +73,33 @@ def why_lines(answer: Why) -> Iterator[str]:
 
 
 def _kernels(answer: Why) -> Iterator[str]:
-    """Yield the kernels counted as transfers."""
-    sums: dict[tuple[str, str], list[int]] = {}
-    for kernels in chain.from_iterable(rank.counted for rank in answer.ranks):
-        row = sums.setdefault((kernels.name, kernels.library), [0, 0])
-        row[0] += kernels.times
-        row[1] += kernels.total_ns
-    if not sums:
-        return
-    yield "in the whole trace these kernels count as transfers:"
-    rows = [
-        [_shortened(name), library or "–", str(times), format_ns(total)]
-        for (name, library), (times, total) in sorted(
-            sums.items(), key=lambda pair: (-pair[1][1], pair[0])
-        )
-    ]
-    yield from _first_rows(["kernel", "of", "times", "in all"], rows)
-    yield ""
+    """Yield the kernels counted as transfers, and the doubtful ones."""
+    for title, sets in (
+        (
+            "in the whole trace these kernels count as transfers",
+            [rank.counted for rank in answer.ranks],
+        ),
+        (
+            "these may be transfers and count as computation (--transfers REGEX settles it)",
+            [rank.doubtful for rank in answer.ranks],
+        ),
+    ):
+        sums: dict[tuple[str, str], list[int]] = {}
+        for kernels in chain.from_iterable(sets):
+            row = sums.setdefault((kernels.name, kernels.library), [0, 0])
+            row[0] += kernels.times
+            row[1] += kernels.total_ns
+        if not sums:
+            continue
+        yield f"{title}:"
+        rows = [
+            [_shortened(name), library or "–", str(times), format_ns(total)]
+            for (name, library), (times, total) in sorted(
+                sums.items(), key=lambda pair: (-pair[1][1], pair[0])
+            )
+        ]
+        yield from _first_rows(["kernel", "of", "times", "in all"], rows)
+        yield ""
 
 
 def _shortened(name: str) -> str:
@@ -154,10 +164,7 @@ def _longest(answer: Why) -> Iterator[str]:
 def _saving(answer: Why) -> Iterator[str]:
     saving = answer.saving
     if answer.unexplained:
-        yield (
-            "what a better plan saves is open: the job has several ranks, and its traces show no "
-            "transfer: record the device too, or name the transfers with --transfers REGEX"
-        )
+        yield from _open(answer)
     else:
         least = (
             "how much any plan waits is unknown from one rank"
@@ -179,6 +186,29 @@ def _saving(answer: Why) -> Iterator[str]:
             f"the plan waits {format_ns(saving.plan_ns)} with "
             f"{counted(len(plan.groups) if plan else 0, 'all-reduce')}, and saves "
             f"{format_ns(saving.saved_ns or 0)} besides what other ranks cause (-o writes it)"
+        )
+
+
+def _open(answer: Why) -> Iterator[str]:
+    """Yield the possible savings while some kernels may or may not be transfers."""
+    saving = answer.saving
+    told = "say with --transfers REGEX which are transfers"
+    if saving.doubtful_ns:
+        yield (
+            f"what a better plan saves is open: known transfers are waited for "
+            f"{format_ns(saving.exposed_ns)} of a step, and if all kernels in doubt are transfers, "
+            f"{format_ns(saving.exposed_ns + saving.doubtful_ns)}: {told}"
+        )
+    elif any(rank.doubtful for rank in answer.ranks):
+        yield (
+            f"what a better plan saves is open: known transfers are waited for "
+            f"{format_ns(saving.exposed_ns)} of a step, and the kernels in doubt run beside other "
+            f"computation: {told}"
+        )
+    else:
+        yield (
+            "what a better plan saves is open: the job has several ranks, and its traces show no "
+            "transfer: record the device too, or name the transfers with --transfers REGEX"
         )
 
 

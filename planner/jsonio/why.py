@@ -39,6 +39,7 @@ class RankReport(Struct, frozen=True, kw_only=True):
     input_ns: int
     overlap: float | None
     counted: tuple[Kernels, ...]
+    doubtful: tuple[Kernels, ...]
 
 
 class WaitReport(Struct, frozen=True, kw_only=True):
@@ -70,6 +71,7 @@ class SavingReport(Struct, frozen=True, kw_only=True):
     at_most_ns: int
     plan_ns: int | None
     saved_ns: int | None
+    doubtful_ns: int
     reason: str
 
 
@@ -97,6 +99,7 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
             device=recorded.device,
             steps=len(recorded.steps),
             counted=recorded.counted,
+            doubtful=recorded.doubtful,
         )
         for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
     )

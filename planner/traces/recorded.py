@@ -85,8 +85,11 @@ class Recorded:
     periods : tuple of (int, int)
         Start and end of each step where it computes, without gaps; the first step begins after what
         was launched before it. Empty if unknown.
-    counted : tuple of Kernels
-        Kernels that count as transfers, the longest first.
+    counted, doubtful : tuple of Kernels
+        Kernels that count as transfers, and kernels that may be transfers but count as computation;
+        the longest first.
+    certain : Spans
+        When something was computed, without `doubtful`.
     several : bool
         Whether the trace says that the job has more than one rank.
     """
@@ -103,12 +106,14 @@ class Recorded:
     synchronised: Spans = ()
     periods: tuple[tuple[int, int], ...] = ()
     counted: tuple[Kernels, ...] = ()
+    doubtful: tuple[Kernels, ...] = ()
+    certain: Spans | None = None
     several: bool = False
 
     @property
     def unexplained(self) -> bool:
-        """Whether transfers are hidden in the computation, or missing."""
-        return self.several and not self.transfers
+        """Whether transfers may be hidden in the computation, or are missing."""
+        return self.several and (bool(self.doubtful) or not self.transfers)
 
     @property
     def one_of_several(self) -> bool:

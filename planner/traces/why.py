@@ -4,6 +4,8 @@ How much of the waiting for transfers could a better plan save? Method: `planner
 trace's own graph with transfers at the fastest recorded cost. No plan of these all-reduces can save
 what its lower bound waits; its plan saves the rest. If gradients are unknown, or differ from what
 was all-reduced, only bytes count: all of them at the best rate, overlapping all computation.
+Kernels that count as computation but may be transfers may hide waits: these are added to the most
+that can be saved.
 Guarantee: in the model (computation as recorded on one rank, transfer costs independent of
 overlap) no grouping, cutting or order of the all-reduces saves more than `at_most_ns`.
 Complexity: that of the planner. Source: own.
@@ -26,7 +28,11 @@ from planner.traces.recorded import (
     Recorded,
     StepParts,
     breakdown_of,
+    clipped,
+    length,
     parts_of,
+    periods_of,
+    without,
 )
 from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_of
 
@@ -49,11 +55,12 @@ class Saving:
     plan_ns: int | None = None  # waited under `planned`
     planned: Planned | None = None
     reason: str = ""  # why there is no plan
+    doubtful_ns: int = 0  # waited too if the doubtful kernels were transfers
 
     @property
     def at_most_ns(self) -> int:
         """Upper bound on the saving of any plan."""
-        return max(self.exposed_ns - self.least_ns, 0)
+        return max(self.exposed_ns + self.doubtful_ns - self.least_ns, 0)
 
     @property
     def saved_ns(self) -> int | None:
@@ -71,6 +78,7 @@ def saving_of(
     costs: Mapping[str, AffineCost],
     graph: Graph | None,
     *,
+    doubtful_ns: int = 0,
     workers: int,
     reason: str = "",
     time_limit: float | None = None,
@@ -84,7 +92,13 @@ def saving_of(
     least = max(whole - compute_ns, 0)
 
     def without_plan(why: str) -> Saving:
-        return Saving(exposed_ns, straggler_ns, min(least, exposed_ns), reason=why)
+        return Saving(
+            exposed_ns,
+            straggler_ns,
+            min(least, exposed_ns),
+            reason=why,
+            doubtful_ns=doubtful_ns,
+        )
 
     if graph is None:
         return without_plan(reason)
@@ -108,6 +122,7 @@ def saving_of(
         min(least, exposed_ns),
         max(result.objective_ns - compute, 0),
         Planned(problem, result),
+        doubtful_ns=doubtful_ns,
     )
 
 
@@ -127,7 +142,7 @@ class Why:
 
     @property
     def unexplained(self) -> bool:
-        """Whether transfers are hidden in the computation of a rank, or missing."""
+        """Whether transfers may be hidden in the computation of a rank, or are missing."""
         return any(rank.unexplained for rank in self.ranks)
 
     @property
@@ -203,8 +218,17 @@ def why(
             known,
             costs,
             graph,
+            doubtful_ns=sum(map(_doubtful_ns, ranks)) // in_all,
             workers=max(2, max((rank.ranks or 0 for rank in ranks), default=0)),
             reason=reason,
             time_limit=time_limit,
         ),
     )
+
+
+def _doubtful_ns(rank: Recorded) -> int:
+    """Return the additional wait if the doubtful kernels were transfers (ns)."""
+    if rank.certain is None:
+        return 0
+    doubtful = without(rank.computation, rank.certain)
+    return sum(length(clipped(doubtful, period)) for period in periods_of(rank))

@@ -88,29 +88,30 @@ def test_one_rank_of_several_is_told_to_bring_the_others(
     assert "from one rank of 2" in capsys.readouterr().err
 
 
-def test_kernels_are_named_and_nothing_is_promised_while_none_is_known(
+def test_kernels_are_named_and_nothing_is_promised_while_some_are_in_doubt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known, unknown = tmp_path / "known.json", tmp_path / "unknown.json"
+    known, doubtful = tmp_path / "known.json", tmp_path / "doubtful.json"
     known.write_bytes(written(EXPERTS, **SEVERAL))
-    unknown.write_bytes(written(unnamed(EXPERTS, "acme::moe::"), **SEVERAL))
+    doubtful.write_bytes(written(unnamed(EXPERTS, "acme::moe::"), **SEVERAL))
     assert main(["why", str(known)]) == 0
     told = capsys.readouterr()
     assert "ep::internode::dispatch  DeepEP and its like" in told.out
     assert "saves at most" in told.out
-    assert main(["why", str(unknown)]) == 0
+    assert main(["why", str(doubtful)]) == 0
     told = capsys.readouterr()
     assert "the job has 64 ranks, and no kernel" in told.err
+    assert "acme::moe::dispatch" in told.out
     assert "what a better plan saves is open" in told.out
-    assert "name the transfers with --transfers" in told.out
+    assert "25 µs: say with --transfers" in told.out
     assert "saves at most" not in told.out
-    assert main(["why", str(unknown), "--transfers", "acme::moe", "--json"]) == 0
+    assert main(["why", str(doubtful), "--transfers", "acme::moe", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     validate(report, "why")
     assert report["ranks"][0]["communication_ns"] == 40_000
     assert not report["unexplained"]
     with pytest.raises(SystemExit):
-        main(["why", str(unknown), "--transfers", "("])
+        main(["why", str(doubtful), "--transfers", "("])
     assert "not a regular expression" in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.formats.importers.communication_kernels import called, library_of
+from planner.formats.importers.communication_kernels import called, computes, library_of, might_send
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
 from planner.traces.recorded import Recorded, breakdown_of, parts_of
@@ -51,6 +51,7 @@ GEMM = "ampere_sgemm_128x64_nn"
 )
 def test_kernels_of_communication_libraries_are_known(name: str, library: str) -> None:
     assert library_of(name).startswith(library)
+    assert not might_send(name)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,8 @@ def test_kernels_of_communication_libraries_are_known(name: str, library: str) -
         "peer_push_kernel",
     ],
 )
-def test_words_of_communication_do_not_suffice(name: str) -> None:
+def test_words_of_communication_raise_a_doubt(name: str) -> None:
+    assert might_send(name)
     assert not library_of(name)
 
 
@@ -80,8 +82,9 @@ def test_words_of_communication_do_not_suffice(name: str) -> None:
         GEMM,
     ],
 )
-def test_computation_has_none(name: str) -> None:
+def test_computation_raises_none(name: str) -> None:
     assert not library_of(name)
+    assert not might_send(name)
 
 
 def test_a_kernel_is_called_by_its_function() -> None:
@@ -90,6 +93,7 @@ def test_a_kernel_is_called_by_its_function() -> None:
     assert called("_ZN12_GLOBAL__N_13foo3barIiEEvv") == "foo::bar"
     assert called("void broken<") == "broken"
     assert called("<>") == "<>"
+    assert computes("void at::native::x(int)")
 
 
 def on_streams(
@@ -133,6 +137,7 @@ def test_transfers_of_other_libraries_count_and_are_named() -> None:
         ("ep::internode::combine", 1, 10_000),
     ]
     assert [transfer.collective for transfer in found.transfers] == ["dispatch", "combine"]
+    assert not found.doubtful
     assert not found.unexplained
 
 
@@ -140,16 +145,40 @@ def unnamed(events: list[Event], name: str) -> list[Event]:
     return [one | {"name": one["name"].replace("ep::internode::", name)} for one in events]
 
 
-def test_without_a_known_transfer_the_job_is_unexplained_and_a_pattern_names_them() -> None:
-    events = unnamed(EXPERTS, "acme::moe::")
+@pytest.mark.parametrize("name", ["acme::moe::", "acme::k_"])
+def test_kernels_that_may_send_are_named_and_a_pattern_settles_it(name: str) -> None:
+    """By words of communication, or by a stream of their own."""
+    events = unnamed(EXPERTS, name)
+    if name == "acme::k_":
+        events = [one | {"name": re.sub("dispatch|combine", "x", one["name"])} for one in events]
     found = recorded(events, **SEVERAL)
     assert not found.transfers
     assert found.unexplained
-    named = recorded(events, "acme", **SEVERAL)
-    assert breakdown_of(named) == breakdown_of(recorded(EXPERTS, **SEVERAL))
-    assert not named.unexplained
-    assert not recorded(events).unexplained  # nothing says that there are other ranks
-    assert recorded([op("aten::mm", 1, 1)], **SEVERAL).unexplained
+    assert sum(row.total_ns for row in found.doubtful) == 40_000
+    assert found.certain == ((10_000, 30_000), (65_000, 85_000))
+    settled = recorded(events, "acme", **SEVERAL)
+    assert breakdown_of(settled) == breakdown_of(recorded(EXPERTS, **SEVERAL))
+    assert not settled.unexplained
+    alone = recorded(events)  # nothing says that there are other ranks
+    assert not alone.unexplained
+
+
+def test_without_a_transfer_all_that_nobody_knows_is_in_doubt() -> None:
+    events = on_streams((GEMM, 10, 20, 5, 7), ("acme::x", 30, 20, 6, 7))
+    found = recorded(events, **SEVERAL)
+    assert [row.name for row in found.doubtful] == ["acme::x"]
+    more = recorded([*events, *on_streams((NCCL, 60, 5, 7, 9))[2:]], **SEVERAL)
+    assert not more.doubtful
+    nothing = recorded([op("aten::mm", 1, 1)], **SEVERAL)
+    assert nothing.unexplained
+
+
+def test_what_an_operator_that_sends_launched_is_a_transfer_or_in_doubt() -> None:
+    events = on_streams((GEMM, 10, 20, 5, 7), ("acme::x", 30, 20, 20, 7))
+    for name, counted in (("record_param_comms", 1), ("acme::all_reduce", 0)):
+        found = recorded([*events, event(name, 19, 3)], **SEVERAL)
+        assert len(found.transfers) == counted
+        assert len(found.doubtful) == 1 - counted
 
 
 def test_kernels_launched_before_the_steps_are_no_part_of_them() -> None:

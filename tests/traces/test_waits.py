@@ -13,6 +13,7 @@ from planner import InvalidInputError
 from planner.model.costs import AffineCost
 from planner.model.graphs import Graph, Op, Parameter
 from planner.traces.recorded import (
+    Kernels,
     Recorded,
     Spans,
     Step,
@@ -258,10 +259,16 @@ def test_what_ran_before_the_steps_is_no_steps_wait() -> None:
     ]
 
 
-def test_a_job_without_a_known_transfer_is_unexplained() -> None:
-    one = replace(alone(), transfers=(), several=True)
-    assert why([one], reason="no").unexplained
-    assert not why([replace(one, several=False)], reason="no").unexplained
+def test_what_is_in_doubt_can_be_saved_as_well() -> None:
+    doubt = Kernels("combine_tokens", "", 1, 6)
+    one = replace(
+        alone(), transfers=(), certain=((0, 10), (36, 40)), doubtful=(doubt,), several=True
+    )
+    answer = why([one], reason="no")
+    assert answer.unexplained
+    assert (answer.saving.exposed_ns, answer.saving.doubtful_ns) == (0, 6)
+    assert answer.saving.at_most_ns == 6
+    assert not why([replace(one, several=False, doubtful=())], reason="no").unexplained
 
 
 def test_who_came_last_is_to_blame() -> None:

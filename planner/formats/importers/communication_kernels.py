@@ -2,16 +2,22 @@
 
 Problem: a trace has only a kernel's name. NCCL's collectives are known; many other libraries have
 kernels of their own, and new ones appear, so no list is complete. Method: `FAMILIES` lists
-libraries and their names; the user can say which others send. Only the function's name counts, not
-its arguments. Kernels of ATen, CUB and compilers, which are named after the operators they compute,
-compute.
+libraries and their names. Another kernel may still send if its name has a word of communication
+(`might_send`). Only the function's name counts, not its arguments; for wrappers such as
+``cutlass::device_kernel<F>`` the whole name may raise a doubt. Kernels of ATen, CUB and compilers,
+which are named after the operators they compute, raise none.
 Complexity: O(length of the name), once per name.
 Source: names of kernels in the libraries' sources, as of 2025.
 """
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+
+from planner.formats.importers.kineto_events import Event
+from planner.formats.importers.kineto_trace import Trace
+from planner.traces.recorded import Kernels
 
 _BY_NAME_ALONE = "called after a collective"
 
@@ -44,8 +50,27 @@ _COMPUTES = re.compile(
 )
 """Prefixes of kernels that compute whatever else their names say, such as Inductor's."""
 _COPY = re.compile(r"mem(cpy|set)\b", re.IGNORECASE)
+_PLAINLY = re.compile(
+    r"gem[mv]|matmul|conv|winograd|[dw]grad|cutlass|softmax|norm|elementwise|flash|fmha|attn"
+    r"|attention|transpose|relu|gelu|silu|swiglu|rotary|embedding|adam|multi_tensor|fft|bn_|im2col"
+    r"|quant|topk|sort|routing|cudnn|cunn|nchw|loss|triton__|(?<![a-z])cast|_to_fp|rope|dropout"
+    r"|cumsum|arg(min|max)|activation|index",
+    re.IGNORECASE,
+)
+"""Words in names of kernels that compute, unless a collective is in the name."""
 _FUSED = re.compile(r"gemm|matmul|(?<![a-z])mm(?![a-z])|attention|attn", re.IGNORECASE)
 """Words of kernels that fuse computation with a collective."""
+_WORDS = re.compile(
+    r"dispatch|combine(?!d)|a2a|p2p|peer|remote|rdma|ibgda|nvlink|nvls|xgmi|broadcast|barrier|notify"
+    r"|(put|wait)_?signal|collective|exchange|(inter|intra)_?(node|host)|(one|two)_?shot|shmem"
+    r"|(?<![a-z])(send|recv|put|push|pull|ring|ipc)(?![a-z])|ccl(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words of communication that computation may have too."""
+_STRONG = re.compile(
+    r"shmem|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a", re.IGNORECASE
+)
+"""Words of communication that raise a doubt even in a kernel's arguments."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -84,3 +109,115 @@ def library_of(name: str) -> str:
     library = next((known for known, names in _KNOWN.items() if names.search(function)), "")
     fused = library == _BY_NAME_ALONE and _FUSED.search(function)
     return "" if fused else library
+
+
+@lru_cache(maxsize=1 << 16)
+def might_send(name: str) -> bool:
+    """Return whether a kernel of no known family may move data between ranks."""
+    function = called(name)
+    if library_of(name) or _COMPUTES.match(function):
+        return False
+    if _STRONG.search(name):
+        return True
+    return bool(_WORDS.search(function)) and not _PLAINLY.search(function)
+
+
+@lru_cache(maxsize=1 << 16)
+def computes(name: str) -> bool:
+    """Return whether a kernel is known by its name to compute."""
+    function = called(name)
+    return not might_send(name) and bool(_COMPUTES.match(function) or _PLAINLY.search(function))
+
+
+# ---
+# Classifies the kernels of a trace: transfer, copy or computation, and doubtful ones.
+#
+# Method: a kernel is a transfer if a library is known by its name, or if the profiler calls it a
+# collective, in its arguments or by the operator that launched it. `in_doubt` lists others that may
+# be; the user can say which are.
+#
+# Complexity: O(events). Source: own; Kineto as of PyTorch 2.13.
+
+_COPIES = re.compile(r"(hip)?mem(cpy|set)|copy(host|device|buffer)|fillbuffer", re.IGNORECASE)
+_SENDING = re.compile(
+    r"(c10d|_c10d_functional\w*|symm_mem)::|record_param_comms"
+    r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|deep_?ep|nvshmem",
+    re.IGNORECASE,
+)
+"""Names of operators that send."""
+
+
+def told_apart(
+    ran: Sequence[Event], inside: Mapping[int, str], transfers: re.Pattern[str] | None
+) -> tuple[list[Event], list[Event], list[Event]]:
+    """Return the kernels that send, those that copy, and those that compute."""
+    sends, copies, kernels = list[Event](), list[Event](), list[Event]()
+    for kernel in ran:
+        copied = _COPIES.match(kernel.name)
+        asked = transfers is not None and transfers.search(kernel.name)
+        told = not copied and (
+            kernel.message is not None
+            or (inside.get(kernel.index) == "record_param_comms" and not computes(kernel.name))
+        )
+        if asked or told or library_of(kernel.name):
+            sends.append(kernel)
+        else:
+            (copies if copied else kernels).append(kernel)
+    return sends, copies, kernels
+
+
+def launched_by_sending(trace: Trace) -> dict[int, str]:
+    """Return the kernels that a sending operator launched itself: position to operator name."""
+    operators = {}
+    for call in trace.calls:
+        if not any(_SENDING.search(event.name) for event in call.inside):
+            continue
+        for kernel in call.kernels:
+            if (at := trace.launched_ns(kernel)) is None:
+                continue
+            around = [event for event in call.inside if event.start_ns <= at < event.end_ns]
+            if around and _SENDING.search(around[-1].name):
+                operators[kernel.index] = around[-1].name
+    return operators
+
+
+def has_several(trace: Trace, *, sent: bool) -> bool:
+    """Return whether the trace shows a job of more than one rank."""
+    if trace.ranks is not None:
+        return trace.ranks > 1
+    names = ("c10d::", "_c10d_functional", "record_param_comms", "symm_mem::")
+    return sent or any(event.name.startswith(names) for event in trace.operators)
+
+
+def in_doubt(kernels: Sequence[Event], inside: Mapping[int, str], *, sent: bool) -> list[Event]:
+    """Return the kernels that may be transfers.
+
+    That is, not known to compute, and: a word of communication in the name, launched by an operator
+    that sends, or a stream without computation. If there are none and no transfer is known: all
+    kernels that are not known to compute.
+    """
+    computing = {kernel.thread for kernel in kernels if computes(kernel.name)}
+    unknown = [kernel for kernel in kernels if not computes(kernel.name)]
+    doubtful = [
+        kernel
+        for kernel in unknown
+        if might_send(kernel.name) or kernel.index in inside or kernel.thread not in computing
+    ]
+    return doubtful or ([] if sent else unknown)
+
+
+def by_name(kernels: Iterable[Event]) -> tuple[Kernels, ...]:
+    """Return number and total time of the kernels of each name, the longest first."""
+    times: dict[str, list[Event]] = defaultdict(list)
+    for kernel in kernels:
+        times[called(kernel.name)].append(kernel)
+    rows = [
+        Kernels(
+            name,
+            library_of(group[0].name),
+            len(group),
+            sum(kernel.end_ns - kernel.start_ns for kernel in group),
+        )
+        for name, group in times.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))

@@ -2,12 +2,13 @@
 
 On a device kernels are classified by name: transfers
 (`planner.formats.importers.communication_kernels`, or what the trace calls a collective), copies,
-and computation. A collective's size is in its kernel's arguments or in those of the range that
-launched it (``nccl:all_reduce``, recorded with shapes). Without a device, operators compute, and
-ranges of gloo or MPI are the transfers. A step owns the transfers it launched, and ends when the
-last of what it launched has run. A transfer is ready when the kernels launched before it have
-ended; the first gradient of an all-reduce is known if the gradients, in order of completion, fill
-the transfers exactly.
+and computation. If the job has several ranks, kernels that may be transfers are named. A
+collective's size is in its kernel's arguments or in those of the range that launched it
+(``nccl:all_reduce``, recorded with shapes). Without a device, operators compute, and ranges of gloo
+or MPI are the transfers. A step owns the transfers it launched, and ends when the last of what it
+launched has run. A transfer is ready when the kernels launched before it have ended; the first
+gradient of an all-reduce is known if the gradients, in order of completion, fill the transfers
+exactly.
 
 Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
 """
@@ -22,10 +23,17 @@ from math import prod
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from planner.formats.importers.communication_kernels import called, library_of
+from planner.formats.importers.communication_kernels import (
+    by_name,
+    called,
+    has_several,
+    in_doubt,
+    launched_by_sending,
+    told_apart,
+)
 from planner.formats.importers.kineto_events import ACCUMULATE, STEP, CollectiveRecord, Event
 from planner.formats.importers.kineto_trace import Trace
-from planner.traces.recorded import Kernels, Recorded, Step, Transfer, merged
+from planner.traces.recorded import Recorded, Step, Transfer, merged
 
 _RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
 _COLLECTIVES = {
@@ -44,7 +52,6 @@ _COLLECTIVES = {
 _BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
 _INPUT = "enumerate(DataLoader)"
 _WAITS = re.compile(r"Synchronize")
-_COPIES = re.compile(r"(hip)?mem(cpy|set)|copy(host|device|buffer)|fillbuffer", re.IGNORECASE)
 
 
 def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = None) -> Recorded:
@@ -57,7 +64,8 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     rank : int
         Its rank, if the trace does not say it.
     transfers : pattern, optional
-        Pattern in the names of further transfers: kernels, or operators without a device.
+        Pattern in the names of further transfers: kernels, or operators without a device. All
+        others then compute, and none is doubtful.
     """
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
     steps = tuple(
@@ -65,7 +73,8 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         for mark in trace.ranges
         if mark.name.startswith(STEP)
     )
-    sends, copies, kernels = _told_apart(trace.kernels, transfers)
+    inside = launched_by_sending(trace)
+    sends, copies, kernels = told_apart(trace.kernels, inside, transfers)
     if trace.device:
         busy, moved = kernels, list(_with_ranges(trace, sends, ranges))
     else:
@@ -80,6 +89,9 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         busy = [event for event in calls if event.index not in apart]
     asked = [at for *_, at in moved]
     sent = [_transfer(event, around, _step(steps, at)) for event, around, at in moved]
+    several = has_several(trace, sent=bool(sent))
+    doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
+    doubts = {kernel.index for kernel in doubtful}
     launched = [(kernel, at) for kernel in kernels if (at := trace.launched_ns(kernel)) is not None]
     return Recorded(
         rank=rank if trace.rank is None else trace.rank,
@@ -95,52 +107,11 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         input=_spans(mark for mark in trace.ranges if mark.name.startswith(_INPUT)),
         synchronised=_spans(call for call in trace.runtime_calls if _WAITS.search(call.name)),
         periods=_periods(trace, steps) if trace.device else _on_the_host(steps, sent),
-        counted=_by_name(sends),
-        several=_has_several(trace, sent=bool(sent)),
+        counted=by_name(sends),
+        doubtful=by_name(doubtful),
+        certain=_spans(event for event in busy if event.index not in doubts),
+        several=several,
     )
-
-
-def _told_apart(
-    ran: Sequence[Event], transfers: re.Pattern[str] | None
-) -> tuple[list[Event], list[Event], list[Event]]:
-    """Return the kernels that send, those that copy, and those that compute.
-
-    A kernel sends if its library is known by its name, or if the profiler or `transfers` says so.
-    """
-    sends, copies, kernels = list[Event](), list[Event](), list[Event]()
-    for kernel in ran:
-        copied = _COPIES.match(kernel.name)
-        asked = transfers is not None and transfers.search(kernel.name)
-        if asked or (kernel.message is not None and not copied) or library_of(kernel.name):
-            sends.append(kernel)
-        else:
-            (copies if copied else kernels).append(kernel)
-    return sends, copies, kernels
-
-
-def _has_several(trace: Trace, *, sent: bool) -> bool:
-    """Return whether the trace shows a job of more than one rank."""
-    if trace.ranks is not None:
-        return trace.ranks > 1
-    names = ("c10d::", "_c10d_functional", "record_param_comms", "symm_mem::")
-    return sent or any(event.name.startswith(names) for event in trace.operators)
-
-
-def _by_name(kernels: Iterable[Event]) -> tuple[Kernels, ...]:
-    """Return number and total time of the kernels of each name, the longest first."""
-    times: dict[str, list[Event]] = defaultdict(list)
-    for kernel in kernels:
-        times[called(kernel.name)].append(kernel)
-    rows = [
-        Kernels(
-            name,
-            library_of(group[0].name),
-            len(group),
-            sum(kernel.end_ns - kernel.start_ns for kernel in group),
-        )
-        for name, group in times.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
 def _with_ranges(
