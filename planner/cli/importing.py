@@ -58,7 +58,7 @@ def _tables(data: bytes) -> MeasuredNetwork:
 NETWORKS: Mapping[str, tuple[Callable[..., Read], str]] = {
     "nccl-tests": (
         read_nccl_tests,
-        "what all_reduce_perf, all_gather_perf and reduce_scatter_perf print",
+        "what all_reduce_perf, all_gather_perf and reduce_scatter_perf print, or write as JSON",
     ),
     "deepspeed-comms": (
         read_deepspeed_comms,

@@ -5,13 +5,14 @@
 (start-up of a step, bandwidth), but the measurement is of a whole all-reduce among N ranks.
 `planner.families.collectives.prediction` computes NICs that give this cost, up to rounding. It
 takes the line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost
-nearest to all sizes.
+nearest to all sizes. `NcclOutput` is what nccl-tests writes of one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from math import nan
+from typing import Any, Literal, TypeVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from planner.families.collectives.prediction import nic_of
 from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
@@ -27,7 +28,7 @@ from planner.jsonio.network import (
     TableDocument,
     TimingDocument,
 )
-from planner.jsonio.types import filled
+from planner.jsonio.types import Size, filled
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
@@ -36,6 +37,35 @@ from planner.model.measured import MeasuredNetwork
 from planner.model.topologies import BCube
 
 C = TypeVar("C", bound=CostDocument)
+
+_Number = float | Literal["nan"]  # a missing number is written as a string
+
+
+class NcclSide(Struct):
+    """One measurement of nccl-tests: out of place or in place."""
+
+    time: float | UnsetType = UNSET
+    alg_bw: _Number = nan
+    bus_bw: _Number = nan
+    nwrong: _Number | None = None
+    cpu_time: Any = None
+
+
+class NcclResult(Struct):
+    """A row of nccl-tests, of one size."""
+
+    size: Size
+    out_of_place: NcclSide | None = None
+    in_place: NcclSide | None = None
+
+
+class NcclOutput(Struct):
+    """What nccl-tests writes with ``-J``."""
+
+    results: tuple[NcclResult, ...]
+    config: Any = None
+    devices: Any = None
+    args: Any = None
 
 
 def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> str:

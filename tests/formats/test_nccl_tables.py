@@ -3,6 +3,7 @@
 The files here are made up in its format, with its widths.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from random import Random
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.formats.importers.nccl_tests import read_nccl_tests
-from tests.formats.test_nccl_tests import ROWS, run, times
+from tests.formats.test_nccl_tests import ROWS, document, run, times
 
 NAMES = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
 WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
@@ -148,12 +149,30 @@ def test_times_of_one_kind_are_never_taken_for_those_of_the_other() -> None:
     assert "without a time out of place (--in-place takes the others): line 12" in warnings[0]
 
 
+def test_json_is_as_strict() -> None:
+    known = document(ROWS)
+    known["results"][0]["in_place"] = known["results"][0]["out_of_place"]
+    known["results"][0]["out_of_place"] = None
+    rows, warnings = read_nccl_tests(json.dumps(known).encode())
+    assert times(rows) == [(1 << 20, 55_500), (1 << 24, 400_250)]
+    assert "without a time out of place" in warnings[0]
+    for damage in ("12", None, True, "nan"):
+        known["results"][1]["out_of_place"]["time"] = damage
+        with pytest.raises(InvalidInputError, match="expected a number") as caught:
+            read_nccl_tests(json.dumps(known).encode())
+        assert caught.value.path == "results[1].out_of_place.time"
+
+
 def test_rows_of_no_bytes_are_no_measurements() -> None:
     nothing = ["0", "0", "float", "sum", "-1", *("22.5", "0.00", "0.00", "0") * 2]
     assert read([*OUTPUT[:12], aligned(nothing), *OUTPUT[12:]]) == RIGHT
     text = "\n".join([*OUTPUT[:12], aligned(nothing), *OUTPUT[12:]])
     _, warnings = read_nccl_tests(text.encode(), name="all_reduce.log")
     assert warnings == ("left out, 1 row of 0 bytes: line 13",)
+    known = document(ROWS)
+    known["results"].append({**known["results"][0], "size": 0})
+    _, warnings = read_nccl_tests(json.dumps(known).encode())
+    assert warnings == ("left out, 1 row of 0 bytes: results[3]",)
 
 
 def test_a_rank_listed_twice() -> None:
@@ -161,6 +180,11 @@ def test_a_rank_listed_twice() -> None:
         read([line.replace("Rank  5", "Rank  3") for line in OUTPUT])
     assert caught.value.path == "line 7"
     assert "MPI=1" in str(caught.value)
+    known = document(ROWS)
+    known["config"]["devices"].append(known["config"]["devices"][0])
+    with pytest.raises(InvalidInputError, match="rank 0 is listed twice") as caught:
+        read_nccl_tests(json.dumps(known).encode())
+    assert caught.value.path == "config.devices[8]"
 
 
 def test_a_rank_that_is_not_listed() -> None:

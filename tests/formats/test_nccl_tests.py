@@ -1,5 +1,6 @@
 """What nccl-tests print. The files here are made up in its format."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,12 +102,61 @@ def test_elder_columns_show_an_error_not_a_count() -> None:
     assert len(read_nccl_tests(text.encode())[0]) == 3
 
 
+def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks: int = 8) -> Any:
+    factor = float(bus_factor(test, ranks))  # type: ignore[arg-type]
+
+    def timed(size: int, time: float) -> dict[str, float | None]:
+        bandwidth = size / time / 1000
+        return {"time": time, "alg_bw": bandwidth, "bus_bw": bandwidth * factor, "nwrong": 0.0}
+
+    return {
+        "version": 1,
+        "args": [f"./build/{test}_perf", "-J", "out.json"],
+        "config": {
+            "nthreads": 1,
+            "ngpus": 1,
+            "devices": [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(ranks)],
+        },
+        "results": [
+            {
+                "size": size,
+                "count": size // 4,
+                "type": "float",
+                "out_of_place": timed(size, time),
+                "in_place": None,
+            }
+            for size, time in rows
+        ],
+    }
+
+
 def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
     text = "\n".join(line for line in run(ROWS).splitlines() if "_perf" not in line)
     with pytest.raises(InvalidInputError, match="unknown test \\(--collective says which\\)"):
         read_nccl_tests(text.encode())
     rows, _ = read_nccl_tests(text.encode(), collective="all_reduce")
     assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
+
+
+def test_what_is_left_out_of_json_is_named_by_its_place() -> None:
+    known = document([(1 << power, 10.0) for power in range(10, 16)])
+    known["results"][1]["out_of_place"]["nwrong"] = 7
+    known["results"][4]["out_of_place"]["nwrong"] = 7
+    _, warnings = read_nccl_tests(json.dumps(known).encode())
+    assert warnings == ("left out, 2 rows with wrong elements: results[1], results[4]",)
+
+
+def test_json_says_the_same_as_text() -> None:
+    rows, _ = read_nccl_tests(json.dumps(document(ROWS)).encode())
+    assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
+    assert (rows[0].ranks, rows[0].per_host) == (8, 4)
+
+
+def test_one_process_lists_its_first_device_only() -> None:
+    known = document(ROWS, ranks=8)
+    known["config"] |= {"devices": [{"rank": 0, "hostname": "a"}], "ngpus": 8}
+    rows, _ = read_nccl_tests(json.dumps(known).encode())
+    assert (rows[0].ranks, rows[0].per_host) == (8, 8)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ Text has comment lines that name the test and each rank with its host, a header 
 row per size, out of place and in place: time (µs), algorithm and bus bandwidth (GB/s), wrong
 elements. A row belongs to the last header; only the last row of a table may be unfinished, as after
 a run that was stopped. Launchers may put a prefix before each line; other lines may stand between,
-and several runs may follow each other. A row is left out, with a warning, if its size or time is 0,
-elements are wrong, it lacks the requested kind of time, or its bandwidths contradict its size, time
-and ranks. A cell that cannot be read is an error with its line and column. Sizes are those of the
-whole message, as planner's are.
+and several runs may follow each other. JSON (``-J``) has the same in objects. A row is left out,
+with a warning, if its size or time is 0, elements are wrong, it lacks the requested kind of time,
+or its bandwidths contradict its size, time and ranks. A cell that cannot be read is an error with
+its line and column. Sizes are those of the whole message, as planner's are.
 
 Complexity: O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the
 definition of bus bandwidth in its doc/PERFORMANCE.md.
@@ -15,11 +15,14 @@ definition of bus bandwidth in its doc/PERFORMANCE.md.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from itertools import groupby
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
 
 from planner.formats.importers.timed_rows import (
     Collected,
@@ -30,6 +33,8 @@ from planner.formats.importers.timed_rows import (
     listed,
     printed_lines,
 )
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.network_measurements import NcclOutput, NcclResult, NcclSide
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.units import counted
@@ -48,7 +53,7 @@ _TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
 _RANK = re.compile(
     r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?.*?\bPid\s+\d+\s+on\s+(\S+)\s+device"
 )
-_START = re.compile(r"^#?\s*nThread\s")
+_THREADS = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
 _END = re.compile(r"^#?\s*(Out of bounds values|Avg bus bandwidth)\s*:")
 _INTEGER = re.compile(r"[0-9]+")
 _WORDS = {
@@ -84,14 +89,20 @@ class _ListedRank(NamedTuple):
 
 
 @dataclass
-class _Table:
-    """The rows behind a header, and what was said of their run before it."""
+class _Run:
+    """What is known of the run whose rows follow."""
 
-    collective: str
-    ranks: list[_ListedRank]
+    collective: str = ""
+    ranks: list[_ListedRank] = field(default_factory=list)
+    gpus: int = 0
+
+
+@dataclass
+class _Table:
+    run: _Run
     header: int  # its line
     columns: list[str]
-    rows: list["_Row"] = field(default_factory=list)
+    rows: list["_TextRow"] = field(default_factory=list)
     ended: bool = False
 
 
@@ -111,18 +122,19 @@ def read_nccl_tests(
     other. Ranks that cannot be those of one run are an `InvalidInputError`.
     """
     found = Collected()
-    assumed: tuple[str, ...] = ()
-    for table in _tables(data.decode("utf-8", errors="replace"), name):
-        test = table.collective or collective
+    runs: list[_Run] = []
+    all_rows = _rows_of(data.decode("utf-8", errors="replace"), name)
+    for _, rows in groupby(all_rows, key=lambda row: id(row.run)):
+        first = next(rows)
+        test = first.run.collective or collective
         if test not in COLLECTIVES:
-            for row in table.rows:
+            for row in (first, *rows):
                 found.leave(f"of {test or 'an unknown test (--collective says which)'}", row.where)
-        if test not in COLLECTIVES or not table.rows:
             continue
         kind: Collective = test
-        count, each = _ranks(table.ranks, ranks, per_host, table.rows[0].where)
-        assumed = assumed if table.ranks or per_host else (_ONE_HOST,)
-        for row in table.rows:
+        count, each = _ranks(first.run, ranks, per_host, first.where)
+        runs.append(first.run)
+        for row in (first, *rows):
             size, side, reason = _chosen(row.read(), in_place=in_place)
             reason = reason or _doubt(side, size, float(bus_factor(kind, count)))
             if reason:
@@ -130,7 +142,8 @@ def read_nccl_tests(
             else:
                 time = round(side.time * 1000)
                 found.add(TimedRow(kind, count, each, size, time, row.where))
-    return found.read("no row of nccl-tests that could be used", assumed if found.rows else ())
+    assumed = () if per_host or not found.rows or all(run.ranks for run in runs) else (_ONE_HOST,)
+    return found.read("no row of nccl-tests that could be used", assumed)
 
 
 _NONE = _Side(0, 0, 0, 0)
@@ -153,16 +166,17 @@ def _chosen(row: tuple[int, _Sides] | None, *, in_place: bool) -> tuple[int, _Si
     return size, _NONE, "without a time out of place (--in-place takes the others)"
 
 
-def _ranks(
-    known: list[_ListedRank], ranks: int | None, per_host: int | None, where: str
-) -> tuple[int, int]:
+def _ranks(run: _Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
     """Return the number of ranks of a run, and of ranks per host."""
-    _check_listed(known)
-    hosts = Counter(rank.host for rank in known)
-    listed_ranks = len(known)
+    _check_listed(run.ranks)
+    hosts = Counter(rank.host for rank in run.ranks)
+    listed_ranks = len(run.ranks)
+    if listed_ranks == 1 and run.gpus > 1:  # without MPI JSON lists the first device only
+        listed_ranks = run.gpus
+        hosts = Counter({run.ranks[0].host: listed_ranks})
     if listed_ranks == 1:
         raise InvalidInputError(
-            known[0].where,
+            run.ranks[0].where,
             "one rank is listed, and a collective is among two or more: nccl-tests that are built "
             "without MPI=1 run each process on its own",
         )
@@ -234,15 +248,20 @@ def _doubt(side: _Side, size: int, factor: float) -> str:
 
 
 # ---
-# The tables, as rows with what is known of their runs.
+# The tables, text or JSON, as rows with what is known of their runs.
 
 
-class _Row(NamedTuple):
+class _TextRow(NamedTuple):
     """A row of a printed table; it is read only if wanted."""
 
     table: _Table
     line: int
     cells: list[str]
+
+    @property
+    def run(self) -> _Run:
+        """The run that it belongs to."""
+        return self.table.run
 
     @property
     def where(self) -> str:
@@ -295,6 +314,42 @@ class _Row(NamedTuple):
         return InvalidInputError(f"{self.where}, column {columns[place]}{kind}", message)
 
 
+class _JsonRow(NamedTuple):
+    """A row of JSON; it is read only if wanted."""
+
+    run: _Run
+    where: str
+    result: NcclResult
+
+    def read(self) -> tuple[int, _Sides]:
+        """Return its size and measurements."""
+        size = self.result.size
+        out, in_place = (self._side(key) if size else None for key in ("out_of_place", "in_place"))
+        return size, (out, in_place)
+
+    def _side(self, key: str) -> _Side | None:
+        side: NcclSide | None = getattr(self.result, key)
+        if side is None:
+            return None
+        if side.cpu_time is not None:
+            raise InvalidInputError(f"{self.where}.{key}.cpu_time", _CPU_TIMES)
+        if side.time is UNSET or not isfinite(side.time):
+            raise InvalidInputError(f"{self.where}.{key}.time", "expected a number")
+        return _Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
+
+
+def _rows_of(text: str, name: str) -> Iterator[_TextRow | _JsonRow]:
+    """Yield the rows of an output; the file's `name` may name the test where the text does not.
+
+    A malformed table is an `InvalidInputError`.
+    """
+    if text.lstrip().startswith("{") and not _HEADER.search(text):  # a prefix may be a brace
+        yield from _of_json(text)
+        return
+    for table in _tables(text, name):
+        yield from table.rows
+
+
 def _test_of(name: str) -> str:
     """Return the test that a text names: a program, or a file named after a collective."""
     match = _TEST.search(name)
@@ -304,38 +359,34 @@ def _test_of(name: str) -> str:
 
 
 def _tables(text: str, name: str) -> list[_Table]:
-    """Return the tables of an output; the file's `name` may name the test where the text does not.
-
-    A malformed table is an `InvalidInputError`.
-    """
     tables: list[_Table] = []
-    # Of the header that comes next: the test, its ranks, and whether a run was described.
-    test, ranks, described = _test_of(name), list[_ListedRank](), False
+    run, named = _Run(_test_of(name)), False  # of the header that comes next
     for line in printed_lines(text, _HEADER, "busbw"):
         own = line.text.strip()
         if "_perf" in own and (match := _TEST.search(own)):
-            test = match[1]
-        if "nThread" in own and _START.match(own):
-            described = True
+            run.collective = match[1]
+        if "nThread" in own and (match := _THREADS.match(own)):
+            run.gpus, named = int(match[1]) * int(match[2]), True
         elif "Rank" in own and (match := _RANK.match(own)):
             where = f"line {line.number}"
-            ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
-            described = True
+            run.ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
+            named = True
         elif "busbw" in own and _HEADER.match(own):
-            ranks = ranks if described or not tables else tables[-1].ranks
-            tables.append(_Table(test, ranks, line.number, _columns(line)))
-            ranks, described = [], False
+            if tables and not named:
+                run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
+            tables.append(_table(run, line))
+            run, named = _Run(run.collective), False
         elif tables and _END.match(own):
             tables[-1].ended = True
         elif tables and not own.startswith("#"):
             cells = own.split()
             if _is_row(cells, inside=not tables[-1].ended):
-                tables[-1].rows.append(_Row(tables[-1], line.number, cells))
+                tables[-1].rows.append(_TextRow(tables[-1], line.number, cells))
     return tables
 
 
-def _columns(line: PrintedLine) -> list[str]:
-    """Return the columns of a header."""
+def _table(run: _Run, line: PrintedLine) -> _Table:
+    """Return an empty table with the columns of a header."""
     columns = re.sub(r"^\s*#(?!wrong)", "", line.text).split()
     sides = [column for column in columns if column in (*_TIMES, "algbw", "busbw")]
     times = [column for column in sides if column in _TIMES]
@@ -345,7 +396,7 @@ def _columns(line: PrintedLine) -> list[str]:
             "expected the columns time, algbw and busbw, once or twice, got "
             f"{shown(line.text.strip())}",
         )
-    return columns
+    return _Table(run, line.number, columns)
 
 
 def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
@@ -366,3 +417,25 @@ def _number(cell: str) -> float | None:
         return float(Decimal(cell))
     except (InvalidOperation, ValueError):
         return None
+
+
+def _of_json(text: str) -> Iterator[_JsonRow]:
+    document = typed(decode(text), NcclOutput)
+    config, arguments = _mapping(document.config), document.args
+    key = "devices" if document.devices else "config.devices"
+    devices = document.devices or config.get("devices")
+    run = _Run(_test_of(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
+    for place, device in enumerate(devices if isinstance(devices, list) else []):
+        known = _mapping(device)
+        if isinstance(known.get("rank"), int):
+            host, group = str(known.get("hostname")), str(known.get("group", ""))
+            run.ranks.append(_ListedRank(known["rank"], host, group, f"{key}[{place}]"))
+    threads, gpus = config.get("nthreads"), config.get("ngpus")
+    if isinstance(threads, int) and isinstance(gpus, int):
+        run.gpus = threads * gpus
+    for place, result in enumerate(document.results):
+        yield _JsonRow(run, f"results[{place}]", result)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
