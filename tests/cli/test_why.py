@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.main import main
-from tests.formats.test_kineto import Event, a_step, event, written
+from tests.formats.test_kineto import Event, a_step, as_before_1_12, event, written
 from tests.formats.test_kineto_recorded import EXPERTS, SEVERAL, on_streams, unnamed
 from tests.schemas import validate
 
@@ -128,3 +128,13 @@ def test_transfers_outside_the_steps_are_named(
     assert part["waited_ns"] == sum(wait["waited_ns"] for wait in report["waits"]) == 9_000
     parts = ("compute_ns", "waited_ns", "copied_ns", "idle_ns")
     assert sum(part[name] for name in parts) == part["lasts_ns"]
+
+
+def test_an_old_trace_of_gloo_shows_its_transfers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before torch 1.12 ranges were operators."""
+    path = tmp_path / "old.json"
+    path.write_bytes(written(as_before_1_12(traced(0, 77.0, 2.0))))
+    assert main(["why", str(path)]) == 0
+    assert "all_reduce 80 B" in capsys.readouterr().out

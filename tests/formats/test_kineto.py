@@ -185,9 +185,10 @@ def test_an_unknown_reader_is_the_first_op() -> None:
     assert any("1 of 2 parameters" in warning for warning in warnings)
 
 
-def test_down_sampled_traces_are_called_so() -> None:
+@pytest.mark.parametrize("field", ["Ev Idx", "Profiler Event Index"])
+def test_down_sampled_traces_are_called_so(field: str) -> None:
     def numbered(events: list[Event]) -> list[Event]:
-        return [one | {"args": one["args"] | {"Ev Idx": k}} for k, one in enumerate(events)]
+        return [one | {"args": one["args"] | {field: k}} for k, one in enumerate(events)]
 
     whole = numbered(a_step())
     assert not any("down-sampled" in one for one in read(whole)[1])
@@ -300,6 +301,58 @@ def test_the_command_writes_a_profile_that_can_be_compared(
     trace.write_bytes(b"{")
     assert main(["import", "kineto", str(trace)]) == 2
     assert "net.json.gz: not JSON" in capsys.readouterr().err
+
+
+OLDER = {
+    "cpu_op": "Operator",
+    "user_annotation": "Operator",
+    "kernel": "Kernel",
+    "cuda_runtime": "Runtime",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+}
+
+
+def as_before_1_12(events: list[Event]) -> list[Event]:
+    """Return events as torch 1.9 wrote them: other categories, nothing around autograd nodes."""
+    return [
+        one | {"cat": OLDER.get(one["cat"], one["cat"]), "tid": str(one["tid"])}
+        for one in events
+        if not one["name"].startswith(RUN)
+    ]
+
+
+def test_categories_of_before_torch_1_12_are_read_as_todays() -> None:
+    profile, _ = read(as_before_1_12(a_step()))
+    assert profile.graph is not None
+    assert [(one.name, one.phase) for one in profile.graph.ops] == [
+        (name, phase) for name, _, phase in OPS
+    ]
+    assert [(one.name, one.size_bytes) for one in profile.graph.parameters] == [
+        ("aten::linear 4x8", 64),
+        ("aten::linear 4", 16),
+    ]
+    inputs: list[Any] = [None, []]
+    for dims in inputs:
+        named = event("my forward", 4, 30, "Operator", Input_Dims=dims)  # a range of the user's
+        again, _ = read([named, *as_before_1_12(a_step())])
+        assert again.layers == profile.layers
+
+
+def test_an_operator_of_before_torch_1_12_on_a_device() -> None:
+    def launched(number: int, at: float) -> list[Event]:
+        call = event("cudaLaunchKernel", at, 0.2, "cuda_runtime", correlation=number)
+        return [call, event("gemm", at + 1, 0.5, "kernel", thread=7, correlation=number)]
+
+    kernels = [
+        one for number, at in enumerate((9.0, 21.0, 53.0, 64.0)) for one in launched(number, at)
+    ]
+    new, _ = read([*a_step(), *kernels])
+    old, _ = read(as_before_1_12([*a_step(), *kernels]))
+    assert old.graph is not None
+    assert new.graph is not None
+    assert sum(one.duration_ns for one in old.graph.ops) == 2000
+    assert [one.duration_ns for one in old.graph.ops] == [one.duration_ns for one in new.graph.ops]
 
 
 @pytest.mark.parametrize("odd", [b"\x01\n\x1f", b"\xfe\xff\x80", b"\xfe\x00"])

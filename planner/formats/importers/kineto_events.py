@@ -4,11 +4,13 @@ Kept are complete events ("ph": "X") of operators, of the ranges around them and
 arguments say which autograd node an operator made (``Sequence number``), which runtime call started
 a kernel (``correlation``), what a collective moved, and the inputs of gradients and messages
 (``Input Dims``, ``Input type``). The profiler numbers host events (``Ev Idx``); missing
-numbers were removed, or never written.
+numbers were removed, or never written. Categories of traces before torch 1.12 are mapped to today's
+names.
 
-Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13.
+Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13 and 1.9.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,6 +43,18 @@ _OTHERS = (
     "cuda_sync", "cuda_event", "ac2g", "fwdbwd", "async_cpu_to_gpu", "external_correlation",
 )  # fmt: skip
 """Categories without information about computation."""
+_OLDER = {
+    "Operator": "cpu_op",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+}
+"""Categories before torch 1.12, and their names since."""
+_RANGE = re.compile(
+    r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|DistributedDataParallel\.|(nccl|gloo|mpi|ucc):(?!:)"
+)
+"""Prefixes of ranges that torch before 1.12 recorded as operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,7 @@ class _Arguments(msgspec.Struct, frozen=True, gc=False):
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
     number: Any = msgspec.field(default=None, name="Ev Idx")
+    older_number: Any = msgspec.field(default=None, name="Profiler Event Index")
     collective: Any = msgspec.field(default=None, name="Collective name")
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
@@ -113,10 +128,12 @@ class Kept:
         numbers = set[int]()
         for index, raw in enumerate(events):
             if raw.ph == "X" and raw.cat and raw.cat not in _OTHERS:
-                self._keep(raw, raw.cat, index)
-            number = None if raw.args is None else raw.args.number
-            if type(number) is int and 0 <= number <= MAX_VALUE:
-                numbers.add(number)
+                self._keep(raw, _category(raw), index)
+            if raw.args is not None:
+                number = raw.args.older_number
+                number = raw.args.number if number is None else number
+                if type(number) is int and 0 <= number <= MAX_VALUE:
+                    numbers.add(number)
         self.held, self.numbered = len(numbers), max(numbers, default=-1) + 1
 
     def _keep(self, raw: RawEvent, category: str, index: int) -> None:
@@ -151,6 +168,18 @@ class Kept:
 
 
 _NOTHING = _Arguments()
+
+
+def _category(raw: RawEvent) -> str:
+    """Return the category of an event by today's names."""
+    category = _OLDER.get(raw.cat or "", raw.cat or "")
+    if category != "cpu_op":
+        return category
+    # A user's range has no namespace, no inputs and no autograd number.
+    unnamed = raw.cat == "Operator" and "::" not in raw.name and "Backward" not in raw.name
+    args = raw.args or _NOTHING
+    named = unnamed and not args.dims and args.sequence is None
+    return "user_annotation" if named or _RANGE.match(raw.name) else category
 
 
 def _message(args: _Arguments) -> CollectiveRecord:

@@ -22,9 +22,11 @@ from typing import Any
 import msgspec
 
 from planner.formats.importers.kineto_events import (
+    ACCUMULATE,
     DEVICE,
     MODULE,
     READ,
+    RUN,
     RUNTIMES,
     STEP,
     Event,
@@ -109,7 +111,7 @@ def read_trace(data: bytes) -> Trace:
     name = first.get("name") if isinstance(first, dict) else None
     started = tuple(chain.from_iterable(runtime.values()))
     return Trace(
-        calls=_with_kernels(_nested(operators, modules), started, kernels),
+        calls=_named_as_today(_with_kernels(_nested(operators, modules), started, kernels)),
         ranges=tuple(sorted(ranges, key=lambda event: event.start_ns)),
         kernels=tuple(kernels),
         runtime_calls=started,
@@ -129,7 +131,7 @@ def read_trace(data: bytes) -> Trace:
 
 def _no_operators(kept: Kept) -> str:
     """Return the error of a trace without operators: no recorded CPU, or another tool."""
-    what = "expected events of category cpu_op"
+    what = "expected events of category cpu_op (before torch 1.12: Operator)"
     others = sorted(category for category, events in kept.by_category.items() if events)
     if any(name in DEVICE or name.endswith(RUNTIMES) for name in others):
         return f"{what}: record with ProfilerActivity.CPU"
@@ -253,6 +255,22 @@ def _with_kernels(
     return tuple(
         replace(call, kernels=tuple(kernels[place])) if place in kernels else call
         for place, call in enumerate(calls)
+    )
+
+
+def _named_as_today(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Return the calls with autograd nodes named ``evaluate_function``, as since torch 1.10.
+
+    Before, nothing enclosed an autograd node.
+    """
+    if any(event.name.startswith(RUN) for call in calls for event in call.inside):
+        return calls
+    return tuple(
+        replace(call, event=replace(call.event, name=RUN + call.event.name))
+        if call.event.name == ACCUMULATE
+        or (call.event.forward_thread and call.event.sequence is not None)
+        else call
+        for call in calls
     )
 
 
