@@ -70,23 +70,43 @@ def _open(name: str, stream: TextIO | None) -> TextIO:
 def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
     """Return the decoded contents of a file, or of standard input for "-"."""
     data = read(path)
-    with in_file(path):
+    with in_file(path, data=data):
         return decoded(data)
 
 
 @contextmanager
-def in_file(path: str, *, but: str | None = None) -> Iterator[None]:
+def in_file(
+    path: str, *, but: str | None = None, data: bytes | None = None, reader: str = ""
+) -> Iterator[None]:
     """Add the file's name to errors of invalid input in the block; raise PlannerError instead.
 
-    Errors whose path begins with `but`, such as those of an option, stay unchanged.
+    Errors whose path begins with `but`, such as those of an option, stay unchanged. `data` is the
+    file's content (default: the file is read again) and `reader` the format that ``planner import``
+    expects: both serve to recognise a file of another kind.
     """
     try:
         yield
     except InvalidInputError as error:
         if but is not None and error.path.startswith(but):
             raise
+        from planner.formats.importers.foreign import foreign  # only then: it loads readers
+
         name = "standard input" if path == "-" else path
-        raise PlannerError(escaped(f"{name}: {error}")) from None
+        other = foreign(_start_of(path) if data is None else data, reader)
+        raise PlannerError(escaped(f"{name}: {other or error}")) from None
+
+
+def _start_of(path: str) -> bytes:
+    """Return the first bytes of a file; nothing if the file cannot be read twice."""
+    from planner.formats.importers.foreign import SEARCHED
+
+    try:
+        if not Path(path).is_file():
+            return b""
+        with Path(path).open("rb") as file:
+            return file.read(SEARCHED)
+    except OSError:
+        return b""
 
 
 @contextmanager

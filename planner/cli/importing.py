@@ -180,7 +180,7 @@ def _import_network(options: argparse.Namespace) -> None:
     reader, rows, warned = NETWORKS[options.format][0], [], []
     for path in options.file:
         data, name = read(path), readable(Path(path).name)
-        with in_file(path, but="--"):
+        with in_file(path, but="--", data=data, reader=options.format):
             more, warnings = reader(
                 data,
                 name=name,

@@ -364,14 +364,41 @@ def test_names_with_control_characters_or_bytes_that_are_no_utf_8_are_read(odd: 
         read_kineto(text.replace(b"ODD", odd).replace(b"}, {", b"} {", 1), name="m", source="t")
 
 
+HOROVOD = b"""[
+{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "allreduce.w"}},
+{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 12, "pid": 1},
+{"ph": "X", "name": "0", "ts": 15, "pid": 1, "dur": 0},
+{"ph": "E", "ts": 20, "pid": 1},
+"""
+PLUGIN = b"""[
+{"name": "Group", "cat": "GROUP", "ph": "b", "id": 0, "pid": 7, "tid": 1, "ts": 76.6, "args": {}},
+{"name": "AllReduce", "cat": "COLL", "ph": "b", "args": {"Datatype": ncclFloat32, "Stream": 0x41}},
+{}]"""
+JAX = b"""{"displayTimeUnit": "ns", "traceEvents": [
+{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+{"ph": "X", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2, "name": "fusion"}]}"""
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
+        (HOROVOD, "Horovod's timeline"),
+        (HOROVOD[:-2] + b"]", "Horovod's timeline"),
+        (HOROVOD[:-30], "Horovod's timeline"),
+        (PLUGIN, "NCCL's profiler plugin"),
+        (PLUGIN.replace(b"ncclFloat32", b'"f"').replace(b"0x41", b'"1"'), "NCCL's profiler plugin"),
+        (JAX, "TensorFlow's or JAX's profiler"),
         (written([event("frame", 1, 1, "ui")]), "it has 'ui'; give a trace of torch.profiler"),
         (written([]), "no event has a category"),
     ],
 )
-def test_a_trace_without_operators_says_what_it_has(text: bytes, what: str) -> None:
+def test_traces_of_other_tools_are_named(text: bytes, what: str) -> None:
     with pytest.raises(InvalidInputError, match=what) as error:
         read_kineto(text, name="m", source="t")
     assert "ProfilerActivity.CPU" in str(error.value)
+    assert "torch" in str(error.value)
+
+
+def test_what_other_tools_write_may_stand_in_a_trace_of_pytorch() -> None:
+    events = [event("NEGOTIATE_ALLREDUCE", 1, 1, "COLL"), *a_step()]
+    assert read(events)[0].layers == read(a_step())[0].layers

@@ -28,7 +28,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE, shown
 
-_HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")  # the header of either table
+HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")  # the header of either table
 
 _VARIANTS: Mapping[Collective, str] = {
     "all_reduce": "all_reduce all_reduce_coalesced inference_all_reduce",
@@ -115,9 +115,9 @@ def _tables(text: str) -> list[list[_Entry]]:
     tables: list[list[_Entry]] = []
     columns: list[str] = []
     operation = ""
-    for line in printed_lines(text, _HEADER, "Comm. Op"):
+    for line in printed_lines(text, HEADER, "Comm. Op"):
         own = line.text.strip()
-        if _HEADER.match(own):
+        if HEADER.match(own):
             columns, operation = _COLUMN.findall(own), ""
             tables.append([])
         elif columns and (match := _OPERATION.fullmatch(own)):

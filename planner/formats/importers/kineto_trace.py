@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from planner.formats.importers.foreign import foreign_trace
 from planner.formats.importers.kineto_events import (
     ACCUMULATE,
     DEVICE,
@@ -38,6 +39,7 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 
 MAX_TEXT = 1 << 36  # longest trace that is read (bytes without compression)
+_HEAD = 1 << 16  # bytes in which a mark of another tool is sought
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _EARLY = "the file ends early: let the profiler finish before the file is copied"
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -97,12 +99,20 @@ class Trace:
 
 def read_trace(data: bytes) -> Trace:
     """Return the trace in a file's contents."""
-    document = _document(_text(data))
+    text = _text(data)
+    head = text[:_HEAD]
+    try:
+        document = _document(text)
+        kept = Kept(document.events)
+    except InvalidInputError:
+        if other := foreign_trace(head):
+            raise InvalidInputError("", other) from None
+        raise
     devices, distributed = document.devices, document.distributed
-    kept = Kept(document.events)
-    del document  # the events as in the file take more room than what is kept of them
+    del document, text  # the events as in the file take more room than what is kept of them
     if not kept.by_category["cpu_op"]:
-        raise InvalidInputError("traceEvents", _no_operators(kept))
+        other = foreign_trace(head)
+        raise InvalidInputError("" if other else "traceEvents", other or _no_operators(kept))
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}

@@ -46,7 +46,7 @@ _SLACK = 0.02
 _ONE_HOST = (
     "no hosts are listed: all ranks are taken to share one; --ranks-per-host says how many do"
 )
-_HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
+HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
 """The header of a table, from its own first character."""
 
 _TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
@@ -343,7 +343,7 @@ def _rows_of(text: str, name: str) -> Iterator[_TextRow | _JsonRow]:
 
     A malformed table is an `InvalidInputError`.
     """
-    if text.lstrip().startswith("{") and not _HEADER.search(text):  # a prefix may be a brace
+    if text.lstrip().startswith("{") and not HEADER.search(text):  # a prefix may be a brace
         yield from _of_json(text)
         return
     for table in _tables(text, name):
@@ -361,7 +361,7 @@ def _test_of(name: str) -> str:
 def _tables(text: str, name: str) -> list[_Table]:
     tables: list[_Table] = []
     run, named = _Run(_test_of(name)), False  # of the header that comes next
-    for line in printed_lines(text, _HEADER, "busbw"):
+    for line in printed_lines(text, HEADER, "busbw"):
         own = line.text.strip()
         if "_perf" in own and (match := _TEST.search(own)):
             run.collective = match[1]
@@ -371,7 +371,7 @@ def _tables(text: str, name: str) -> list[_Table]:
             where = f"line {line.number}"
             run.ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
             named = True
-        elif "busbw" in own and _HEADER.match(own):
+        elif "busbw" in own and HEADER.match(own):
             if tables and not named:
                 run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
             tables.append(_table(run, line))

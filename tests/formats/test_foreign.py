@@ -1,0 +1,95 @@
+"""Files of other tools that no command reads: what they are, and what to give instead."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.formats.importers.foreign import FOREIGN, foreign
+from tests.cli.test_seven_problems import DATA
+from tests.formats import test_deepspeed_comms, test_nccl_tables
+
+TOPOLOGY = """<system version="1">
+  <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175">
+    <pci busid="0000:01:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="89" rank="0" gdr="0"/>
+    </pci>
+  </cpu>
+</system>
+"""
+GRAPHS = (
+    '<graphs version="1">\n <graph id="0" pattern="4" nchannels="2" speedintra="20"/>\n</graphs>'
+)
+VERBOSE = (
+    "[2022-06-26 01:39:55,722] [INFO] [logging.py:69:log_dist] [Rank 0] rank=0 | comm op: "
+    "reduce_scatter_base | time (ms): 9.46 | msg size: 678.86 MB | algbw (Gbps): 1204.52\n"
+)
+FILES = {
+    "NCCL's topology": TOPOLOGY,
+    "NCCL's topology of": '<?xml version="1.0"?>\n<!-- of a VM -->\n' + TOPOLOGY,
+    "NCCL's rings": GRAPHS,
+    "a summary of DeepSpeed": "\n".join(test_deepspeed_comms.TABLE),
+    "a log of DeepSpeed": VERBOSE,
+    "what nccl-tests print": "\n".join(f"[0] {line}" for line in test_nccl_tables.OUTPUT),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_kind_is_told_apart(name: str) -> None:
+    assert foreign(FILES[name].encode()).startswith(f"this is {name}")
+
+
+def test_what_is_ours_is_not_foreign() -> None:
+    for file in sorted(DATA.rglob("*.json"))[:200]:
+        assert not foreign(file.read_bytes())
+    for text in ("", "<system>", "<html></html>", "hello", '{"size count type": "time"}'):
+        assert not foreign(text.encode())
+
+
+def test_a_reader_is_told_its_own_errors() -> None:
+    for kind in FOREIGN:
+        name = next(name for name, text in FILES.items() if kind.mark.search(text))
+        assert bool(foreign(FILES[name].encode(), kind.reads)) == (not kind.reads)
+
+
+COMMANDS = (
+    ["plan", "PROFILE", "--cluster", "FILE"],
+    ["plan", "PROFILE", "--cluster", "caramel-8", "--network", "FILE"],
+    ["report", "PROFILE", "--cluster", "FILE", "-o", "PAGE"],
+    ["compare", "PROFILE", "--network", "FILE"],
+    ["compare", "PROFILE", "--problem", "iteration", "--cluster", "FILE"],
+    ["import", "network", "FILE"],
+    ["import", "vidur", "FILE"],
+    ["import", "kineto", "FILE"],
+    ["import", "spark-events", "FILE"],
+    ["export", "nccl-tuner", "ring/simple=FILE"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("name", ["NCCL's topology", "a summary of DeepSpeed"])
+def test_every_command_says_what_a_file_is(
+    command: list[str], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(FILES[name])
+    profile, page = str(DATA / "profiles/lenet5.json"), str(tmp_path / "page.html")
+    known = {"PROFILE": profile, "PAGE": page}
+    assert main([known.get(word, word).replace("FILE", str(file)) for word in command]) == 2
+    said = capsys.readouterr().err
+    assert f"file: this is {name}" in said
+    assert "planner import" in said
+
+
+def test_a_summary_becomes_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, network = tmp_path / "comms.log", tmp_path / "network.json"
+    log.write_text(FILES["a summary of DeepSpeed"])
+    assert main(["import", "nccl-tests", str(log)]) == 2
+    assert "planner import deepspeed-comms LOG" in capsys.readouterr().err
+    words = ["import", "deepspeed-comms", str(log), "-o", str(network)]
+    assert main(words) == 2
+    assert "give --ranks and --ranks-per-host" in capsys.readouterr().err
+    assert main([*words, "--ranks", "16", "--ranks-per-host", "8"]) == 0
+    assert "this is no measurement of a network alone" in capsys.readouterr().err
+    profile = str(DATA / "profiles/lenet5.json")
+    assert main(["compare", profile, "--problem", "caramel", "--network", str(network)]) == 0
