@@ -48,9 +48,7 @@ def _network(dearer: float) -> AffineCost:
 FAMILIES = {
     "ibatch": Family(
         ibatch,
-        lambda profile, dearer: ibatch.Problem.from_profile(
-            profile.chain("layer"), _network(dearer)
-        ),
+        lambda profile, dearer: ibatch.Problem.from_profile(profile.chain(), _network(dearer)),
     ),
     "caramel": Family(
         caramel,

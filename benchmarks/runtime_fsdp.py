@@ -95,7 +95,7 @@ def times_of(world: World, kind: str, sizes: Sequence[int], samples: int) -> Row
 
 def problem_of(profile: Profile, rows: dict[str, Rows], hosts: int) -> fsdp.Problem:
     """Return what to plan."""
-    layers = profile.chain("layer").layers
+    layers = profile.chain().layers
     costs = {name: TableCost(tuple((size, ns) for size, ns in row)) for name, row in rows.items()}
     return fsdp.Problem(
         forward_ns=[layer.forward_ns for layer in layers],

@@ -57,7 +57,7 @@ def units_for(name: str, compute_s: float, rho: float) -> tuple[Unit, ...]:
 
 def requests(profile: Profile, rows: dict[str, Rows], method: str) -> list[dict[str, Any]]:
     """Return what to ask `planner.solve` for: plans to pull and to push."""
-    layers = profile.chain("layer").layers
+    layers = profile.chain().layers
     return [
         {
             "problem": "ibatch",

@@ -66,7 +66,7 @@ def requests(
     profile: Profile, rows: dict[str, Rows], beside: dict[str, Interference], method: str
 ) -> list[dict[str, Any]]:
     """Return what to ask `planner.solve` for: plans to pull and to push."""
-    layers = profile.chain("layer").layers
+    layers = profile.chain().layers
     return [
         {
             "problem": "ibatch",

@@ -21,7 +21,7 @@ from planner.formats.importers.spark_events import read_spark_log
 from planner.formats.importers.spark_log import lines_of, parts_of
 from planner.model.errors import PlannerError
 
-MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"LZ4Block": "lz4"}
+MAGIC = {b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def main() -> None:

@@ -111,8 +111,7 @@ def main() -> None:
     for path in paths:
         whole: Any = None
         try:
-            with path.open("rb") as file:
-                trace = read_trace(file)
+            trace = read_trace(path.read_bytes())
         except InvalidInputError as error:
             said, shown = f"refused: {error}", ["–"] * 3
             ours.append(None)

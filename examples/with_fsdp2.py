@@ -27,7 +27,7 @@ SIZES = (64, 4096, 65536, 2**20, 4 * 10**6)
 def planned(model: nn.Module, inputs: Any, world: World) -> bytes:
     """Return the units of rank 0's profile over the network as it is, the same on all ranks."""
     profile = measure(model, inputs, name="example", source="", repetitions=5)
-    layers = profile.chain("layer").layers
+    layers = profile.chain().layers
 
     def cost(collective: Any) -> TableCost:
         sweep = measure_network(world, collective, sizes=SIZES, repetitions=3)

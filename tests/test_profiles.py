@@ -20,17 +20,15 @@ def layer(name: str, size: int, block: int | None = None, time: int = 1) -> Laye
 
 
 @pytest.mark.slow
-@given(profiles(), st.sampled_from(["block", "layer"]))
-def test_a_chain_keeps_all_sums_and_leaves_no_unit_without_parameters(
-    profile: Profile, granularity: str
-) -> None:
-    chain = profile.chain(granularity)  # type: ignore[arg-type]
+@given(profiles())
+def test_a_chain_keeps_all_sums_and_leaves_no_unit_without_parameters(profile: Profile) -> None:
+    chain = profile.chain()
     assert all(unit.parameter_bytes for unit in chain.layers)
     for total in ("forward_ns", "backward_ns", "parameter_bytes"):
         assert getattr(chain, total) == getattr(profile, total)
     sent = sum(unit.pushed_bytes for unit in chain.layers)
     assert sent == sum(one.pushed_bytes for one in profile.layers)
-    assert chain.chain("block") == chain.chain("layer") == chain
+    assert chain.chain() == chain
 
 
 def test_layers_without_parameters_join_the_preceding_one_leading_ones_the_next() -> None:
@@ -41,16 +39,6 @@ def test_layers_without_parameters_join_the_preceding_one_leading_ones_the_next(
     )
     chain = profile.chain()
     assert [(unit.name, unit.forward_ns) for unit in chain.layers] == [("conv", 3), ("fc", 2)]
-
-
-def test_branches_form_one_unit_if_blocks_are_asked_for() -> None:
-    profile = Profile(
-        "m",
-        (layer("stem", 8, 0), layer("mixed.a", 4, 1), layer("mixed.b", 4, 1), layer("fc", 2, 2)),
-        MADE_UP,
-    )
-    assert [unit.name for unit in profile.chain("block").layers] == ["stem", "mixed", "fc"]
-    assert len(profile.chain().layers) == 4
 
 
 def test_a_model_without_parameters_has_no_chain() -> None:
@@ -203,5 +191,3 @@ def test_sums_beyond_the_range_are_refused() -> None:
         Profile("m", (), MADE_UP)
     with pytest.raises(InvalidInputError):
         Provenance("guessed", "")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError):
-        Profile("m", (layer("a", 1),), MADE_UP).chain("op")  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def test_listed_parameters_have_the_bytes_of_their_layers(name: str) -> None:
     profile = load(name)
     assert profile.graph is not None
     sizes = {parameter.name: parameter.size_bytes for parameter in profile.graph.parameters}
-    for one in (profile, profile.chain(), profile.chain("layer")):
+    for one in (profile, profile.chain()):
         names = one.layer_parameters()
         assert names is not None
         assert sorted(sum(names, ())) == sorted(sizes)
@@ -110,7 +110,7 @@ def test_a_plan_of_a_profile_names_the_parameters_it_moves(direction: str, tmp_p
 def test_units_of_the_chain(name: str) -> None:
     chain = load(name).chain()
     assert len(chain.layers) == CHAIN_UNITS.get(name, len(chain.layers))
-    assert 4 <= len(chain.layers) <= len(load(name).chain("layer").layers)
+    assert 4 <= len(chain.layers) <= len(load(name).layers)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

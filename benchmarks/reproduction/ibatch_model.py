@@ -21,14 +21,15 @@ Relative times of layers and the share of the forward pass: the shipped profiles
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from planner import Profile
 from planner.families import ibatch
 from planner.jsonio import decode_profile
-from planner.model.layers import Layer
+from planner.model.layers import Layer, merged
 
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 NETWORKS = {
@@ -100,7 +101,10 @@ def profile(network: str) -> Profile:
 @cache
 def layers_of(network: str) -> tuple[Layer, ...]:
     """Return the layers of a network that are batched: its blocks."""
-    return profile(network).chain("block").layers
+    whole = profile(network)
+    blocks = groupby(whole.layers, key=lambda layer: layer.block)  # all layers here have one
+    merged_blocks = tuple(merged(list(layers)) for _, layers in blocks)
+    return replace(whole, layers=merged_blocks, graph=None).chain().layers
 
 
 def transfer_s(network: str, nodes: int) -> float:

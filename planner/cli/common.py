@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.parsing import add_options
-from planner.cli.telling import Progress
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
@@ -47,17 +46,6 @@ def command(
 def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
     return standard_input().read() if path == "-" else Path(path).read_bytes()
-
-
-@contextmanager
-def opened(path: str, progress: Progress) -> Iterator[tuple[BinaryIO, Callable[[int], None]]]:
-    """Yield a file, or standard input for "-", and what shows how many bytes of it are read."""
-    name = file_name(path)
-    if path == "-":
-        yield standard_input(), progress.megabytes(name, 0)
-        return
-    with Path(path).open("rb") as file:
-        yield file, progress.megabytes(name, Path(path).stat().st_size)
 
 
 def standard_input() -> BinaryIO:

@@ -76,13 +76,8 @@ def add_parser(commands: Any) -> None:
             "and mscclpp)",
             "--depth N": "in how many parts, if transfers are summed up in several (for msccl and "
             "mscclpp)",
-            "--channel": "how GPUs reach each other (for mscclpp): memory, if all are in one "
-            "machine; default: port",
         },
-        {
-            "--element-bytes": {"default": 4},
-            "--channel": {"choices": ("port", "memory"), "default": "port"},
-        },
+        {"--element-bytes": {"default": 4}},
     )
 
 

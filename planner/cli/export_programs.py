@@ -48,7 +48,7 @@ def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
         if options.tool == "msccl":
             text = write_msccl(program, name=name)
         else:
-            text = write_mscclpp(program, name=name, channel=options.channel)
+            text = write_mscclpp(program, name=name)
     write_document(text, options.output)
     return answer.warnings or ()
 

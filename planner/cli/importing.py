@@ -11,7 +11,6 @@ from planner.cli.common import (
     file_name,
     in_file,
     measured_tables,
-    opened,
     read,
     readable,
     warn,
@@ -19,11 +18,10 @@ from planner.cli.common import (
 )
 from planner.cli.parsing import add_options, refuse
 from planner.cli.spark_logs import import_spark
-from planner.cli.telling import Progress
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
-from planner.formats.importers.fx import check_ranks, problem_of
+from planner.formats.importers.fx import problem_of
 from planner.formats.importers.nccl_tests import read_nccl_tests
 from planner.formats.importers.timed_rows import Read, TimedRow, network_of, read_vidur
 from planner.jsonio import encode_profile
@@ -32,7 +30,6 @@ from planner.jsonio.network_measurements import encode_measured
 from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Link
-from planner.model.profiles import STATISTICS
 from planner.model.units import escaped, parse_rate
 from planner.model.validation import inside, integer, shown
 
@@ -75,7 +72,7 @@ def add_parser(commands: Any) -> None:
     abouts = {
         **{name: reader.about for name, reader in READERS.items()},
         **{name: about for name, (_, about) in NETWORKS.items()},
-        FX: "a compiled graph that planner.profiling.fx wrote, of one rank or of several",
+        FX: "a compiled graph that planner.profiling.fx wrote",
         SPARK: "event logs of Spark 3 or 4, files or folders",
     }
     parser = command(
@@ -86,7 +83,7 @@ def add_parser(commands: Any) -> None:
         "planner import pipedream graph.txt -o vgg16.json\n"
         "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json\n"
         "  planner import nccl-tests all_reduce.log all_gather.log -o network.json\n"
-        "  planner import fx rank0.json rank1.json -o graph.json\n"
+        "  planner import fx graph.fx.json -o graph.json\n"
         "  planner import spark-events eventlog_v2_app-20261125093000-0001 -o spark.json",
     )
     parser.add_argument(
@@ -98,8 +95,7 @@ def add_parser(commands: Any) -> None:
         "file",
         metavar="FILE",
         nargs="+",
-        help="'-': standard input; several of timed collectives become one network; of a compiled "
-        "graph: one a rank, which must start collectives in the same order",
+        help="'-': standard input; several of timed collectives become one network",
     )
     add_options(
         parser,
@@ -117,12 +113,10 @@ def add_parser(commands: Any) -> None:
             "--collective": "of nccl-tests: what was timed, where neither a file nor its name "
             "says it",
             "--in-place": "of nccl-tests: take the times in place",
-            "--statistic": "kineto: how the times of several steps become one; default: median",
         },
         {
             "--link": {"action": "append"},
             "--collective": {"choices": COLLECTIVES},
-            "--statistic": {"choices": list(STATISTICS)},
         },
     )
 
@@ -135,8 +129,6 @@ def run(options: argparse.Namespace) -> int:
     check_outputs({"--output": options.output}, options.file)
     if reader is None:
         refuse(options, _OF_MODELS, "only of models")
-    if reader is None or not reader.streams:
-        refuse(options, ("--statistic",), f"a file of {name} has one time an op")
     if name not in NETWORKS:
         refuse(options, _OF_COLLECTIVES, "only of timed collectives")
     if name in NETWORKS:
@@ -150,26 +142,25 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _import_model(options: argparse.Namespace) -> None:
+def _only(options: argparse.Namespace) -> str:
+    """Return the only file."""
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
-    (file,), reader = options.file, READERS[options.format]
+    file: str = options.file[0]
+    return file
+
+
+def _import_model(options: argparse.Namespace) -> None:
+    file, reader = _only(options), READERS[options.format]
     path = Path(file)
     named: dict[str, Any] = {
         "name": readable(options.name or reader.name_of(path.name)),
         "source": readable(path.name),
         "batch_size": options.batch_size,
     }
-    if reader.streams:
-        progress = Progress(quiet=options.quiet)
-        with opened(file, progress) as (source, told), in_file(file):
-            statistic = options.statistic or "median"
-            profile, warnings = reader.read(source, **named, statistic=statistic, progress=told)
-        progress.done()
-    else:
-        data = read(file)
-        with in_file(file):
-            profile, warnings = reader.read(data, **named)
+    data = read(file)
+    with in_file(file):
+        profile, warnings = reader.read(data, **named)
     warn(f"warning: {escaped(f'{readable(path.name)}: {warning}')}" for warning in warnings)
     write_json(encode_profile(profile), options.output)
 
@@ -218,13 +209,9 @@ def _links(texts: Sequence[str]) -> tuple[Link, ...]:
 
 def _import_graph(options: argparse.Namespace) -> None:
     """Import a compiled graph; the memory limit is the peak of the graph's original order."""
-    documents = []
-    for file in options.file:
-        data = read(file)
-        with in_file(file):
-            documents.append(decode_fx(data))
-    check_ranks(documents, options.file)
-    with in_file(options.file[0]):
-        problem = problem_of(documents[0])
+    file = _only(options)
+    data = read(file)
+    with in_file(file):
+        problem = problem_of(decode_fx(data))
     peak = evaluate(problem, own_order(problem)).peak_bytes
     write_json(encode_request(with_limit(problem, peak)), options.output)

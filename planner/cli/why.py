@@ -11,7 +11,7 @@ from planner.cli.common import (
     command,
     file_name,
     in_file,
-    opened,
+    read,
     warn,
     write_json,
     write_text,
@@ -108,8 +108,10 @@ def _read(
 ) -> tuple[Recorded, list[str], Graph | None, str]:
     """Return a rank's trace, remarks, and its dataflow or the reason for its absence."""
     name = file_name(path)
-    with opened(path, progress) as (source, told), in_file(path):
-        trace = read_trace(source, progress=told)
+    progress(f"reading {name}")
+    data = read(path)
+    with in_file(path):
+        trace = read_trace(data)
     remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]
     recorded = recorded_in(trace, place, transfers=transfers)
     if not recorded.steps:

@@ -203,7 +203,7 @@ def told(
         return answer(case.problem, result, *known)
     assert case.profile is not None
     assert case.place is not None
-    chain = case.profile.chain("layer")
+    chain = case.profile.chain()
     names = tuple(layer.name for layer in chain.layers)
     made = answer(case.problem, result, names, chain.layer_parameters())
     return replace(made, ranks=case.place.ranks or UNSET)

@@ -48,13 +48,7 @@ class InvalidPlanError(InvalidInputError):
 
 
 class BrokenConstraintError(InvalidPlanError):
-    """A well-formed plan that violates a constraint of its problem.
-
-    Attributes
-    ----------
-    binding : str
-        The constraint.
-    """
+    """A well-formed plan that violates the constraint `binding` of its problem."""
 
     def __init__(self, path: str, message: str, binding: str) -> None:
         super().__init__(path, message)
@@ -62,13 +56,7 @@ class BrokenConstraintError(InvalidPlanError):
 
 
 class MissingExtraError(PlannerError, ImportError):
-    """A required optional package is not installed.
-
-    Attributes
-    ----------
-    extra : str
-        The extra of this package that installs it.
-    """
+    """A required optional package is not installed; the `extra` of this package installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
@@ -86,12 +74,9 @@ class MeasurementError(PlannerError):
 
 
 class DisagreementError(PlannerError):
-    """Ranks differ in what must be equal, such as the plan; detected before the first transfer.
+    """Ranks differ from rank 0 in what must be equal, such as the plan; `ranks` are those.
 
-    Attributes
-    ----------
-    ranks : tuple of int
-        Ranks that differ from rank 0.
+    It is detected before the first transfer.
     """
 
     def __init__(self, message: str, ranks: tuple[int, ...]) -> None:
@@ -102,14 +87,8 @@ class DisagreementError(PlannerError):
 class CommunicationError(PlannerError):
     """Communication between ranks broke down: a rank died, left, failed, or is unreachable.
 
-    Attributes
-    ----------
-    step : int or None
-        Training step, from 0, in which it was detected.
-    batch : int or None
-        Batch of the plan during whose transfer it was detected.
-    peers : tuple of int
-        Ranks that caused it, as far as known.
+    It was detected in training `step`, from 0, during the transfer of `batch` of the plan; None if
+    unknown. `peers` are the ranks that caused it, as far as known.
     """
 
     def __init__(

@@ -7,11 +7,10 @@ parameters in pooling layers"). Its *dataflow* is a graph of operations and para
 of single parameters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import groupby, pairwise
-from statistics import fmean, median
+from itertools import pairwise
 from typing import Literal
 
 from planner.model.errors import InvalidInputError
@@ -19,17 +18,7 @@ from planner.model.graphs import Graph, Phase
 from planner.model.layers import Layer, graph_of_layers, merged, with_spreads
 from planner.model.validation import integer, one_of, set_integer, shown
 
-Granularity = Literal["block", "layer"]
-"""Unit of a chain: one layer with parameters, or one block (its branches together)."""
-
 KINDS = ("measured", "imported", "synthetic")
-
-STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
-    "median": median,
-    "min": min,
-    "mean": fmean,
-}
-"""How the times of several runs become one, by the name in a provenance."""
 
 NUMBER_BYTES = 4  # of a single-precision number, the type of most parameters
 
@@ -190,45 +179,30 @@ class Profile:
             return None
         return tuple(layer.parameters for layer in self.layers)
 
-    def chain(self, granularity: Granularity = "layer") -> "Profile":
+    def chain(self) -> "Profile":
         """Return the profile as a chain of units that each have parameters.
 
         Branches stay separate units: one device computes them one after the other, in the order of
-        the profile. With ``granularity="block"`` the layers of one block become one unit, which
-        only excludes batches. Units without parameters join the preceding unit with parameters,
-        leading ones the next. Sums of times and sizes are kept. The graph is left out, because a
-        chain is its own dataflow. Where the layers' parameters are known (`layer_parameters`), each
-        unit lists its own. Without layers, or parameters: an InvalidInputError.
+        the profile. Layers without parameters join the preceding unit, leading ones the next. Sums
+        of times and sizes are kept. The graph is left out, because a chain is its own dataflow.
+        Where the layers' parameters are known (`layer_parameters`), each unit lists its own.
+        Without layers, or parameters: an InvalidInputError.
         """
-        if granularity not in ("block", "layer"):
-            raise InvalidInputError(
-                "granularity", f"expected 'block' or 'layer', got {shown(granularity)}"
-            )
         if not self.layers:
             raise InvalidInputError(
                 "layers",
                 f"missing: profile {shown(self.name)} has a dataflow graph only, and a chain is "
                 "made of layers",
             )
-        by_block = granularity == "block"
-        keys = [
-            (-1 if layer.block is None or not by_block else layer.block, position)
-            for position, layer in enumerate(self.layers)
-        ]
-        names = self.layer_parameters() or ((),) * len(self.layers)
-        layers = [
-            replace(layer, parameters=parameters)
-            for layer, parameters in zip(self.layers, names, strict=True)
-        ]
         units: list[list[Layer]] = []
         leading = True  # no layer with parameters so far
-        for _, members in groupby(keys, key=lambda item: item if item[0] < 0 else (item[0], -1)):
-            unit = [layers[position] for _, position in members]
-            weightless = not any(layer.parameter_bytes for layer in unit)
-            if units and (weightless or leading):
-                units[-1].extend(unit)
-            else:
-                units.append(unit)
+        for layer, names in zip(
+            self.layers, self.layer_parameters() or ((),) * len(self.layers), strict=True
+        ):
+            weightless = not layer.parameter_bytes
+            if not units or not (weightless or leading):
+                units.append([])
+            units[-1].append(replace(layer, parameters=names))
             leading = leading and weightless
         if leading:
             raise InvalidInputError("layers", "expected at least one layer with parameters")

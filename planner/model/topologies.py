@@ -235,13 +235,7 @@ class FatTree:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One non-blocking switch that connects all servers.
-
-    Parameters
-    ----------
-    servers : int
-        Number of servers.
-    """
+    """One non-blocking switch that connects all servers."""
 
     servers: int
 

@@ -193,18 +193,6 @@ def test_plans_of_iterations_become_algorithms(
     assert out.decode() == write(program, name=name)
 
 
-def test_gpus_of_one_machine_reach_each_other_s_memory(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    plan = file(tmp_path, "plan.json", planner.solve(BCUBE))
-    document = exported(capfdbinary, "mscclpp", plan, "--channel", "memory")
-    kinds = {row["channel_type"] for gpu in document["gpus"] for row in gpu["channels"]}
-    assert kinds == {"memory"}
-    document = exported(capfdbinary, "mscclpp", plan)
-    kinds = {row["channel_type"] for gpu in document["gpus"] for row in gpu["channels"]}
-    assert kinds == {"port"}
-
-
 SLICES = {
     "problem": "bigdl",
     "elements": 12,

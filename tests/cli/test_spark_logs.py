@@ -88,7 +88,6 @@ def test_constants_of_several_logs(
         (["import", "spark-events", "-"], "not standard input"),
         (["import", "spark-events", "{log}", "--name", "a"], "only of models"),
         (["import", "spark-events", "{log}", "--ranks", "2"], "only of timed collectives"),
-        (["import", "spark-events", "{log}", "--statistic", "min"], "--statistic"),
         (["import", "spark-events", "{log}", "-o", "{log}"], "would replace"),
     ],
 )

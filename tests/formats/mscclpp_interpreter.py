@@ -1,9 +1,9 @@
 """An interpreter of MSCCL++'s execution plans. It knows no program of this package.
 
-It plays what the executor's kernel does, thread by thread: waits, signals and puts over a port are
-done by one thread for each channel, additions and puts into memory by all together, and threads of
-a block wait for each other at ``nop`` only. A put over a port is read and written later, in the
-order of its channel. Before a rank begins, and after its end, its buffers are somebody else's.
+It plays what the executor's kernel does, thread by thread: waits, signals and puts are done by one
+thread for each channel, additions by all together, and threads of a block wait for each other at
+``nop`` only. A put is read and written later, in the order of its channel. Before a rank begins,
+and after its end, its buffers are somebody else's.
 Buffers hold multisets: how often each rank's contribution is in each chunk.
 
 `graph` says which event is always before which. `races` are the accesses to one chunk, one of them
@@ -104,7 +104,7 @@ class Plan:
 
     def _threads(self, operation: dict[str, Any]) -> range | tuple[int]:
         name = operation["name"]
-        if name in ("re", "put"):
+        if name == "re":
             return (ALL,)
         if name in ("sem_acquire", "sem_release"):
             return range(len(operation["semaphore_ids"]))
@@ -139,20 +139,10 @@ class Plan:
             reads = [self._access(one) for one in operation["src_buff"]]
             writes = [self._access(one) for one in operation["dst_buff"]]
             assert len(reads) <= LIMITS["local"]
-            if name == "put":
-                assert operation["channel_type"] == "memory"
-                assert len({one.buffer for one in reads}) == 1
-                assert len(reads) == len(writes) <= LIMITS["at once"]
-                for place, (read, write) in enumerate(zip(reads, writes, strict=True)):
-                    part = (*event, place)
-                    self.after[part] = set(self.after[event])
-                    self.effects[part] = Effect(part, (read,), (write,))
-                    self.after[event].add(part)
-            else:
-                [write] = writes
-                assert name == "re"
-                assert {one.rank for one in (*reads, write)} == {rank}
-                self.effects[event] = Effect(event, tuple(reads), (write,))
+            [write] = writes
+            assert name == "re"
+            assert {one.rank for one in (*reads, write)} == {rank}
+            self.effects[event] = Effect(event, tuple(reads), (write,))
         return event
 
     def _put(self, event: Event, operation: dict[str, Any], thread: int) -> Event:

@@ -10,7 +10,7 @@ import pytest
 
 from planner.cli.main import main
 from planner.families.overlap import check, own_order, solve
-from planner.formats.importers.fx import check_ranks, problem_of
+from planner.formats.importers.fx import problem_of
 from planner.jsonio.graphs import decode_fx
 from planner.model.errors import InvalidInputError
 
@@ -141,36 +141,20 @@ def test_what_is_no_graph_is_refused(document: dict[str, Any]) -> None:
     assert refused({"nodes": []}).path == "fx"
 
 
-def test_ranks_that_would_hang_are_refused(
+def test_the_command_makes_a_request(
     document: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def larger(rows: list[dict[str, Any]]) -> None:
-        rows[place(document, collective)]["collective"]["size_bytes"] += 1
-
-    names = []
-    for name, value in (("a.json", document), ("b.json", edited(document, larger))):
-        (tmp_path / name).write_text(json.dumps(value))
-        names.append(str(tmp_path / name))
-    documents = [decode_fx(Path(name).read_bytes()) for name in names]
-    check_ranks([documents[0], documents[0]], ["a", "a"])
-    with pytest.raises(InvalidInputError, match=r"collective 0 of group .* is all_gather"):
-        check_ranks(documents, ["a", "b"])
-    shorter = edited(document, lambda rows: rows[place(document, collective)].pop("collective"))
-    ranks = [documents[0], decode_fx(json.dumps(shorter).encode())]
-    with pytest.raises(InvalidInputError, match=", nothing in b"):
-        check_ranks(ranks, ["a", "b"])
-    assert main(["import", "fx", *names]) == 2
-    assert "wait for each other" in capsys.readouterr().err
-    output = tmp_path / "request.json"
-    assert main(["import", "fx", names[0], names[0], "-o", str(output)]) == 0
+    graph, output = tmp_path / "a.json", tmp_path / "request.json"
+    graph.write_text(json.dumps(document))
+    assert main(["import", "fx", str(graph), "-o", str(output)]) == 0
     request = json.loads(output.read_text())
-    assert (
-        request["memory_limit_bytes"]
-        == check(problem_of(documents[0]), own_order(problem_of(documents[0]))).peak_bytes
-    )
+    problem = problem_of(decode_fx(graph.read_bytes()))
+    assert request["memory_limit_bytes"] == check(problem, own_order(problem)).peak_bytes
     assert main(["compare", str(output), "--methods", "greedy,own_order"]) == 0
     assert "not hidden" in capsys.readouterr().out
-    assert main(["import", "fx", names[0], "--name", "x"]) == 2
+    assert main(["import", "fx", str(graph), "--name", "x"]) == 2
+    assert main(["import", "fx", str(graph), str(graph)]) == 2
+    assert "expected one of fx" in capsys.readouterr().err
 
 
 def test_writes_keep_their_place() -> None:

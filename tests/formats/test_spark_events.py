@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,32 +73,10 @@ def test_pieces_of_a_file_do_not_show(log: Path, monkeypatch: pytest.MonkeyPatch
     assert read_spark_log(log) == whole
 
 
-def zstd(data: bytes) -> bytes:
+def test_packed_logs(log: Path, tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
-    packed: bytes = zstandard.ZstdCompressor().compress(data)
-    return packed
-
-
-def lz4(data: bytes) -> bytes:
-    """Return blocks as Spark's LZ4 has them, one of them not compressed."""
-    block = pytest.importorskip("lz4.block")
-    packed = []
-    for place in range(0, len(data), 4096):
-        part = data[place : place + 4096]
-        small = block.compress(part, store_size=False) if place else part
-        kind = (0x20 if place else 0x10).to_bytes(1, "little")
-        sizes = len(small).to_bytes(4, "little") + len(part).to_bytes(4, "little")
-        packed.append(b"LZ4Block" + kind + sizes + bytes(4) + small)
-    return b"".join(packed) + b"LZ4Block" + b"\x10" + bytes(12)
-
-
-PACKED: dict[str, Callable[[bytes], bytes]] = {"zstd": zstd, "lz4": lz4}
-
-
-@pytest.mark.parametrize("codec", list(PACKED))
-def test_codecs(codec: str, log: Path, tmp_path: Path) -> None:
-    packed = tmp_path / f"app.{codec}"
-    data = PACKED[codec](log.read_bytes())
+    packed = tmp_path / "app.zstd"
+    data = zstandard.ZstdCompressor().compress(log.read_bytes())
     packed.write_bytes(data)
     assert read_spark_log(packed) == read_spark_log(log)
     cut = tmp_path / "cut"
@@ -112,7 +89,7 @@ def test_codecs(codec: str, log: Path, tmp_path: Path) -> None:
     assert set(application.jobs) < set(read_spark_log(log).jobs)
 
 
-@pytest.mark.parametrize(("start", "name"), [(b"ZV\x01", "lzf"), (b"\x82SNAPPY\x00", "snappy")])
+@pytest.mark.parametrize(("start", "name"), [(b"ZV\x01", "lzf"), (b"LZ4Block", "lz4")])
 def test_codecs_that_are_not_read_are_named(start: bytes, name: str, tmp_path: Path) -> None:
     path = tmp_path / "app"
     path.write_bytes(start + bytes(100))
@@ -291,6 +268,6 @@ def test_events_that_cannot_be_read_are_not_said_to_be_missing(
     path = written(tmp_path / "app", events)
     with pytest.raises(
         InvalidInputError,
-        match=rf"{reason} \(line {first + 1}: object missing required field {key}\)",
+        match=rf"{reason} \(line {first + 1}: Object missing required field `{key}`\)",
     ):
         read_spark_log(path)

@@ -256,10 +256,10 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return COLLECTIVES[options["direction"]]
 
     def check_profile(self, profile: Profile) -> None:
-        profile.chain("layer")
+        profile.chain()
 
     def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
-        chain = profile.chain("layer")
+        chain = profile.chain()
         problem = Problem.from_profile(
             chain,
             place.network,

@@ -98,7 +98,7 @@ def sharded_problem(
     before. `shards` lists the meshes by their shards; by default `meshes_of` the cluster. Raises
     `InvalidInputError` if no layer has parameters, or a mesh does not exist.
     """
-    layers = profile.chain("layer").scaled(computation).layers
+    layers = profile.chain().scaled(computation).layers
     kept = [layer.remembered_bytes for layer in layers]
     read = [0, *(layer.activation_bytes for layer in layers)]
     limit = cluster.worker_memory_bytes if memory_bytes is None else memory_bytes

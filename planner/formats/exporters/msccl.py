@@ -13,7 +13,7 @@ attributes and limits: parser of msccl-executor-nccl.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from xml.etree import ElementTree as ET
 
 from planner.families.collectives.program import OWN, Message, Program
@@ -97,8 +97,7 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
         raise InvalidInputError(
             "program", f"expected at most {MAX_PEERS} ranks to talk to over a link, got {most}"
         )
-    if any((message.source, message.target) != (OWN, OWN) for message in sent):
-        raise InvalidInputError("program", "expected no passing on through other ranks")
+    check_direct(sent)
     # Only receiving blocks are waited for; they come first, as the runtime keeps 7 bits for them.
     for link, peer in sources:
         gpu.append(_element("tb", id=len(gpu), send=-1, recv=peer, chan=link))
@@ -196,6 +195,12 @@ def check_all_reduce(program: Program, tool: str) -> None:
         raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
     if not program.even:
         raise InvalidInputError("program", f"chunks of {tool} are all of one size")
+
+
+def check_direct(messages: Iterable[Message]) -> None:
+    """Refuse messages that are passed on through other ranks."""
+    if any((message.source, message.target) != (OWN, OWN) for message in messages):
+        raise InvalidInputError("program", "expected no passing on through other ranks")
 
 
 def check_name(name: str) -> None:

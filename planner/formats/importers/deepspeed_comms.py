@@ -14,11 +14,16 @@ Complexity: O(characters). Source: deepspeed/utils/comms_logging.py and deepspee
 import re
 from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from math import ceil, floor
 from typing import Any, NamedTuple
 
-from planner.formats.importers.launchers import PrintedLine, printed_lines
-from planner.formats.importers.timed_rows import Collected, Read, TimedRow, listed
+from planner.formats.importers.timed_rows import (
+    Collected,
+    PrintedLine,
+    Read,
+    TimedRow,
+    listed,
+    printed_lines,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE, shown
@@ -79,19 +84,15 @@ def read_deepspeed_comms(
             f"of DeepSpeed's operations only {listed(others)}: a network is made of all_reduce, "
             "all_gather and reduce_scatter; time them with nccl-tests (planner import nccl-tests)",
         )
-    world = _world(plain[-1] if plain else [])
     if ranks is None or per_host is None:
-        hint = "" if world is None else f"; its bandwidths are those of {world} ranks"
         raise InvalidInputError(
             f"line {known[0].line.number}",
             "among how many ranks, and how many share a host? A summary says neither: give --ranks "
-            f"and --ranks-per-host{hint}",
+            "and --ranks-per-host",
         )
     if ranks % per_host:
         raise InvalidInputError("--ranks-per-host", f"{ranks} ranks are not {per_host} a host")
     warnings = [_LACKS] if alone else [_LACKS, _WAITING]
-    if world is not None and world != ranks:
-        warnings.append(f"its bandwidths are those of {world} ranks, and --ranks says {ranks}")
     if len(plain) > 1:
         warnings.append(f"{len(plain)} summaries, each of all before it: the last is read")
     if others:
@@ -176,20 +177,3 @@ def _time(entry: _Entry) -> int:
     exact = total / entry.calls
     agree = abs(exact - average) <= _HALF + _HALF / entry.calls
     return int(((exact if agree else average) * 10**6).to_integral_value(ROUND_HALF_EVEN))
-
-
-def _world(entries: list[_Entry]) -> int | None:
-    """Return the number of ranks that the bandwidths imply, or None.
-
-    Bus bandwidth / bandwidth is (n - 1) / n, and both are rounded.
-    """
-    least, most = 2, 1 << 20
-    for entry in entries:
-        first, bus = (entry.cells.get(f"{name}_avg (Gbps)") for name in ("tput", "busbw"))
-        if entry.operation not in _OPERATIONS or not first or bus is None:
-            continue
-        gap = first - bus
-        least = max(least, ceil((first - _HALF) / (gap + 2 * _HALF)))
-        if gap > 2 * _HALF:
-            most = min(most, floor((first + _HALF) / (gap - 2 * _HALF)))
-    return least if least == most else None

@@ -14,7 +14,7 @@ and JAX's profilers.
 import re
 from typing import NamedTuple
 
-from planner.formats.importers import deepspeed_comms, nccl_tables
+from planner.formats.importers import deepspeed_comms, nccl_tests
 
 SEARCHED = 1 << 24  # bytes in which a mark is sought
 
@@ -70,7 +70,7 @@ FOREIGN = (
     ),
     Foreign(
         "what nccl-tests print",
-        nccl_tables.HEADER,
+        nccl_tests.HEADER,
         "planner import nccl-tests LOG -o network.json makes a network of it, to give as --network",
         "nccl-tests",
     ),

@@ -16,33 +16,6 @@ from planner.model.validation import shown
 _NOT_ISSUED = ("placeholder", "get_attr", "output")
 
 
-def check_ranks(documents: Sequence[FxDocument], names: Sequence[str]) -> None:
-    """Refuse ranks that start a group's collectives in different orders: they would hang."""
-    first = _started(documents[0])
-    for rank, document in enumerate(documents[1:], 1):
-        other = _started(document)
-        for group in sorted(first.keys() | other.keys()):
-            mine, theirs = first.get(group, []), other.get(group, [])
-            for place in range(max(len(mine), len(theirs))):
-                here = mine[place] if place < len(mine) else "nothing"
-                there = theirs[place] if place < len(theirs) else "nothing"
-                if here != there:
-                    raise InvalidInputError(
-                        "nodes",
-                        f"the ranks would wait for each other: collective {place} of group {group} "
-                        f"is {here} in {names[0]}, {there} in {names[rank]}",
-                    )
-
-
-def _started(document: FxDocument) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for node in document.nodes:
-        it = node.collective
-        if it is not None:
-            groups.setdefault(it.group, []).append(f"{it.kind} of {it.size_bytes} bytes")
-    return groups
-
-
 def problem_of(document: FxDocument) -> Problem:
     """Return the problem of one rank's graph, without a memory limit.
 

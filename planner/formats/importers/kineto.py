@@ -3,23 +3,22 @@
 Each step gives ops with times and the order of complete gradients
 (`planner.formats.importers.kineto_steps`). Steps are the ranges ``ProfilerStep#N``, else they end
 with ``Optimizer.step#…``, else the trace is one step. Steps with the same ops are merged, each op's
-time being the median or another statistic; the commonest kind of step is used. Op times are
+time being the median; the commonest kind of step is used. Op times are
 computation only (`planner.formats.importers.kineto_steps`), and sum to at most the step. A trace
 has no dataflow, so the ops form a chain in their recorded order. A layer is a forward op with its
 backward ops; a parameter is named after the op that reads it first and its shape.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import BinaryIO
 
 from planner.formats.importers.kineto_steps import TrainingStep, busy_ns, step_ns, steps_of
 from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer, unique_names
-from planner.model.profiles import STATISTICS, Profile, Provenance
+from planner.model.profiles import Profile, Provenance
 from planner.model.validation import shown
 
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
@@ -27,38 +26,31 @@ _NOTABLE = 0.8  # if ops fill less than this share of a step, a warning names th
 
 
 def read_kineto(
-    data: bytes | BinaryIO,
+    data: bytes,
     *,
     name: str,
     source: str,
     batch_size: int | None = None,
-    statistic: str = "median",
-    progress: Callable[[int], None] | None = None,
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return the profile in a trace of PyTorch's profiler, and warnings about its times.
 
     Parameters
     ----------
-    data : bytes or binary file
-        Contents of the file, ``.json`` or ``.json.gz``; a file is read piece by piece.
+    data : bytes
+        Contents of the file, ``.json`` or ``.json.gz``.
     name : str
         Name of the model.
     source : str
         Origin of the file; kept in the profile with the hash of `data`.
     batch_size : int, optional
         Samples of one iteration; the file does not say.
-    statistic : str
-        Statistic of an op's times over the steps: a key of `planner.model.profiles.STATISTICS`.
-    progress : callable, optional
-        Called with the bytes read so far.
 
     Raises
     ------
     InvalidInputError
         If it is no such trace, or lacks what is needed; the path is the event or the step.
     """
-    trace = read_trace(data, progress=progress)
-    return profile_in(trace, name=name, source=source, batch_size=batch_size, statistic=statistic)
+    return profile_in(read_trace(data), name=name, source=source, batch_size=batch_size)
 
 
 def profile_in(
@@ -67,7 +59,6 @@ def profile_in(
     name: str,
     source: str,
     batch_size: int | None = None,
-    statistic: str = "median",
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return the profile in a trace and warnings, as `read_kineto` does."""
     try:
@@ -85,9 +76,7 @@ def profile_in(
         raise InvalidInputError(first.name, "expected at least one gradient with elements")
     lasts_ns = step_ns([step.times for step in used], places)
     rows = zip(*(step.times.ops_ns for step in used), strict=True)
-    times, shortened = _within(
-        [round(STATISTICS[statistic](row)) for row in rows], lasts_ns, statistic
-    )
+    times, shortened = _within([round(median(row)) for row in rows], lasts_ns)
     ahead = len(first.forward)
     layers, graph = _model(first, times[:ahead], times[ahead:])
     warnings = [
@@ -104,7 +93,7 @@ def profile_in(
             source=f"PyTorch profiler trace {source}",
             processor=trace.processor if first.times.device else "",
             repetitions=len(used),
-            statistic=statistic,
+            statistic="median",
             notes=(
                 f"sha256 of the file: {trace.sha256}",
                 "times of the device: how long kernels run, collectives and waiting aside"
@@ -176,7 +165,7 @@ def _model(
     return layers, Graph(ops, tuple(parameter for own in owned for parameter in own))
 
 
-def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int], list[str]]:
+def _within(times: list[int], lasts_ns: int) -> tuple[list[int], list[str]]:
     """Return times whose sum is at most the step's, and a warning if they were shortened.
 
     Medians of single ops may sum to more than any step took.
@@ -185,7 +174,7 @@ def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int],
     if whole <= lasts_ns:
         return times, []
     what = (
-        f"the {statistic}s of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than "
+        f"the medians of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than "
         f"a step lasts: all are shortened in proportion, to {_ms(lasts_ns)}"
     )
     return [time * lasts_ns // whole for time in times], [what]

@@ -59,14 +59,12 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRecord:
-    """A collective's description of itself; None or empty where unknown."""
+    """A collective's description of itself; empty where unknown."""
 
     collective: str  # such as ``allreduce``
-    elements_in: int | None  # on one rank
-    elements_out: int | None
+    elements: int  # on one rank, of the larger side, in or out; 0 if unknown
     dtype: str
     group: str
-    group_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,6 @@ class _Arguments(msgspec.Struct, frozen=True, gc=False):
     collective: Any = msgspec.field(default=None, name="Collective name")
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
-    group_size: Any = msgspec.field(default=None, name="Group size")
     group: Any = msgspec.field(default=None, name="Process Group Name")
     dtype: Any = None
 
@@ -123,38 +120,27 @@ class RawEvent(msgspec.Struct, frozen=True, gc=False):
 class Kept:
     """The events that are kept, by category; equal texts are stored once."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Iterable[RawEvent]) -> None:
         self.by_category: dict[str, list[Event]] = defaultdict(list)
         self.backwards: list[int] = []
         self.stacks = False
-        self.last_number = -1
-        self._numbers: set[int] = set()
         self._seen: dict[Any, Any] = {}
-        self._index = 0
-
-    @property
-    def held(self) -> int:
-        """Number of numbered events that the file holds."""
-        return len(self._numbers)
-
-    def add(self, events: Iterable[RawEvent]) -> None:
-        """Keep the relevant parts of more events."""
-        for raw in events:
+        numbers = set[int]()
+        for index, raw in enumerate(events):
             if raw.ph == "X" and raw.cat and raw.cat not in _OTHERS:
-                self._keep(raw, _category(raw))
+                self._keep(raw, _category(raw), index)
             if raw.args is not None:
                 number = raw.args.older_number
                 number = raw.args.number if number is None else number
                 if type(number) is int and 0 <= number <= MAX_VALUE:
-                    self._numbers.add(number)
-                    self.last_number = max(self.last_number, number)
-            self._index += 1
+                    numbers.add(number)
+        self.held, self.numbered = len(numbers), max(numbers, default=-1) + 1
 
-    def _keep(self, raw: RawEvent, category: str) -> None:
-        path = f"traceEvents[{self._index}]"
+    def _keep(self, raw: RawEvent, category: str, index: int) -> None:
+        path = f"traceEvents[{index}]"
         start, lasts = _ns(raw.ts, path, "ts"), _ns(raw.dur, path, "dur")
         if lasts < 0:
-            self.backwards.append(self._index)
+            self.backwards.append(index)
             return
         if category == "python_function":
             self.stacks = True
@@ -170,7 +156,7 @@ class Kept:
                 start_ns=start,
                 end_ns=start + lasts,
                 thread=self._seen.setdefault(thread, thread),
-                index=self._index,
+                index=index,
                 sequence=_number(args.sequence, path, "Sequence number"),
                 forward_thread=_number(args.forward_thread, path, "Fwd thread id") or 0,
                 correlation=_number(args.correlation, path, "correlation"),
@@ -199,16 +185,14 @@ def _category(raw: RawEvent) -> str:
 def _message(args: _Arguments) -> CollectiveRecord:
     """Return a collective's description of itself; unexpected values count as unknown."""
 
-    def whole(value: Any) -> int | None:
-        return value if type(value) is int and 0 <= value <= MAX_VALUE else None
+    def whole(value: Any) -> int:
+        return value if type(value) is int and 0 <= value <= MAX_VALUE else 0
 
     return CollectiveRecord(
         collective=str(args.collective),
-        elements_in=whole(args.elements_in),
-        elements_out=whole(args.elements_out),
+        elements=max(whole(args.elements_in), whole(args.elements_out)),
         dtype=str(args.dtype or ""),
         group=str(args.group or ""),
-        group_size=whole(args.group_size) or None,
     )
 
 

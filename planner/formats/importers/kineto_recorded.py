@@ -204,8 +204,7 @@ def _collective(name: str) -> str:
 def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
     """Return the bytes of the larger side, in or out; None if unknown."""
     if message is not None:
-        elements = max(message.elements_in or 0, message.elements_out or 0)
-        return elements * _width(message.dtype) or None
+        return message.elements * _width(message.dtype) or None
     if around is None or not isinstance(around.dims, list) or not isinstance(around.types, list):
         return None
     sizes = [

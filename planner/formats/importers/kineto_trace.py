@@ -1,24 +1,26 @@
 """PyTorch profiler traces as typed events: what ran on which thread, and nesting.
 
-The trace is JSON in the Trace Event Format, possibly compressed, read piece by piece
-(`planner.formats.importers.event_file`). `planner.formats.importers.kineto_events` says what is
-kept of its events. On one thread, an event that starts before another has ended belongs to it. A
-kernel belongs to the operator during which the runtime call with its correlation number was made.
+The trace is JSON in the Trace Event Format, ``{…, "traceEvents": […], …}``, possibly
+compressed; `planner.formats.importers.kineto_events` says what is kept of its events. Profilers
+write names unchecked: control characters in strings are read, and bytes that are no UTF-8 become
+U+FFFD. On one thread, an event that starts before another has ended belongs to it. A kernel belongs
+to the operator during which the runtime call with its correlation number was made.
 
 Complexity: O(events · log events). Source: Google's description of the Trace Event Format.
 """
 
 import re
+import zlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import chain, pairwise
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
-from planner.formats.importers.event_file import EventFile, decoded, in_words
 from planner.formats.importers.foreign import foreign_trace
 from planner.formats.importers.kineto_events import (
     ACCUMULATE,
@@ -37,9 +39,13 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 
 MAX_TEXT = 1 << 36  # longest trace that is read (bytes without compression)
+_HEAD = 1 << 16  # bytes in which a mark of another tool is sought
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_EARLY = "the file ends early: let the profiler finish before the file is copied"
+_CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
-class _Outside(msgspec.Struct, frozen=True):
+class _Document(msgspec.Struct, frozen=True):
     events: list[RawEvent] = msgspec.field(name="traceEvents")
     devices: Any = msgspec.field(default=None, name="deviceProperties")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
@@ -91,26 +97,27 @@ class Trace:
         return None if call is None else call.start_ns
 
 
-def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | None = None) -> Trace:
-    """Return the trace in a file; `progress` is called with the bytes read so far."""
-    file = EventFile(source, RawEvent, limit=MAX_TEXT, progress=progress)
-    kept = Kept()
+def read_trace(data: bytes) -> Trace:
+    """Return the trace in a file's contents."""
+    text = _text(data)
+    head = text[:_HEAD]
     try:
-        for batch in file.batches():
-            kept.add(batch)
-        outside = _outside(file.outside)
+        document = _document(text)
+        kept = Kept(document.events)
     except InvalidInputError:
-        if not kept.by_category["cpu_op"] and (other := foreign_trace(file.head)):
+        if other := foreign_trace(head):
             raise InvalidInputError("", other) from None
         raise
+    devices, distributed = document.devices, document.distributed
+    del document, text  # the events as in the file take more room than what is kept of them
     if not kept.by_category["cpu_op"]:
-        other = foreign_trace(file.head)
+        other = foreign_trace(head)
         raise InvalidInputError("" if other else "traceEvents", other or _no_operators(kept))
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}
     operators, ranges, modules = (by_category.pop(name, []) for name in READ[:3])
-    first = outside.devices[0] if isinstance(outside.devices, list) and outside.devices else None
+    first = devices[0] if isinstance(devices, list) and devices else None
     name = first.get("name") if isinstance(first, dict) else None
     started = tuple(chain.from_iterable(runtime.values()))
     return Trace(
@@ -123,12 +130,12 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
         stacks=kept.stacks,
         runtime=tuple(runtime),
         unknown={name: tuple(events) for name, events in by_category.items()},
-        numbered=kept.last_number + 1,
+        numbered=kept.numbered,
         held=kept.held,
         backwards=tuple(kept.backwards),
-        rank=_whole(outside.distributed, "rank", 0),
-        ranks=_whole(outside.distributed, "world_size", 1),
-        sha256=file.sha256,
+        rank=_whole(distributed, "rank", 0),
+        ranks=_whole(distributed, "world_size", 1),
+        sha256=sha256(data).hexdigest(),
     )
 
 
@@ -142,19 +149,60 @@ def _no_operators(kept: Kept) -> str:
     return f"{what}: {has}; give a trace of torch.profiler, recorded with ProfilerActivity.CPU"
 
 
-def _outside(text: bytes) -> _Outside:
-    """Return the document without its events; an error if it has no array of events."""
+def _text(data: bytes) -> bytes:
+    """Return the text of a file, uncompressed."""
+    text = data
+    if data.startswith(b"\x1f\x8b"):
+        unpacking = zlib.decompressobj(wbits=31)
+        try:
+            text = unpacking.decompress(data, MAX_TEXT + 1)
+        except zlib.error as error:
+            raise InvalidInputError("", f"not gzip: {error}") from None
+        if len(text) <= MAX_TEXT and not unpacking.eof:
+            raise InvalidInputError("", f"not gzip: {_EARLY}")
+    if len(text) > MAX_TEXT:
+        raise InvalidInputError(
+            "",
+            f"expected at most {MAX_TEXT} bytes of text: record fewer steps, or without with_stack",
+        )
+    return text.removeprefix(b"\xef\xbb\xbf")
+
+
+def _document(text: bytes) -> _Document:
+    """Return the document; an error if it is no JSON, or has no array of events."""
+    decoder = msgspec.json.Decoder(_Document)
     try:
-        return decoded(msgspec.json.Decoder(_Outside), text)
+        try:
+            return decoder.decode(text)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return decoder.decode(_STRING.sub(_mended, text))
     except msgspec.ValidationError as error:
-        message, place = in_words(error)
-        if "missing required field" in message:
-            raise InvalidInputError("traceEvents", "missing: not a profiler's trace") from None
-        raise InvalidInputError(place.lstrip("."), message) from None
+        raise _typed(error) from None
     except msgspec.DecodeError as error:
-        raise InvalidInputError("", f"not JSON: {error}") from None
+        what = _EARLY if "truncated" in str(error) else error
+        raise InvalidInputError("", f"not JSON: {what}") from None
     except RecursionError:
         raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None
+
+
+def _mended(string: re.Match[bytes]) -> bytes:
+    """Return a string with control characters escaped and invalid UTF-8 replaced."""
+    plain = string[0].decode(errors="replace").encode()
+    return _CONTROL.sub(lambda match: b"\\u%04x" % match[0][0], plain)
+
+
+def _typed(error: msgspec.ValidationError) -> InvalidInputError:
+    """Return msgspec's error in plain words."""
+    message, _, place = str(error).partition(" - at `$.")
+    if "missing required field" in message:
+        return InvalidInputError("traceEvents", "missing: not a profiler's trace")
+    message = (message[:1].lower() + message[1:]).replace("`", "")
+    message = message.replace(" | null,", ",")
+    if "decimal" in message or "out of range" in message:
+        message = "expected a number of microseconds"
+    return InvalidInputError(place.rstrip("`"), message)
 
 
 def _whole(info: Any, field: str, least: int) -> int | None:

@@ -2,30 +2,108 @@
 
 Text has comment lines that name the test and each rank with its host, a header of columns, and a
 row per size, out of place and in place: time (µs), algorithm and bus bandwidth (GB/s), wrong
-elements. Launchers may put a prefix before each line (`planner.formats.importers.launchers`); other
-lines may stand between, and several runs may follow each other. JSON (``-J``) has the same in
-objects. A row is left out, with a warning, if its size or time is 0, elements are wrong, it lacks
-the requested kind of time, or its bandwidths contradict its size, time and ranks. A cell that
-cannot be read is an error. Sizes are those of the whole message, as planner's are. Complexity:
-O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the definition of bus
-bandwidth in its doc/PERFORMANCE.md.
+elements. A row belongs to the last header; only the last row of a table may be unfinished, as after
+a run that was stopped. Launchers may put a prefix before each line; other lines may stand between,
+and several runs may follow each other. JSON (``-J``) has the same in objects. A row is left out,
+with a warning, if its size or time is 0, elements are wrong, it lacks the requested kind of time,
+or its bandwidths contradict its size, time and ranks. A cell that cannot be read is an error with
+its line and column. Sizes are those of the whole message, as planner's are.
+
+Complexity: O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the
+definition of bus bandwidth in its doc/PERFORMANCE.md.
 """
 
+import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from itertools import groupby
+from math import isfinite
+from typing import Any, NamedTuple
 
-from planner.formats.importers.nccl_tables import ListedRank, Run, Side, Sides, rows_of
-from planner.formats.importers.timed_rows import Collected, Read, TimedRow, bus_factor, listed
+from msgspec import UNSET
+
+from planner.formats.importers.timed_rows import (
+    Collected,
+    PrintedLine,
+    Read,
+    TimedRow,
+    bus_factor,
+    listed,
+    printed_lines,
+)
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.network_measurements import NcclOutput, NcclResult, NcclSide
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.units import counted
+from planner.model.validation import MAX_VALUE, shown
 
-SLACK = 0.02
+_SLACK = 0.02
 """Allowed relative deviation of printed bandwidths from size / time, besides their last digit."""
 
-ONE_HOST = (
+_ONE_HOST = (
     "no hosts are listed: all ranks are taken to share one; --ranks-per-host says how many do"
 )
+HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
+"""The header of a table, from its own first character."""
+
+_TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
+_RANK = re.compile(
+    r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?.*?\bPid\s+\d+\s+on\s+(\S+)\s+device"
+)
+_THREADS = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
+_END = re.compile(r"^#?\s*(Out of bounds values|Avg bus bandwidth)\s*:")
+_INTEGER = re.compile(r"[0-9]+")
+_WORDS = {
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
+    *("bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2", "sum", "prod", "mulsum"),
+}
+"""Types and operations: every row has one, whatever else is damaged."""
+_TIMES = ("time", "cputime")
+_CPU_TIMES = (
+    "these are the times in which a CPU launches, not those of transfers: run nccl-tests without -C"
+)
+
+
+class _Side(NamedTuple):
+    """One measurement: time (µs), algorithm and bus bandwidth (GB/s), wrong elements."""
+
+    time: float
+    algorithm: float
+    bus: float
+    wrong: float
+
+
+_Sides = tuple[_Side | None, _Side | None]  # measurements out of place and in place
+
+
+class _ListedRank(NamedTuple):
+    """A rank as the output lists it."""
+
+    number: int
+    host: str
+    group: str
+    where: str
+
+
+@dataclass
+class _Run:
+    """What is known of the run whose rows follow."""
+
+    collective: str = ""
+    ranks: list[_ListedRank] = field(default_factory=list)
+    gpus: int = 0
+
+
+@dataclass
+class _Table:
+    run: _Run
+    header: int  # its line
+    columns: list[str]
+    rows: list["_TextRow"] = field(default_factory=list)
+    ended: bool = False
 
 
 def read_nccl_tests(
@@ -44,8 +122,8 @@ def read_nccl_tests(
     other. Ranks that cannot be those of one run are an `InvalidInputError`.
     """
     found = Collected()
-    runs: list[Run] = []
-    all_rows = rows_of(data.decode("utf-8", errors="replace"), name)
+    runs: list[_Run] = []
+    all_rows = _rows_of(data.decode("utf-8", errors="replace"), name)
     for _, rows in groupby(all_rows, key=lambda row: id(row.run)):
         first = next(rows)
         test = first.run.collective or collective
@@ -64,14 +142,14 @@ def read_nccl_tests(
             else:
                 time = round(side.time * 1000)
                 found.add(TimedRow(kind, count, each, size, time, row.where))
-    assumed = () if per_host or not found.rows or all(run.ranks for run in runs) else (ONE_HOST,)
+    assumed = () if per_host or not found.rows or all(run.ranks for run in runs) else (_ONE_HOST,)
     return found.read("no row of nccl-tests that could be used", assumed)
 
 
-_NONE = Side(0, 0, 0, 0)
+_NONE = _Side(0, 0, 0, 0)
 
 
-def _chosen(row: tuple[int, Sides] | None, *, in_place: bool) -> tuple[int, Side, str]:
+def _chosen(row: tuple[int, _Sides] | None, *, in_place: bool) -> tuple[int, _Side, str]:
     """Return a row's size and the requested measurement, or the reason why it has none."""
     if row is None:
         return 0, _NONE, "without its last columns"
@@ -88,7 +166,7 @@ def _chosen(row: tuple[int, Sides] | None, *, in_place: bool) -> tuple[int, Side
     return size, _NONE, "without a time out of place (--in-place takes the others)"
 
 
-def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
+def _ranks(run: _Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
     """Return the number of ranks of a run, and of ranks per host."""
     _check_listed(run.ranks)
     hosts = Counter(rank.host for rank in run.ranks)
@@ -126,9 +204,9 @@ def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tup
     return count, each
 
 
-def _check_listed(ranks: list[ListedRank]) -> None:
+def _check_listed(ranks: list[_ListedRank]) -> None:
     """Refuse listed ranks that are not those of one run."""
-    seen: dict[int, ListedRank] = {}
+    seen: dict[int, _ListedRank] = {}
     for rank in ranks:
         before = seen.setdefault(rank.number, rank)
         if before is not rank:
@@ -154,7 +232,7 @@ def _check_listed(ranks: list[ListedRank]) -> None:
         )
 
 
-def _doubt(side: Side, size: int, factor: float) -> str:
+def _doubt(side: _Side, size: int, factor: float) -> str:
     """Return the reason why a row is implausible, or an empty string."""
     time, algorithm, bus, wrong = side
     if wrong > 0:
@@ -162,8 +240,202 @@ def _doubt(side: Side, size: int, factor: float) -> str:
     if not time > 0:
         return "with a time of 0"
     right = size / time / 1000
-    if not abs(algorithm - right) <= SLACK * right + 0.0051:
+    if not abs(algorithm - right) <= _SLACK * right + 0.0051:
         return "whose bandwidth is not what size and time say"
-    if not abs(bus - algorithm * factor) <= SLACK * bus + 0.02:
+    if not abs(bus - algorithm * factor) <= _SLACK * bus + 0.02:
         return "whose bus bandwidth is not what its bandwidth and ranks say"
     return ""
+
+
+# ---
+# The tables, text or JSON, as rows with what is known of their runs.
+
+
+class _TextRow(NamedTuple):
+    """A row of a printed table; it is read only if wanted."""
+
+    table: _Table
+    line: int
+    cells: list[str]
+
+    @property
+    def run(self) -> _Run:
+        """The run that it belongs to."""
+        return self.table.run
+
+    @property
+    def where(self) -> str:
+        """Its line."""
+        return f"line {self.line}"
+
+    def read(self) -> tuple[int, _Sides] | None:
+        """Return its size and measurements; None if the row is unfinished."""
+        columns, cells = self.table.columns, self.cells
+        names = f"the header on line {self.table.header} names {len(columns)} columns"
+        if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
+            raise self._wrong(0, f"expected bytes, got {shown(cells[0])}")
+        if len(cells) > len(columns) and columns[-1] != "timestamp":
+            raise InvalidInputError(self.where, f"{len(cells)} cells, and {names}")
+        if len(cells) < len(columns):
+            if self is self.table.rows[-1]:
+                return None
+            what = f"no value: {len(cells)} cells, and {names}: correct the line, or remove it"
+            raise self._wrong(len(cells), what)
+        size = int(cells[0])
+        if not size:
+            return size, (None, None)
+        starts = [place for place, column in enumerate(columns) if column in _TIMES]
+        if "cputime" in columns:
+            raise self._wrong(starts[0], _CPU_TIMES)
+        sides = [self._side(start) for start in starts]
+        return size, ((*sides, None, None)[0], (*sides, None, None)[1])
+
+    def _side(self, start: int) -> _Side | None:
+        """Return the measurement whose time is in column `start`, or None."""
+        behind = self.table.columns[start + 3 : start + 4]
+        ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
+        if all(cell == "N/A" for cell in self.cells[start:ends]):
+            return None
+        numbers = []
+        for place in range(start, ends):
+            cell = self.cells[place]
+            number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
+            if number is None or (place == start and not isfinite(number)):
+                what = f"expected a number, got {shown(cell)}: correct or remove it"
+                raise self._wrong(place, what)
+            numbers.append(number)
+        time, algorithm, bus, *wrong = numbers
+        # Older tests print the largest error, which is rarely 0, instead of the number of errors.
+        return _Side(time, algorithm, bus, wrong[0] if behind == ["#wrong"] else 0.0)
+
+    def _wrong(self, place: int, message: str) -> InvalidInputError:
+        columns = self.table.columns
+        kind = " (in place)" if sum(name in _TIMES for name in columns[: place + 1]) > 1 else ""
+        return InvalidInputError(f"{self.where}, column {columns[place]}{kind}", message)
+
+
+class _JsonRow(NamedTuple):
+    """A row of JSON; it is read only if wanted."""
+
+    run: _Run
+    where: str
+    result: NcclResult
+
+    def read(self) -> tuple[int, _Sides]:
+        """Return its size and measurements."""
+        size = self.result.size
+        out, in_place = (self._side(key) if size else None for key in ("out_of_place", "in_place"))
+        return size, (out, in_place)
+
+    def _side(self, key: str) -> _Side | None:
+        side: NcclSide | None = getattr(self.result, key)
+        if side is None:
+            return None
+        if side.cpu_time is not None:
+            raise InvalidInputError(f"{self.where}.{key}.cpu_time", _CPU_TIMES)
+        if side.time is UNSET or not isfinite(side.time):
+            raise InvalidInputError(f"{self.where}.{key}.time", "expected a number")
+        return _Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
+
+
+def _rows_of(text: str, name: str) -> Iterator[_TextRow | _JsonRow]:
+    """Yield the rows of an output; the file's `name` may name the test where the text does not.
+
+    A malformed table is an `InvalidInputError`.
+    """
+    if text.lstrip().startswith("{") and not HEADER.search(text):  # a prefix may be a brace
+        yield from _of_json(text)
+        return
+    for table in _tables(text, name):
+        yield from table.rows
+
+
+def _test_of(name: str) -> str:
+    """Return the test that a text names: a program, or a file named after a collective."""
+    match = _TEST.search(name)
+    if match:
+        return match[1]
+    return next((known for known in COLLECTIVES if known in name), "")
+
+
+def _tables(text: str, name: str) -> list[_Table]:
+    tables: list[_Table] = []
+    run, named = _Run(_test_of(name)), False  # of the header that comes next
+    for line in printed_lines(text, HEADER, "busbw"):
+        own = line.text.strip()
+        if "_perf" in own and (match := _TEST.search(own)):
+            run.collective = match[1]
+        if "nThread" in own and (match := _THREADS.match(own)):
+            run.gpus, named = int(match[1]) * int(match[2]), True
+        elif "Rank" in own and (match := _RANK.match(own)):
+            where = f"line {line.number}"
+            run.ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
+            named = True
+        elif "busbw" in own and HEADER.match(own):
+            if tables and not named:
+                run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
+            tables.append(_table(run, line))
+            run, named = _Run(run.collective), False
+        elif tables and _END.match(own):
+            tables[-1].ended = True
+        elif tables and not own.startswith("#"):
+            cells = own.split()
+            if _is_row(cells, inside=not tables[-1].ended):
+                tables[-1].rows.append(_TextRow(tables[-1], line.number, cells))
+    return tables
+
+
+def _table(run: _Run, line: PrintedLine) -> _Table:
+    """Return an empty table with the columns of a header."""
+    columns = re.sub(r"^\s*#(?!wrong)", "", line.text).split()
+    sides = [column for column in columns if column in (*_TIMES, "algbw", "busbw")]
+    times = [column for column in sides if column in _TIMES]
+    if len(times) > 2 or sides != [name for time in times for name in (time, "algbw", "busbw")]:
+        raise InvalidInputError(
+            f"line {line.number}",
+            "expected the columns time, algbw and busbw, once or twice, got "
+            f"{shown(line.text.strip())}",
+        )
+    return _Table(run, line.number, columns)
+
+
+def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
+    """Return whether a line is meant as a row, possibly with damaged cells.
+
+    Between a header and the end of its table, the first cells of a row are enough.
+    """
+    whole = all(_INTEGER.fullmatch(cell) for cell in cells[:2])
+    if len(cells) < 3:
+        return inside and bool(cells) and whole
+    if whole and (cells[2] in _WORDS or (cells[2][0].isalpha() and (inside or len(cells) >= 8))):
+        return True
+    return not _WORDS.isdisjoint(cells) and sum(_number(cell) is not None for cell in cells) >= 4
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(Decimal(cell))
+    except (InvalidOperation, ValueError):
+        return None
+
+
+def _of_json(text: str) -> Iterator[_JsonRow]:
+    document = typed(decode(text), NcclOutput)
+    config, arguments = _mapping(document.config), document.args
+    key = "devices" if document.devices else "config.devices"
+    devices = document.devices or config.get("devices")
+    run = _Run(_test_of(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
+    for place, device in enumerate(devices if isinstance(devices, list) else []):
+        known = _mapping(device)
+        if isinstance(known.get("rank"), int):
+            host, group = str(known.get("hostname")), str(known.get("group", ""))
+            run.ranks.append(_ListedRank(known["rank"], host, group, f"{key}[{place}]"))
+    threads, gpus = config.get("nthreads"), config.get("ngpus")
+    if isinstance(threads, int) and isinstance(gpus, int):
+        run.gpus = threads * gpus
+    for place, result in enumerate(document.results):
+        yield _JsonRow(run, f"results[{place}]", result)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

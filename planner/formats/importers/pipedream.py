@@ -12,10 +12,12 @@ and the format of its published profiles.
 """
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 
-from planner.formats.importers.pipedream_rows import Node, doubts, kept_bytes, shapes_of
+from planner.formats.importers.timed_rows import listed
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import cycle_of, stable_order
 from planner.model.layers import Layer, chain_blocks, graph_of_layers
@@ -23,6 +25,32 @@ from planner.model.profiles import Profile, Provenance
 from planner.model.validation import MAX_VALUE, shown
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+_TINY_BYTES = 1 << 20  # work on less than this may take no measurable time
+_NOTABLE_NS = 10**6  # shorter times are mostly the cost of starting a kernel
+
+_VIEWS = (
+    "View", "Size", "Flatten", "Identity", "Reshape", "Transpose", "Permute", "Squeeze",
+    "Unsqueeze", "Expand", "Narrow", "Select", "Chunk", "Split", "Unbind", "__getitem__",
+)  # fmt: skip
+"""Kinds that compute nothing: their output is a part of their input."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One row: an operation with its times and sizes."""
+
+    name: str
+    operation: str
+    line: int
+    forward_ns: int
+    backward_ns: int
+    activation_bytes: int
+    parameter_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of operation, such as ``Conv2d``."""
+        return self.operation.partition("(")[0]
 
 
 def read_pipedream(
@@ -50,7 +78,7 @@ def read_pipedream(
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, _Node] = {}
     edges: list[tuple[str, str, int]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -95,16 +123,8 @@ def read_pipedream(
             parameter_bytes=row.parameter_bytes,
             activation_bytes=row.activation_bytes,
             block=block,
-            kept_bytes=keeps,
-            **known,
         )
-        for row, block, keeps, known in zip(
-            rows,
-            chain_blocks(len(rows), steps),
-            kept_bytes([row.kind for row in rows], [row.activation_bytes for row in rows], steps),
-            shapes_of(rows, steps, batch_size),
-            strict=True,
-        )
+        for row, block in zip(rows, chain_blocks(len(rows), steps), strict=True)
     )
     warnings = [
         f"line {node.line}: {node.name} is data loading, not a layer: left out "
@@ -112,7 +132,7 @@ def read_pipedream(
         for node in nodes.values()
         if node.name in inputs
     ]
-    warnings += doubts(rows, steps)
+    warnings += _doubts(rows)
     return Profile(
         name=name,
         layers=layers,
@@ -126,7 +146,29 @@ def read_pipedream(
     ), tuple(warnings)
 
 
-def _node(line: str, number: int) -> Node:
+def _doubts(rows: Sequence[_Node]) -> Iterator[str]:
+    """Yield warnings about implausible times."""
+    untimed: dict[str, list[_Node]] = {}
+    for row in rows:
+        # A backward pass computes at least as much as the forward pass.
+        if row.parameter_bytes and row.forward_ns > max(_NOTABLE_NS, 2 * row.backward_ns):
+            yield (
+                f"line {row.line}: {row.name} {row.kind} takes {row.forward_ns / 1e6:g} ms forward "
+                f"and {row.backward_ns / 1e6:g} ms backward, which computes at least as much: one "
+                "of the times is wrong, or another row holds a part of it"
+            )
+        work = max(row.activation_bytes, row.parameter_bytes)
+        timed = row.forward_ns and row.backward_ns
+        if work > _TINY_BYTES and row.kind not in (*_VIEWS, "Dropout") and not timed:
+            untimed.setdefault(row.kind, []).append(row)
+    for kind, several in untimed.items():
+        yield (
+            f"lines {listed([str(line) for line in sorted(row.line for row in several)])}: {kind} "
+            "handles large outputs or parameters in a time of 0: it was not timed"
+        )
+
+
+def _node(line: str, number: int) -> _Node:
     parts = line.split(" -- ")
     path = f"line {number}"
     if len(parts) != 3:
@@ -141,7 +183,7 @@ def _node(line: str, number: int) -> Node:
         _amount(fields[field], f"{path}, {field}", scale)
         for field, scale in zip(_FIELDS, (10**6, 10**6, 1, 1), strict=True)
     )
-    return Node(
+    return _Node(
         parts[0].strip(), parts[1].strip(), number, forward, backward, activation, parameters
     )
 

@@ -27,15 +27,11 @@ class Reader(NamedTuple):
         Description for a help text.
     suffixes : tuple of str
         File endings that do not belong to a model's name, outermost first.
-    streams : bool
-        Whether the reader takes a binary file piece by piece, reports its `progress`, and takes a
-        `statistic` over several steps.
     """
 
     read: Callable[..., tuple[Profile, tuple[str, ...]]]
     about: str
     suffixes: tuple[str, ...]
-    streams: bool = False
 
     def name_of(self, file: str) -> str:
         """Return the model name for a file name."""
@@ -65,7 +61,6 @@ _OWN: Mapping[str, Reader] = {
         read_kineto,
         "a trace of PyTorch's profiler (.json, .json.gz), recorded with record_shapes=True",
         (".gz", ".json"),
-        streams=True,
     ),
 }
 

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Sent, StageShape
-from planner.formats.importers.event_file import in_words
 from planner.formats.importers.spark_log import (
     DECODERS,
     ApplicationEnd,
@@ -108,9 +107,7 @@ class _Reader:
         try:
             event = DECODERS[kind].decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            message, place = in_words(error)
-            what = f"{message} in {place.lstrip('.')}" if place else message
-            self.why.setdefault(kind.decode(), []).append(f"{line.where}: {what}")
+            self.why.setdefault(kind.decode(), []).append(f"{line.where}: {error}")
             self._not_read(line)
         else:
             self._follow(event)

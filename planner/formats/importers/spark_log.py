@@ -1,13 +1,12 @@
-"""The lines of Spark's event logs, of any length, plain or packed by zstd or LZ4.
+"""The lines of Spark's event logs, of any length, plain or packed by zstd.
 
-Problem: a log is a file of JSON lines, of gigabytes, plain or compressed by one of Spark's codecs,
-or a rolling directory of such files, of which the first may have been compacted. Method: a file's
-first bytes determine the codec, not its name, and it is unpacked piece by piece. LZ4 has lz4-java's
-own blocks instead of frames. A log that is still being written may end anywhere.
+Problem: a log is a file of JSON lines, of gigabytes, plain or compressed, or a rolling directory of
+such files, of which the first may have been compacted. Method: a file's first bytes determine the
+codec, not its name, and it is unpacked piece by piece. A log that is still being written may end
+anywhere.
 Guarantee: every whole line up to the end, or up to the damage with a warning. Memory is that of a
 piece and the longest line.
-Complexity: O(bytes). Source: Spark's EventLogFileWriters, EventLogFileCompactor, CompressionCodec;
-LZ4BlockOutputStream of lz4-java for the form of its blocks.
+Complexity: O(bytes). Source: Spark's EventLogFileWriters, EventLogFileCompactor, CompressionCodec.
 """
 
 import re
@@ -25,9 +24,9 @@ PIECE = 1 << 20  # bytes that are read at once
 MAX_LINE = 1 << 28  # longest line (bytes): plans of SQL may have some megabytes
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
-_LZ4 = b"LZ4Block"
-_LZ4_HEADER = 21
-_RAW, _PACKED = 0x10, 0x20
+_STEP = 1 << 14  # packed bytes that are unpacked at once
+_NOT_READ = {b"LZ4Block": "lz4", b"ZV": "lzf", b"\x82SNAPPY": "snappy"}
+"""Other codecs of Spark, by how their files begin."""
 
 
 class Line(NamedTuple):
@@ -101,62 +100,30 @@ def _pieces(source: BinaryIO, progress: Callable[[int], None] | None) -> Iterato
 
 
 def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
-    """Return the unpacked text, in pieces."""
+    """Yield the unpacked text, in pieces, up to the first damage."""
     first = next(pieces, b"")
-    again = chain([first], pieces)
-    if first.startswith(b"\x28\xb5\x2f\xfd"):
-        zstandard = _codec("zstandard")
-        unpacking = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
-        step = 1 << 14
-        small = (piece[at : at + step] for piece in again for at in range(0, len(piece), step))
-        return _whole(map(unpacking.decompress, small), "zstd", warn, zstandard.ZstdError)
-    if first.startswith(_LZ4):
-        block = _codec("lz4.block")
-        damages = (ValueError, RuntimeError, block.LZ4BlockError)
-        return _whole(_lz4(again, block, warn), "lz4", warn, *damages)
-    if first.startswith((b"ZV", b"\x82SNAPPY")):
-        codec = "lzf" if first.startswith(b"ZV") else "snappy"
+    other = next((codec for start, codec in _NOT_READ.items() if first.startswith(start)), None)
+    if other is not None:
         raise InvalidInputError(
             "",
-            f"packed by {codec}, which is not read: write logs with "
-            "spark.eventLog.compression.codec=zstd or lz4",
+            f"packed by {other}, which is not read: write logs with "
+            "spark.eventLog.compression.codec=zstd",
         )
-    return again
-
-
-def _whole(
-    texts: Iterator[bytes], codec: str, warn: Callable[[str], None], *damages: type[Exception]
-) -> Iterator[bytes]:
-    """Yield texts up to the first damage, with a warning."""
+    if not first.startswith(b"\x28\xb5\x2f\xfd"):
+        yield from chain([first], pieces)
+        return
     try:
-        yield from filter(None, texts)
-    except damages as error:
-        warn(f"{codec}: {error}; read up to there")
-
-
-def _codec(name: str) -> Any:
-    try:
-        return import_module(name)
+        zstandard: Any = import_module("zstandard")
     except ModuleNotFoundError as error:
-        raise MissingExtraError(name.partition(".")[0], "spark-events") from error
-
-
-def _lz4(pieces: Iterator[bytes], block: Any, warn: Callable[[str], None]) -> Iterator[bytes]:
-    held = b""
-    for piece in pieces:
-        held += piece
-        while len(held) >= _LZ4_HEADER:
-            kind = held[8] & 0xF0
-            packed, length = (int.from_bytes(held[at : at + 4], "little") for at in (9, 13))
-            if held[:8] != _LZ4 or kind not in (_RAW, _PACKED) or max(packed, length) > MAX_LINE:
-                raise ValueError("a damaged block")
-            end = _LZ4_HEADER + packed
-            if len(held) < end:
-                break
-            data, held = held[_LZ4_HEADER:end], held[end:]
-            yield data if kind == _RAW else block.decompress(data, uncompressed_size=length)
-    if held:
-        warn("lz4: the last block is cut")
+        raise MissingExtraError("zstandard", "spark-events") from error
+    unpacking = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+    try:
+        for piece in chain([first], pieces):
+            for at in range(0, len(piece), _STEP):
+                if text := unpacking.decompress(piece[at : at + _STEP]):
+                    yield text
+    except zstandard.ZstdError as error:
+        warn(f"zstd: {error}; read up to there")
 
 
 # ---

@@ -7,6 +7,8 @@ Complexity: O(rows · log rows). Source: own.
 """
 
 import csv
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -14,7 +16,7 @@ from fractions import Fraction
 from io import StringIO
 from itertools import pairwise
 from statistics import median_low
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective, Link, Measured, MeasuredNetwork
@@ -161,6 +163,67 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
             kept.append((median_low(sizes), median_low(times)))
             near = []
     return [*kept, points[-1]]
+
+
+# ---
+# Printed tables, without the prefixes that launchers put before each line of a program's output.
+#
+# Problem: ``mpirun --tag-output``, ``srun -l``, pdsh, ``kubectl logs --prefix --timestamps``,
+# Docker compose and others have prefixes; no list is complete. Method: a table's header is
+# unmistakable, so what precedes it on its line is the prefix. Other lines have the same prefix up
+# to digits and spaces (times of day, ranks, padding); lines without it are passed on unchanged.
+# Guarantee: only what matches a header's prefix from the start of a line is removed.
+# Complexity: O(characters · log headers). Source: own.
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_PARTS = re.compile(r"([0-9]+|\s+)")
+
+
+class PrintedLine(NamedTuple):
+    """A line of output: its number from 1, and its text without the prefix."""
+
+    number: int
+    text: str
+
+
+def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[PrintedLine]:
+    """Return the lines of an output without prefixes.
+
+    `header` finds the header of a table in a line. Only lines that contain `word` are searched for
+    it, as searching takes long.
+    """
+    raw = _COLOURS.sub("", text).splitlines()
+    headers = [
+        (place, _pattern(line[: match.start()]))
+        for place, line in enumerate(raw)
+        if word in line and (match := header.search(line))
+    ]
+    places = [place for place, _ in headers]
+    lines = []
+    for place, line in enumerate(raw):
+        after = bisect_right(places, place)
+        matches = [
+            match
+            for _, pattern in headers[max(after - 1, 0) : after + 1]
+            if (match := pattern.match(line))
+        ]
+        longest = max((match.end() for match in matches), default=0)
+        lines.append(PrintedLine(place + 1, line[longest:]))
+    return lines
+
+
+def _pattern(prefix: str) -> re.Pattern[str]:
+    """Return a pattern for a prefix with any digits and spaces."""
+    if not prefix.strip():
+        return re.compile("")
+    parts = [
+        "[0-9]+" if part[0] in "0123456789" else r"\s*" if part.isspace() else re.escape(part)
+        for part in _PARTS.split(prefix.strip())
+        if part
+    ]
+    # If the prefix ends in a space, one must follow: the digits of a row are not part of a rank.
+    end = r"(?=\s|$)" if prefix[-1].isspace() else ""
+    return re.compile(r"\s*" + "".join(parts) + end)
 
 
 # ---

@@ -59,6 +59,6 @@ def test_scaled_units_keep_times_and_sizes(name: str) -> None:
     units = scaled_units(profile, 0.2, 4e6)
     assert sum(unit.forward_s + unit.backward_s for unit in units) == pytest.approx(0.2)
     assert sum(unit.bytes for unit in units) == pytest.approx(4e6, rel=1e-3)
-    assert len(units) == len(profile.chain("block").layers)
+    assert 0 < len(units) <= len({layer.block for layer in profile.layers})
     counts = [parameter.numel() for parameter in WaitingModel(units).parameters()]
     assert counts == [count for unit in units for count in unit.elements]
