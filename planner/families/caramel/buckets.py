@@ -2,11 +2,9 @@
 
 Problem: send parameters p_1 … p_n in this order, whole, in buckets of consecutive parameters. A
 bucket leaves when its last gradient is ready and the previous bucket has arrived. Minimise the end
-of the last bucket; then the sensitivity to delays (`planner.solving.tie_break`); then the number
-of buckets, as each costs a hook and a copy that no model counts. Guarantee: the earliest end. The
-least sensitive buckets for up to `ROBUST` parameters while each prefix has at most `KEPT`
-undominated ends. Proofs and limits: docs/caramel.md, "Why the buckets behind a barrier are
-optimal". Complexity: O(n² · kept) costs, O(n) where the network is mostly idle. Source: own;
+of the last bucket; then the number of buckets, as each costs a hook and a copy that no model
+counts. Guarantee: the earliest end. Proofs and limits: docs/caramel.md, "Why the buckets behind a
+barrier are optimal". Complexity: O(n²) costs, O(n) where the network is mostly idle. Source: own;
 barrier and buckets as in Li et al., "PyTorch Distributed", VLDB 2020.
 """
 
@@ -16,17 +14,7 @@ from itertools import accumulate, pairwise
 
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
-from planner.solving.pareto import nondominated
 from planner.solving.targets import Buckets
-from planner.solving.tie_break import NOMINAL, STRAINS
-
-KEPT = 8
-"""Undominated ends kept per prefix of parameters."""
-
-ROBUST = 256
-"""Largest number of parameters for which sensitivity to delays is considered."""
-
-Ends = tuple[int, ...]
 
 
 def best_buckets(
@@ -43,55 +31,16 @@ def best_buckets(
     single parameter. An end before `until_ns` counts as `until_ns`. Raises `TimeUpError` at the
     deadline.
     """
-    strains = (NOMINAL, *STRAINS) if len(sizes) <= ROBUST else (NOMINAL,)
-    slower = [strain.transfer for strain in strains]
-    reached = [[c * time for _, c in strains] for time in accumulate(ready, max)]
-    sent = list(accumulate(sizes, initial=0))
-    kept = (
-        _kept(reached, slower, sent, cost, deadline, most_bytes)
-        if len(strains) > 1
-        else _earliest([time for (time,) in reached], sent, cost, deadline, most_bytes)
-    )
-    late = [c * until_ns for _, c in strains]
-    limits = min(tuple(map(max, ends, late)) for ends in kept[-1])
-    counts, stop, earliest = [], len(sizes), min(kept[-1])[0]
+    reached, sent = list(accumulate(ready, max)), list(accumulate(sizes, initial=0))
+    ends = _earliest(reached, sent, cost, deadline, most_bytes)
+    counts, stop, limit = [], len(sizes), max(ends[-1], until_ns)
     while stop:
         deadline.check()
-        start = _largest(stop, (limits, slower), reached[stop - 1], sent, kept, cost, most_bytes)
-        lasts = cost.cost_ns(sent[stop] - sent[start])
-        limits = tuple(limit - t * lasts for limit, t in zip(limits, slower, strict=True))
+        start = _largest(stop, limit, reached[stop - 1], sent, ends, cost, most_bytes)
+        limit -= cost.cost_ns(sent[stop] - sent[start])
         counts.append(stop - start)
         stop = start
-    return earliest, counts[::-1]
-
-
-def _kept(
-    reached: Sequence[Sequence[int]],
-    slower: Sequence[int],
-    sent: Sequence[int],
-    cost: TransferCost,
-    deadline: Deadline,
-    most_bytes: int | None,
-) -> list[list[Ends]]:
-    """Return, for each prefix of the parameters, the undominated ends of its last bucket."""
-    kept: list[list[Ends]] = [[(0,) * len(slower)]]
-    price, monotone = cost.cost_ns, cost.is_monotone
-    for stop in range(1, len(sent)):
-        deadline.check()
-        heads, candidates = list(reached[stop - 1]), set[Ends]()
-        for start in range(stop - 1, -1, -1):
-            size = sent[stop] - sent[start]
-            if most_bytes is not None and size > most_bytes and candidates:
-                break
-            lasts, hidden = price(size), False
-            for ends in kept[start]:
-                leaves = list(map(max, ends, heads))
-                candidates.add(tuple(at + t * lasts for at, t in zip(leaves, slower, strict=True)))
-                hidden |= leaves == heads
-            if monotone and hidden:
-                break
-        kept.append(nondominated(candidates, KEPT))
-    return kept
+    return ends[-1], counts[::-1]
 
 
 def _earliest(
@@ -100,8 +49,8 @@ def _earliest(
     cost: TransferCost,
     deadline: Deadline,
     most_bytes: int | None,
-) -> list[list[Ends]]:
-    """Return the same with one nominal end each: fast enough for very many parameters."""
+) -> list[int]:
+    """Return, for each prefix of the parameters, the earliest end of its last bucket."""
     ends = [0]
     price, monotone = cost.cost_ns, cost.is_monotone
     for stop in range(1, len(sent)):
@@ -119,36 +68,32 @@ def _earliest(
             if monotone and free <= head:
                 break
         ends.append(best)
-    return [[(end,)] for end in ends]
+    return ends
 
 
 def _largest(
     stop: int,
-    limits: tuple[Ends, Sequence[int]],
-    heads: Sequence[int],
+    limit: int,
+    head: int,
     sent: Sequence[int],
-    kept: Sequence[Sequence[Ends]],
+    ends: Sequence[int],
     cost: TransferCost,
     most_bytes: int | None,
 ) -> int:
-    """Return the start of the largest last bucket that arrives within the limits.
+    """Return the start of the largest last bucket that arrives by `limit`."""
 
-    `limits` holds, per delay scenario (`strain`), the latest end and the factor on transfer times.
-    """
-
-    def fits(start: int, ends: Sequence[int]) -> bool:
-        lasts = cost.cost_ns(sent[stop] - sent[start])
-        return all(at + t * lasts <= most for at, most, t in zip(ends, *limits, strict=True))
+    def fits(start: int, leaves: int) -> bool:
+        return leaves + cost.cost_ns(sent[stop] - sent[start]) <= limit
 
     first = 0
     if cost.is_monotone:
-        first = bisect_left(range(stop), True, key=lambda start: fits(start, heads))
+        first = bisect_left(range(stop), True, key=lambda start: fits(start, head))
     if most_bytes is not None:
         first = max(first, min(bisect_left(sent, sent[stop] - most_bytes), stop - 1))
     for start in range(first, stop):
-        if fits(start, heads) and any(fits(start, ends) for ends in kept[start]):
+        if fits(start, max(head, ends[start])):
             return start
-    raise AssertionError  # what the limits were taken from keeps to them
+    raise AssertionError  # what the limit was taken from keeps to it
 
 
 # ---

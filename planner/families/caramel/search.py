@@ -83,7 +83,6 @@ def best_loads(
     `effort` multiplies all budgets.
     """
     best: _Found | None = None
-    seen: list[_Found] = []
     budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
 
     def priced(loads: list[Load]) -> _Found:
@@ -100,15 +99,13 @@ def best_loads(
             tried.append(priced(loads))
             if deadline.passed:
                 break
-        seen += tried
         for start in sorted(tried, key=_RANK)[: DESCENTS * effort]:
             if best is None or start.rank < best.rank:
                 best = start
             if best.value <= target + target // ROUNDING or deadline.passed:
                 break
             ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
-            seen += [ordered, improved(ordered)]
-            best = min(best, *seen[-2:], key=_RANK)
+            best = min(best, ordered, improved(ordered), key=_RANK)
     assert best is not None
     for loads in _by_size(pricer, cost, element_bytes):
         if best.value <= target + target // NEAR or deadline.passed:
@@ -116,18 +113,12 @@ def best_loads(
         start = priced(loads)
         best = min(best, start, improved(start), key=_RANK)
     if best.value <= target + target // NEAR or deadline.passed:
-        return _most_robust(pricer, best, seen)
+        return best.loads
     transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
     from planner.families.caramel.transfer_sizes import resize  # imports NumPy
 
     resized = resize(pricer, best.loads, target, transfers, element_bytes, deadline)
-    return _most_robust(pricer, min(best, improved(priced(resized)), key=_RANK), seen)
-
-
-def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
-    """Return the least delay-sensitive of the best loads and other loads of equal value."""
-    equal = [other.loads for other in seen if other.value == best.value]
-    return min([best.loads, *equal], key=pricer.strained)
+    return min(best, improved(priced(resized)), key=_RANK).loads
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
