@@ -83,7 +83,12 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     """
     if plan.late or not problem.interference.is_none:
         return lambda costs: evaluate(problem, plan, costs).iteration_ns
-    steps, compute_ns = _unpriced(problem, plan), problem.base.windows.compute_ns
+    windows = heads_and_tails(problem.graph, plan.as_gradients)
+    compute_ns = problem.base.windows.compute_ns
+    steps = [
+        (ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail)
+        for transfer, (ready, tail) in zip(plan.transfers, windows, strict=True)
+    ]
     ways = {way for _, way, _, _ in steps}
 
     def lasts(costs: Costs) -> int:
@@ -104,15 +109,6 @@ def simplicity(plan: Plan) -> tuple[int, bool, int]:
     """
     several = len({plan.how(transfer)[0] for transfer in plan.transfers}) > 1
     return len(plan.transfers), several, sum(transfer.size_bytes for transfer in plan.transfers)
-
-
-def _unpriced(problem: Problem, plan: Plan) -> list[tuple[int, tuple[How, str], int, int]]:
-    """Return for each transfer when it is ready, how it is sent, its bytes, and its tail."""
-    windows = heads_and_tails(problem.graph, plan.as_gradients)
-    return [
-        (ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail)
-        for transfer, (ready, tail) in zip(plan.transfers, windows, strict=True)
-    ]
 
 
 def heads_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
