@@ -1,6 +1,7 @@
 """Among plans of equal cost the one with the fewest transfers, in every family that sends any."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 
 import planner
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.families import caramel, ibatch
+from planner.families import caramel, drizzle, ibatch
 from planner.families.caramel.exact_whole import fewest_whole
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.problem import Plan as Transfers
 from planner.families.caramel.windows import Windows
+from planner.families.drizzle import DRIZZLE
 from planner.families.ibatch.evaluation import evaluate, objective_ns
+from planner.model.contention import Interference
+from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.deadline import NEVER
 from planner.solving.tie_break import TieBreak
@@ -133,6 +137,27 @@ def test_no_two_neighbours_of_a_searched_plan_can_be_sent_together_for_free(
             assert caramel.CARAMEL.price(problem, both) > result.objective_ns
 
 
+def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
+    problem = ibatch.Problem(startup_ns=1, transfer_ns=[5, 1, 1, 1, 9], compute_ns=[1, 1, 1, 1, 20])
+    simple = ibatch.solve(problem)
+    robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
+    assert simple.plan is not None
+    assert robust.plan is not None
+    assert simple.objective_ns == robust.objective_ns == robust.lower_bound_ns
+    assert len(simple.plan.batches) <= len(robust.plan.batches)
+    slower = replace(problem, transfer_ns=[8, 2, 2, 2, 14], startup_ns=2)
+    late = [ibatch.IBATCH.price(slower, plan) for plan in (robust.plan, simple.plan)]
+    assert late[0] <= late[1]
+
+
+def test_under_contention_the_plan_stays_as_it_is() -> None:
+    cost = AffineCost(0, Fraction(1))
+    busy = Interference(ns_per_byte=Fraction(3, 10), delay_ns=2)
+    problem = ibatch.Problem(compute_ns=[1, 0], layer_bytes=[0, 1], cost=cost, interference=busy)
+    robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
+    assert robust.plan == ibatch.solve(problem, tie_break=None).plan
+
+
 def test_baselines_keep_to_their_rule() -> None:
     problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[1, 100])
     alone = ibatch.solve(problem, method="layer_by_layer", tie_break=TieBreak(within=Fraction(9)))
@@ -140,9 +165,16 @@ def test_baselines_keep_to_their_rule() -> None:
     assert len(alone.plan.batches) == 2
 
 
-def test_a_share_is_no_negative_number() -> None:
-    with pytest.raises(InvalidInputError, match="within"):
-        TieBreak(Fraction(-1, 10))
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="tie_break: expected simple or robust"):
+        TieBreak("best")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="simplest_within: only with tie_break simple"):
+        TieBreak("robust", Fraction(1, 10))
+    problem = drizzle.Problem(
+        compute_ns=10, tasks=2, group_ns=5, task_ns=1, max_overhead=Fraction(1, 2)
+    )
+    with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
+        DRIZZLE.solve(problem, tie_break=TieBreak("robust"))
 
 
 CHAIN: dict[str, Any] = {
@@ -162,6 +194,6 @@ def test_requests_take_a_share_at_nominal_times_only() -> None:
     assert "prospect" in planner.solve(spread)
     assert "prospect" not in planner.solve({**spread, "simplest_within": 3})
     for field, value in (("scenarios", [{}]), ("outlook", "mean")):
-        refused = planner.solve({**spread, field: value, "simplest_within": 3})["error"]
+        refused = planner.solve({**spread, field: value, "tie_break": "robust"})["error"]
         assert refused["path"] == field
-        assert "not with simplest_within" in refused["message"]
+        assert "not with tie_break or simplest_within" in refused["message"]

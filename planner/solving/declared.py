@@ -190,6 +190,16 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """
         raise NotApplicableError("network", f"no contention for problem {self.name}")
 
+    def most_robust(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> PlanT:
+        """Return the plan of equal cost that is least sensitive to delays.
+
+        Raises
+        ------
+        NotApplicableError
+            If the family does not look for it.
+        """
+        raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
+
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
         """Return whether the bound of one plan holds for another, such as of the same op order."""
         return True

@@ -84,7 +84,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             An old plan: if it fits this problem, or fits it with other numbers, the result is no
             worse; else it is ignored, and the result's `warnings` say why.
         tie_break : TieBreak, optional
-            Which plans count as equal, of which the simplest is returned; None: the one found.
+            Which of the plans of equal cost a search returns; None: the one that it found.
 
         Returns
         -------
@@ -209,7 +209,10 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             return result
         begin, most_ns = time.perf_counter(), tie_break.most_ns(objective)
         try:
-            made = self.simplest(problem, plan, most_ns, deadline)
+            if tie_break.prefer == "robust":
+                made = self.most_robust(problem, plan, deadline)
+            else:
+                made = self.simplest(problem, plan, most_ns, deadline)
             if made == plan:
                 return result
             evaluation, objective = self.priced(problem, made, deadline)

@@ -1,4 +1,4 @@
-"""Pareto fronts: the candidates that no other dominates; less is better in every criterion.
+"""Pareto fronts: the nondominated candidates; less is better in every criterion.
 
 Complexity: O(n log n) for two criteria (`staircase`), O(n log n + n·kept) for more.
 Source: the maxima of a set of vectors, Kung, Luccio, Preparata, J. ACM 22 (1975).
@@ -23,6 +23,19 @@ def staircase(items: Iterable[T], first: Callable[[T], Any], second: Callable[[T
     for item in sorted(items, key=first):
         if not best or second(item) < second(best[-1]):
             best.append(item)
+    return best
+
+
+def nondominated(
+    items: Iterable[tuple[int, ...]], most: int | None = None
+) -> list[tuple[int, ...]]:
+    """Return the vectors on the Pareto front, in lexicographic order; at most the first `most`."""
+    best: list[tuple[int, ...]] = []
+    for item in sorted(items):
+        if not any(all(a <= b for a, b in zip(other, item, strict=True)) for other in best):
+            best.append(item)
+            if len(best) == most:
+                break
     return best
 
 

@@ -1,7 +1,7 @@
-"""Tie-breaking: among plans of equal cost the simplest one.
+"""Tie-breaking: among plans of equal cost the simplest one, or the one least sensitive to delays.
 
 Problem: many plans share the least cost. Fewer transfers lose less where start-ups are dearer than
-thought.
+thought; a plan less sensitive to delays loses less where something is late.
 Rule: fewest transfers, then one algorithm rather than several, then fewest bytes. With a share
 (`TieBreak.within`) plans that cost so much more than the best count as equal. A family whose exact
 methods find the fewest transfers says so (`Family.simplest`); elsewhere neighbouring transfers are
@@ -11,19 +11,22 @@ together for free, unless the time or `PRICED` cut in.
 Complexity: at most `PRICED` transfers priced. Source: own.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from planner.model.errors import InvalidPlanError
-from planner.model.validation import set_exact
-from planner.solving.deadline import Deadline
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.validation import set_exact, shown
+from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.result import EvaluationT, PlanT, ProblemT
 
 if TYPE_CHECKING:
     from planner.solving.family import Family
 
+
+Prefer = Literal["simple", "robust"]
 
 PRICED = 2 * 10**4
 """Transfers priced at most: 100 transfers are gone through twice within a second."""
@@ -31,23 +34,32 @@ PRICED = 2 * 10**4
 
 @dataclass(frozen=True, slots=True)
 class TieBreak:
-    """Which plans count as equal: of these, the one with the fewest transfers is chosen.
+    """How to choose among plans of equal cost.
 
     Attributes
     ----------
+    prefer : {"simple", "robust"}
+        The plan with the fewest transfers, or the one least sensitive to delays.
     within : Fraction
-        Plans that cost at most this share more than the best one.
+        Plans that cost at most this share more than the best one count as equal; only with
+        ``prefer="simple"``.
 
     Raises
     ------
     InvalidInputError
-        If the share is negative.
+        If a value is unknown or negative, or the two contradict each other.
     """
 
+    prefer: Prefer = "simple"
     within: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
+        if self.prefer not in ("simple", "robust"):
+            expected = f"expected simple or robust, got {shown(self.prefer)}"
+            raise InvalidInputError("tie_break", expected)
         set_exact(self, "within")
+        if self.within and self.prefer != "simple":
+            raise InvalidInputError("simplest_within", "only with tie_break simple")
 
     def most_ns(self, objective_ns: int) -> int:
         """Return the dearest cost (ns) that counts as equal."""
@@ -74,3 +86,90 @@ def merged_neighbours(
         else:
             place += 1
     return plan
+
+
+# ---
+# The plan least sensitive to delays, among those of equal makespan.
+#
+# Some plans start every transfer as late as possible, so that any delay propagates to the end. A
+# delay (`Strain`) (t, c) multiplies all transfers by t and all computation by c. Plans are compared
+# by makespan, then by the makespan under each of `STRAINS` in turn. Why these two:
+# docs/how-it-works.md, "Of equally long plans". Complexity: O(transfers) per delay; `most_robust`
+# tries as many targets as a bisection with jumps. Source: own; lexicographic min-max, as in
+# recoverable robust scheduling.
+
+
+class Strain(NamedTuple):
+    """Factors on the times of all transfers, and of all computation."""
+
+    transfer: int
+    compute: int
+
+
+class Limit(NamedTuple):
+    """Largest makespan (ns) allowed under a delay."""
+
+    strain: Strain
+    most_ns: int
+
+
+class Step(NamedTuple):
+    """A transfer: its release time, its duration, and the computation that depends on it (ns)."""
+
+    ready_ns: int
+    duration_ns: int
+    tail_ns: int
+
+
+NOMINAL = Strain(1, 1)
+
+STRAINS = (Strain(3, 2), Strain(2, 3))
+"""Transfers half as slow again relative to computation, and the reverse."""
+
+
+def end_under(strain: Strain, steps: Iterable[Step], compute_ns: int) -> int:
+    """Return the makespan (ns) of transfers in order under a delay, at least all computation."""
+    transfer, compute = strain
+    free, end = 0, compute * compute_ns
+    for ready, duration, tail in steps:
+        free = max(free, compute * ready) + transfer * duration
+        end = max(end, free + compute * tail)
+    return end
+
+
+def strained(steps: Sequence[Step], compute_ns: int) -> tuple[int, ...]:
+    """Return the makespan under each of `STRAINS`: the second criterion."""
+    return tuple(end_under(strain, steps, compute_ns) for strain in STRAINS)
+
+
+def most_robust(
+    plan: PlanT,
+    value_ns: int,
+    lasts: Callable[[PlanT, Strain], int],
+    attempt: Callable[[Sequence[Limit], Limit], tuple[PlanT | None, int]],
+    deadline: Deadline,
+) -> tuple[PlanT, bool]:
+    """Return the least delay-sensitive plan of equal makespan, and whether its proof timed out.
+
+    `value_ns` is the least makespan. `lasts` returns a plan's makespan under a delay. `attempt`
+    gets limits that some plan meets, and one more limit. It returns a plan that meets all and its
+    makespan under the last delay, or None and a value (ns) below which the last limit is
+    infeasible. It may raise `TimeUpError`.
+    """
+    limits = [Limit(NOMINAL, value_ns)]
+    for strain in STRAINS:
+        lower, upper = min(strain) * value_ns, lasts(plan, strain)
+        target = upper - 1  # the known plan may already be the best
+        while lower < upper:
+            try:
+                deadline.check()
+                found, reached = attempt(limits, Limit(strain, target))
+            except TimeUpError:
+                return plan, True
+            if found is None:
+                lower = max(reached, target + 1)
+            else:
+                plan, upper = found, reached
+            target = (lower + upper) // 2
+        limits.append(Limit(strain, upper))
+    return plan, False

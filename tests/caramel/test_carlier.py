@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.caramel.one_machine import carlier, preemptive, schrage
-from planner.families.caramel.pricing import Step, end_of
 from planner.solving.deadline import Deadline
+from planner.solving.tie_break import NOMINAL, Step, end_under
 from tests.caramel.exact_oracles import best_sequence
 from tests.strategies import huge, times
 
@@ -18,7 +18,7 @@ jobs = st.lists(st.tuples(small, small, small) | st.tuples(times, times, times),
 
 
 def lasting(order: Sequence[int], *times: Sequence[int]) -> int:
-    return end_of([Step(*(own[job] for own in times)) for job in order], 0)
+    return end_under(NOMINAL, [Step(*(own[job] for own in times)) for job in order], 0)
 
 
 @settings(max_examples=150)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError
-from planner.families.caramel import Plan, Problem, evaluate, solve
+from planner.families.caramel import Plan, Problem, buckets, evaluate, solve
 from planner.families.caramel.baselines import horovod, whole
 from planner.families.caramel.buckets import best_buckets, every_size, sizes_that_make
 from planner.families.caramel.for_target import (
@@ -21,7 +21,6 @@ from planner.families.caramel.for_target import (
     lane_of,
     plan_of_buckets,
 )
-from planner.families.caramel.pricing import Step, end_of
 from planner.model.contention import Interference
 from planner.model.costs import TableCost
 from planner.solving.bucketing import ddp_buckets, fitting_buckets
@@ -36,6 +35,7 @@ from planner.solving.targets import (
     Target,
     target_of,
 )
+from planner.solving.tie_break import NOMINAL, STRAINS, Step, end_under
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
 from tests.strategies import affine_costs, table_costs
@@ -151,10 +151,14 @@ def test_buckets_are_the_best_of_all_consecutive_ones(
 
     found, counts = best_buckets(ready, sizes, cost, NEVER)
     assert end(counts) == found == min(map(end, compositions(len(sizes))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buckets, "ROBUST", 0)  # as of very many parameters
+        found, counts = best_buckets(ready, sizes, cost, NEVER)
+    assert end(counts) == found == min(map(end, compositions(len(sizes))))
 
 
 @given(some_sizes, affine_costs(), st.integers(0, 90), st.data())
-def test_of_equally_early_buckets_the_fewest(
+def test_of_equally_early_buckets_the_most_robust_then_the_fewest(
     sizes: list[int], cost: AffineCost, until: int, data: st.DataObject
 ) -> None:
     cost = AffineCost(cost.startup_ns, Fraction(round(cost.ns_per_byte)))
@@ -163,7 +167,8 @@ def test_of_equally_early_buckets_the_fewest(
     def rank(counts: Sequence[int]) -> tuple[int, ...]:
         spans = list(pairwise(accumulate(counts, initial=0)))
         steps = [Step(max(ready[a:b]), cost.cost_ns(sum(sizes[a:b])), 0) for a, b in spans]
-        return end_of(steps, until), len(counts)
+        ends = [end_under(strain, steps, until) for strain in (NOMINAL, *STRAINS)]
+        return (*ends, len(counts))
 
     _, counts = best_buckets(ready, sizes, cost, NEVER, until_ns=until)
     assert rank(counts) == min(map(rank, compositions(len(sizes))))

@@ -2,9 +2,11 @@
 
 Problem: send parameters p_1 … p_n in this order, whole, in buckets of consecutive parameters. A
 bucket leaves when its last gradient is ready and the previous bucket has arrived. Minimise the end
-of the last bucket; then the number of buckets, as each costs a hook and a copy that no model
-counts. Guarantee: the earliest end. Proofs and limits: docs/caramel.md, "Why the buckets behind a
-barrier are optimal". Complexity: O(n²) costs, O(n) where the network is mostly idle. Source: own;
+of the last bucket; then the sensitivity to delays (`planner.solving.tie_break`); then the number
+of buckets, as each costs a hook and a copy that no model counts. Guarantee: the earliest end. The
+least sensitive buckets for up to `ROBUST` parameters while each prefix has at most `KEPT`
+undominated ends. Proofs and limits: docs/caramel.md, "Why the buckets behind a barrier are
+optimal". Complexity: O(n² · kept) costs, O(n) where the network is mostly idle. Source: own;
 barrier and buckets as in Li et al., "PyTorch Distributed", VLDB 2020.
 """
 
@@ -14,7 +16,17 @@ from itertools import accumulate, pairwise
 
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
+from planner.solving.pareto import nondominated
 from planner.solving.targets import Buckets
+from planner.solving.tie_break import NOMINAL, STRAINS
+
+KEPT = 8
+"""Undominated ends kept per prefix of parameters."""
+
+ROBUST = 256
+"""Largest number of parameters for which sensitivity to delays is considered."""
+
+Ends = tuple[int, ...]
 
 
 def best_buckets(
@@ -31,16 +43,55 @@ def best_buckets(
     single parameter. An end before `until_ns` counts as `until_ns`. Raises `TimeUpError` at the
     deadline.
     """
-    reached, sent = list(accumulate(ready, max)), list(accumulate(sizes, initial=0))
-    ends = _earliest(reached, sent, cost, deadline, most_bytes)
-    counts, stop, limit = [], len(sizes), max(ends[-1], until_ns)
+    strains = (NOMINAL, *STRAINS) if len(sizes) <= ROBUST else (NOMINAL,)
+    slower = [strain.transfer for strain in strains]
+    reached = [[c * time for _, c in strains] for time in accumulate(ready, max)]
+    sent = list(accumulate(sizes, initial=0))
+    kept = (
+        _kept(reached, slower, sent, cost, deadline, most_bytes)
+        if len(strains) > 1
+        else _earliest([time for (time,) in reached], sent, cost, deadline, most_bytes)
+    )
+    late = [c * until_ns for _, c in strains]
+    limits = min(tuple(map(max, ends, late)) for ends in kept[-1])
+    counts, stop, earliest = [], len(sizes), min(kept[-1])[0]
     while stop:
         deadline.check()
-        start = _largest(stop, limit, reached[stop - 1], sent, ends, cost, most_bytes)
-        limit -= cost.cost_ns(sent[stop] - sent[start])
+        start = _largest(stop, (limits, slower), reached[stop - 1], sent, kept, cost, most_bytes)
+        lasts = cost.cost_ns(sent[stop] - sent[start])
+        limits = tuple(limit - t * lasts for limit, t in zip(limits, slower, strict=True))
         counts.append(stop - start)
         stop = start
-    return ends[-1], counts[::-1]
+    return earliest, counts[::-1]
+
+
+def _kept(
+    reached: Sequence[Sequence[int]],
+    slower: Sequence[int],
+    sent: Sequence[int],
+    cost: TransferCost,
+    deadline: Deadline,
+    most_bytes: int | None,
+) -> list[list[Ends]]:
+    """Return, for each prefix of the parameters, the undominated ends of its last bucket."""
+    kept: list[list[Ends]] = [[(0,) * len(slower)]]
+    price, monotone = cost.cost_ns, cost.is_monotone
+    for stop in range(1, len(sent)):
+        deadline.check()
+        heads, candidates = list(reached[stop - 1]), set[Ends]()
+        for start in range(stop - 1, -1, -1):
+            size = sent[stop] - sent[start]
+            if most_bytes is not None and size > most_bytes and candidates:
+                break
+            lasts, hidden = price(size), False
+            for ends in kept[start]:
+                leaves = list(map(max, ends, heads))
+                candidates.add(tuple(at + t * lasts for at, t in zip(leaves, slower, strict=True)))
+                hidden |= leaves == heads
+            if monotone and hidden:
+                break
+        kept.append(nondominated(candidates, KEPT))
+    return kept
 
 
 def _earliest(
@@ -49,8 +100,8 @@ def _earliest(
     cost: TransferCost,
     deadline: Deadline,
     most_bytes: int | None,
-) -> list[int]:
-    """Return, for each prefix of the parameters, the earliest end of its last bucket."""
+) -> list[list[Ends]]:
+    """Return the same with one nominal end each: fast enough for very many parameters."""
     ends = [0]
     price, monotone = cost.cost_ns, cost.is_monotone
     for stop in range(1, len(sent)):
@@ -68,32 +119,36 @@ def _earliest(
             if monotone and free <= head:
                 break
         ends.append(best)
-    return ends
+    return [[(end,)] for end in ends]
 
 
 def _largest(
     stop: int,
-    limit: int,
-    head: int,
+    limits: tuple[Ends, Sequence[int]],
+    heads: Sequence[int],
     sent: Sequence[int],
-    ends: Sequence[int],
+    kept: Sequence[Sequence[Ends]],
     cost: TransferCost,
     most_bytes: int | None,
 ) -> int:
-    """Return the start of the largest last bucket that arrives by `limit`."""
+    """Return the start of the largest last bucket that arrives within the limits.
 
-    def fits(start: int, leaves: int) -> bool:
-        return leaves + cost.cost_ns(sent[stop] - sent[start]) <= limit
+    `limits` holds, per delay scenario (`strain`), the latest end and the factor on transfer times.
+    """
+
+    def fits(start: int, ends: Sequence[int]) -> bool:
+        lasts = cost.cost_ns(sent[stop] - sent[start])
+        return all(at + t * lasts <= most for at, most, t in zip(ends, *limits, strict=True))
 
     first = 0
     if cost.is_monotone:
-        first = bisect_left(range(stop), True, key=lambda start: fits(start, head))
+        first = bisect_left(range(stop), True, key=lambda start: fits(start, heads))
     if most_bytes is not None:
         first = max(first, min(bisect_left(sent, sent[stop] - most_bytes), stop - 1))
     for start in range(first, stop):
-        if fits(start, max(head, ends[start])):
+        if fits(start, heads) and any(fits(start, ends) for ends in kept[start]):
             return start
-    raise AssertionError  # what the limit was taken from keeps to it
+    raise AssertionError  # what the limits were taken from keeps to them
 
 
 # ---

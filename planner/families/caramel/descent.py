@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
+from planner.solving.tie_break import NOMINAL, STRAINS, Limit, Strain
 
 MAX_CUTS = 8
 """Places at which a transfer is cut, at most."""
@@ -34,24 +35,28 @@ def descend(
     target: int,
     budget: int,
     deadline: Deadline,
+    strain: Strain = NOMINAL,
+    limits: Sequence[Limit] = (),
 ) -> list[Load]:
-    """Return loads at least as good as `loads`.
+    """Return loads at least as good as `loads` under the delay scenario `strain`.
 
     The search ends at `target`, a lower bound, or after `budget` prices (fewer for more transfers
-    than `LoadPricer.many`).
+    than `LoadPricer.many`). `loads` keep to `limits`, and so does the result.
     """
     left = pricer.looks(budget, loads)
     if not left:
         return list(loads)
     now = [_transfer(pricer, load) for load in loads]
-    value = _value(pricer, now, target)
+    value = _value(pricer, now, target, strain)
     improved = True
     while improved and value[0] > target and left > 0 and not deadline.passed:
         improved = False
-        for changed in _changes(pricer, now):
+        for changed in _changes(pricer, now, strain):
             left -= 1
-            new = _value(pricer, changed, target)
-            if new < value:
+            new = _value(pricer, changed, target, strain)
+            if new < value and all(
+                _value(pricer, changed, most, other)[0] <= most for other, most in limits
+            ):
                 now, value, improved = changed, new, True
                 break
             if left <= 0 or deadline.passed:
@@ -61,7 +66,7 @@ def descend(
 
 def neighbours(pricer: LoadPricer, loads: Sequence[Load]) -> Iterator[list[Load]]:
     """Yield loads with one change that may make the iteration shorter."""
-    for changed in _changes(pricer, [_transfer(pricer, load) for load in loads]):
+    for changed in _changes(pricer, [_transfer(pricer, load) for load in loads], NOMINAL):
         yield [transfer.parts for transfer in changed]
 
 
@@ -70,34 +75,39 @@ def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:
     return _Transfer(parts, head, tail, duration)
 
 
-def _value(pricer: LoadPricer, transfers: list[_Transfer], target: int) -> tuple[int, int]:
-    """Return the iteration time, and the sum of time over the target."""
-    free, end, over = 0, pricer.windows.compute_ns, 0
+def _value(
+    pricer: LoadPricer, transfers: list[_Transfer], target: int, strain: Strain
+) -> tuple[int, int]:
+    """Return the iteration time under a delay scenario, and the sum of time over the target."""
+    slower, longer = strain
+    free, end, over = 0, longer * pricer.windows.compute_ns, 0
     for _, head, tail, duration in transfers:
-        free = max(free, head) + duration
-        late = free + tail
+        free = max(free, longer * head) + slower * duration
+        late = free + longer * tail
         if late > target:
             over += late - target
             end = max(end, late)
     return end, over
 
 
-def _block(transfers: list[_Transfer]) -> tuple[int, int]:
+def _block(transfers: list[_Transfer], strain: Strain) -> tuple[int, int]:
     """Return the first and the last transfer of the critical block."""
+    slower, longer = strain
     free, worst = 0, -1
     start = first = last = 0
     for place, (_, head, tail, duration) in enumerate(transfers):
-        if head >= free:
-            start, free = place, head
-        free += duration
-        if free + tail > worst:
-            worst, first, last = free + tail, start, place
+        if longer * head >= free:
+            start = place
+            free = longer * head
+        free += slower * duration
+        if free + longer * tail > worst:
+            worst, first, last = free + longer * tail, start, place
     return first, last
 
 
-def _changes(pricer: LoadPricer, now: list[_Transfer]) -> Iterator[list[_Transfer]]:
+def _changes(pricer: LoadPricer, now: list[_Transfer], strain: Strain) -> Iterator[list[_Transfer]]:
     """Yield neighbours of a list of transfers, the cheapest and most promising first."""
-    first, last = _block(now)
+    first, last = _block(now, strain)
     for place in range(max(first - 1, 0), min(last + 1, len(now) - 1)):
         earlier, later = now[place], now[place + 1]
         yield [*now[:place], _transfer(pricer, earlier.parts + later.parts), *now[place + 2 :]]
@@ -134,3 +144,32 @@ def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:
         step = max(1, -(-len(places) // MAX_CUTS))
         for place in places[::step]:
             yield ordered[:place], ordered[place:]
+
+
+# ---
+# Tie-breaking by local search: less delay-sensitive loads of equal iteration time.
+#
+# Method: `descend` under one delay scenario (`strain`) after the other
+# (`planner.solving.tie_break`). A change must not worsen the iteration or an earlier scenario.
+# Guarantee: never longer and never more sensitive than the start. Complexity: a fixed budget of
+# prices per scenario. Source: own.
+
+
+def steadied(
+    pricer: LoadPricer, loads: Sequence[Load], budget: int, deadline: Deadline
+) -> list[Load]:
+    """Return loads that last no longer and are at most as sensitive to delays.
+
+    `budget` limits the prices per delay scenario.
+    """
+    if not pricer.looks(budget, loads):
+        return list(loads)
+    value, best = pricer.iteration_ns(loads), list(loads)
+    limits = [Limit(NOMINAL, value)]
+    for strain in STRAINS:
+        target = max(min(strain) * value, strain.compute * pricer.windows.compute_ns)
+        found = descend(pricer, best, target, budget, deadline, strain, limits)
+        if pricer.under(strain, found) < pricer.under(strain, best):  # else worse under a later one
+            best = found
+        limits.append(Limit(strain, pricer.under(strain, best)))
+    return best

@@ -15,7 +15,7 @@ from typing import Any
 from planner.families.caramel.baselines import ddp
 from planner.families.caramel.bounds import NEAR, lower_bound
 from planner.families.caramel.checker import check, check_times
-from planner.families.caramel.descent import neighbours
+from planner.families.caramel.descent import neighbours, steadied
 from planner.families.caramel.evaluation import (
     Evaluation,
     duration_ns,
@@ -45,7 +45,7 @@ from planner.families.caramel.pricing import (
     plan_of,
 )
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.search import adapt, refit
+from planner.families.caramel.search import BUDGET, adapt, refit
 from planner.families.caramel.windows import windows
 from planner.model.contention import bound_beside
 from planner.model.costs import scaled_cost
@@ -208,6 +208,15 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return plan
         made = plan_of(problem, plan.order, loads)
         return made if lasting_ns(problem, made) <= most_ns else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return a plan that is at most as sensitive to delays, by local search."""
+        if not is_free(problem, plan):
+            return plan
+        pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
+        old = loads_of(plan)
+        loads = steadied(pricer, old, BUDGET, deadline)
+        return plan if loads == old else plan_of(problem, plan.order, loads)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""

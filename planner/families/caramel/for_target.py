@@ -28,7 +28,6 @@ from planner.families.caramel.baselines import (
 )
 from planner.families.caramel.buckets import MOST_BUCKETS, best_buckets, every_size, sizes_that_make
 from planner.families.caramel.evaluation import lasting_ns, plan_heads
-from planner.families.caramel.pricing import Step, end_of
 from planner.families.caramel.problem import Plan, Problem
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets, fitting_buckets, nearest_size
@@ -36,6 +35,7 @@ from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.targets import TARGETS, Exported, Target
+from planner.solving.tie_break import NOMINAL, Step, end_under
 from planner.solving.transfers import Transfer
 
 
@@ -313,7 +313,7 @@ def _lasting(problem: Problem, target: Target, lane: Lane) -> Callable[[Sequence
             heads = [max(lane.ready[start:stop]) for start, stop in spans]
             leaving = sorted(range(len(spans)), key=heads.__getitem__)
             steps = (Step(heads[place], lasting[place], known.forward_ns) for place in leaving)
-            return end_of(steps, known.compute_ns)
+            return end_under(NOMINAL, steps, known.compute_ns)
         leaves = before = 0
         for lasted, (_, stop) in zip([0, *lasting], spans, strict=False):
             leaves += max(reached[stop] - before, lasted)

@@ -20,10 +20,11 @@ from heapq import heappop, heappush
 from itertools import chain, repeat
 from math import ceil
 
-from planner.families.caramel.pricing import Load, LoadPricer, Step, end_of
+from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
 from planner.solving.deadline import Deadline
+from planner.solving.tie_break import NOMINAL, Step, end_under
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def carlier(
         bound, _, node_heads, node_tails = heappop(nodes)
         order = schrage(node_heads, durations, node_tails)
         steps = [Step(heads[job], durations[job], tails[job]) for job in order]
-        priced = end_of(steps, 0)
+        priced = end_under(NOMINAL, steps, 0)
         if not best or priced < value:
             best, value = order, priced
         critical = _critical(order, node_heads, durations, node_tails)

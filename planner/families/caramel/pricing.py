@@ -9,30 +9,12 @@ Complexity: O(parts) per list of loads.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
+from planner.solving.tie_break import NOMINAL, Step, Strain, end_under, strained
 from planner.solving.transfers import Kind, Part, Transfer
-
-
-class Step(NamedTuple):
-    """A transfer: its release time, its duration, and the computation that depends on it (ns)."""
-
-    ready_ns: int
-    duration_ns: int
-    tail_ns: int
-
-
-def end_of(steps: Iterable[Step], compute_ns: int) -> int:
-    """Return the iteration time (ns) of transfers in order, at least all computation."""
-    free, end = 0, compute_ns
-    for ready, duration, tail in steps:
-        free = max(free, ready) + duration
-        end = max(end, free + tail)
-    return end
-
 
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
@@ -75,7 +57,15 @@ class LoadPricer:
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
         """Return the iteration time (ns)."""
-        return end_of(self.steps(loads), self.windows.compute_ns)
+        return self.under(NOMINAL, loads)
+
+    def under(self, strain: Strain, loads: Sequence[Load]) -> int:
+        """Return the iteration time under a delay scenario (`strain`)."""
+        return end_under(strain, self.steps(loads), self.windows.compute_ns)
+
+    def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
+        """Return the iteration time under each delay scenario."""
+        return strained(list(self.steps(loads)), self.windows.compute_ns)
 
     def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
         """Return the key by which lists are compared: time, then transfers, then parts."""

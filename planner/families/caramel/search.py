@@ -83,6 +83,7 @@ def best_loads(
     `effort` multiplies all budgets.
     """
     best: _Found | None = None
+    seen: list[_Found] = []
     budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
     transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
 
@@ -104,13 +105,15 @@ def best_loads(
             tried.append(priced(loads))
             if deadline.passed:
                 break
+        seen += tried
         for start in sorted(tried, key=_RANK)[: DESCENTS * effort]:
             if best is None or start.rank < best.rank:
                 best = start
             if enough(best, ROUNDING):
                 break
             ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
-            best = min(best, ordered, improved(ordered), key=_RANK)
+            seen += [ordered, improved(ordered)]
+            best = min(best, *seen[-2:], key=_RANK)
         assert best is not None
         for loads in more:
             if enough(best, NEAR):
@@ -123,7 +126,13 @@ def best_loads(
             resized = resize(pricer, best.loads, target, transfers, element_bytes, deadline)
             best = min(best, improved(priced(resized)), key=_RANK)
     assert best is not None
-    return best.loads
+    return _most_robust(pricer, best, seen)
+
+
+def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
+    """Return the least delay-sensitive of the best loads and other loads of equal value."""
+    equal = [other.loads for other in seen if other.value == best.value]
+    return min([best.loads, *equal], key=pricer.strained)
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:

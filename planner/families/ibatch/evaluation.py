@@ -16,6 +16,7 @@ from planner.families.ibatch.problem import Direction, Plan, Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
 from planner.solving.simulator import TimedTransfer, simulate
+from planner.solving.tie_break import STRAINS, Step, Strain, end_under
 from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
 
 
@@ -245,3 +246,28 @@ def timeline_of(
             Interval(processor, t.compute_start_ns, t.compute_end_ns, computed, number, label),
         ]
     return Timeline((link, processor), tuple(intervals))
+
+
+# ---
+# Makespan of batches when transfers or computation are slower (`planner.solving.tie_break`); O(B).
+
+
+def boundaries_of(plan: Plan) -> list[int]:
+    """Return the boundaries 0 = l_0 < l_1 < … < L of a plan."""
+    return [0, *sorted(stop for _, stop in plan.batches)]
+
+
+def lasts_under(problem: Problem, boundaries: Sequence[int], strain: Strain) -> int:
+    """Return the makespan of batches under a `Strain` (factors on transfers and computation)."""
+    computed = problem.compute_prefix
+    steps = (
+        Step(0, problem.transfer_time(start, stop), computed[-1] - computed[start])
+        for start, stop in pairwise(boundaries)
+    )
+    return end_under(strain, steps, 0)
+
+
+def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
+    """Return the makespan of a plan under each delay in `STRAINS`."""
+    boundaries = boundaries_of(plan)
+    return tuple(lasts_under(problem, boundaries, strain) for strain in STRAINS)

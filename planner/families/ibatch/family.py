@@ -13,7 +13,7 @@ from planner.families.ibatch.evaluation import (
     evaluate,
     objective_ns,
 )
-from planner.families.ibatch.makespan import sweep
+from planner.families.ibatch.makespan import robust, sweep
 from planner.families.ibatch.methods import (
     OWN_METHODS,
     RULES,
@@ -36,6 +36,7 @@ from planner.solving.family import Family
 from planner.solving.methods import Outcome, concrete
 from planner.solving.scenarios import Scenario, later
 from planner.solving.targets import target_of
+from planner.solving.tie_break import NOMINAL, Limit
 
 BOUND_MAX_LAYERS = 1024
 """Up to this many layers the quadratic exact methods bound other plans, and improve old ones."""
@@ -179,7 +180,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         if problem.objective != "makespan" or not problem.interference.is_none:
             return super().simplest(problem, plan, most_ns, deadline)
         if problem.transfer_prefix is not None:
-            boundaries, _ = sweep(problem, most_ns)
+            boundaries, _ = sweep(problem, (), Limit(NOMINAL, most_ns))
         elif problem.layers**2 * len(plan.batches) > FEWEST_WORK:
             return super().simplest(problem, plan, most_ns, deadline)
         else:
@@ -188,6 +189,12 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             boundaries = fewest(problem, most_ns, len(plan.batches), deadline)
         fewer = boundaries is not None and len(boundaries) <= len(plan.batches)
         return problem.plan(boundaries) if boundaries and fewer else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return the least delay-sensitive of all plans of equal cost."""
+        if not problem.interference.is_none:
+            return plan  # `robust` prices without contention
+        return robust(problem, plan, deadline)[0]
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""

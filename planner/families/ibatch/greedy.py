@@ -11,7 +11,7 @@ Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1}; the la
 
 from bisect import bisect_left
 
-from planner.families.ibatch.evaluation import check, evaluate, objective_ns
+from planner.families.ibatch.evaluation import check, evaluate, objective_ns, strained_of
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import Deadline
@@ -19,7 +19,7 @@ from planner.solving.methods import Outcome
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the better of Algorithms 1 and 2."""
+    """Return the better of Algorithms 1 and 2; among equals the one less sensitive to delays."""
     candidates = []
     for algorithm in (greedy_forward, greedy_backward):
         outcome = algorithm(problem, deadline)
@@ -29,10 +29,11 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         except BrokenConstraintError:  # merging for Eq. 5 went beyond the cap
             continue
         objective = objective_ns(problem, evaluate(problem, outcome.plan))
-        candidates.append((objective, len(outcome.plan.batches), outcome))
+        ranks = objective, *strained_of(problem, outcome.plan)
+        candidates.append((ranks, outcome))
     if not candidates:
         return outcome
-    return min(candidates, key=lambda candidate: candidate[:2])[-1]
+    return min(candidates, key=lambda candidate: candidate[0])[1]
 
 
 def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

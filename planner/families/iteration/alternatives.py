@@ -39,6 +39,7 @@ from planner.families.iteration.evaluation import (
     evaluate,
     heads_of,
     lasting,
+    simplest,
     simplicity,
 )
 from planner.families.iteration.plan import (
@@ -385,7 +386,8 @@ class Planner:
             priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
             objective = min(price for price, _ in priced)
         shortest = [plan for price, plan in priced if price == objective]
-        best = min(shortest, key=simplicity)
+        late = deadline.passed
+        best = min(shortest, key=simplicity) if late else simplest(problem, shortest)
         return Alternative(way, mode, best, objective, least, timed_out=timed_out)
 
 

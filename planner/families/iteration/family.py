@@ -36,6 +36,7 @@ from planner.families.iteration.evaluation import (
     check_times,
     evaluate,
     lasting,
+    simplest,
     simplicity,
 )
 from planner.families.iteration.for_target import within
@@ -112,7 +113,7 @@ def _best_of(
         plan = min(shortest, key=simplicity)
     else:  # one algorithm's transfers may be sent together where another's may not
         plans = {plan: fewer_transfers(problem, plan, least, deadline) for plan in shortest}
-        simple = min(plans.values(), key=simplicity)
+        simple = simplest(problem, tuple(plans.values()))
         plan = next(plan for plan, fewer in plans.items() if fewer == simple)
     lowest = min(
         _bound_for(problem, candidate, plan, least)

@@ -1,0 +1,61 @@
+"""Of plans that last equally long, one that bears strains better is sought."""
+
+from fractions import Fraction
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from planner.families.caramel.descent import steadied
+from planner.families.caramel.exact_whole import best_whole
+from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import AffineCost, TransferCost
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.tie_break import STRAINS
+from tests.caramel.exact_oracles import price
+from tests.caramel.window_strategies import windows_strategy
+from tests.strategies import affine_costs, table_costs
+
+costs = st.one_of(affine_costs(), table_costs())
+
+
+def apart(known: Windows) -> list[Load]:
+    """Each parameter by itself, as they are listed."""
+    return [((j, size),) for j, size in enumerate(known.sizes)]
+
+
+def best_of_whole(known: Windows, cost: TransferCost) -> list[Load]:
+    value = LoadPricer(known, cost).iteration_ns(apart(known))
+    loads, _ = best_whole(known, cost, value + 1, known.compute_ns, NEVER)
+    assert loads is not None
+    return loads
+
+
+def under(known: Windows, cost: TransferCost, loads: list[Load]) -> tuple[int, ...]:
+    return tuple(price(known, cost, loads, *strain) for strain in STRAINS)
+
+
+@settings(max_examples=300)
+@given(windows_strategy(6), costs)
+@example(
+    Windows((1, 1, 1, 1, 100, 1), (0, 0, 0, 1, 2, 1000), (0,) * 6, 1000, 0),
+    AffineCost(1, Fraction(10)),
+)
+def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> None:
+    pricer = LoadPricer(known, cost)
+    for start in (apart(known), best_of_whole(known, cost)):
+        better = steadied(pricer, start, 200, NEVER)
+        sent = [0] * len(known.sizes)
+        for load in better:
+            for j, size in load:
+                sent[j] += size
+        assert tuple(sent) == known.sizes
+        assert price(known, cost, better) <= price(known, cost, start)
+        if price(known, cost, better) == price(known, cost, start):
+            assert under(known, cost, better) <= under(known, cost, start)
+
+
+def test_without_time_the_plan_stays_what_it_is() -> None:
+    known = Windows((1, 2), (0, 1), (1, 0), 1, 1)
+    cost = AffineCost(1, Fraction(1))
+    assert steadied(LoadPricer(known, cost), apart(known), 100, Deadline(0)) == apart(known)

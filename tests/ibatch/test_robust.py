@@ -1,0 +1,145 @@
+"""Of plans with the least objective the exact methods take the one that bears strains best."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Literal
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner import AffineCost
+from planner.families.ibatch import Plan, Problem
+from planner.families.ibatch import solve as solve_ibatch
+from planner.families.ibatch.evaluation import evaluate, objective_ns, strained_of
+from planner.families.ibatch.makespan import robust, solve_additive
+from planner.solving.deadline import Deadline
+from planner.solving.tie_break import STRAINS, TieBreak
+from tests import oracles
+from tests.strategies import huge_problems, problems
+
+solve = partial(solve_ibatch, tie_break=TieBreak("robust"))
+
+
+def under(problem: Problem, boundaries: tuple[int, ...]) -> tuple[int, ...]:
+    """What batches last under every strain, simulated literally."""
+    return tuple(oracles.makespan(problem, boundaries, *strain) for strain in STRAINS)
+
+
+def hold_against_all_plans(problem: Problem) -> None:
+    result = solve(problem)
+    assume(result.plan is not None)
+    assert result.plan is not None
+    best = min(
+        under(problem, boundaries)
+        for boundaries in oracles.all_boundaries(problem)
+        if oracles.objective(problem, boundaries) == result.objective_ns
+    )
+    assert under(problem, oracles.boundaries_of(problem, result.plan)) == best
+    assert strained_of(problem, result.plan) == best
+
+
+@pytest.mark.slow
+@settings(max_examples=2000)
+@given(problems())
+def test_no_plan_with_the_same_objective_is_more_robust(problem: Problem) -> None:
+    hold_against_all_plans(problem)
+
+
+@settings(max_examples=500)
+@given(huge_problems())
+def test_nor_at_the_edge_of_the_range(problem: Problem) -> None:
+    hold_against_all_plans(problem)
+
+
+@settings(max_examples=300)
+@given(problems(additive=True), st.integers(2, 1000))
+def test_scaling_all_times_scales_what_a_plan_bears(problem: Problem, factor: int) -> None:
+    assert problem.startup_ns is not None
+    assert problem.transfer_ns is not None
+    scaled = replace(
+        problem,
+        startup_ns=problem.startup_ns * factor,
+        transfer_ns=[time * factor for time in problem.transfer_ns],
+        compute_ns=[time * factor for time in problem.compute_ns],
+    )
+    before, after = solve(problem).plan, solve(scaled).plan
+    assume(before is not None)
+    assert before is not None
+    assert after is not None
+    assert strained_of(scaled, after) == tuple(
+        factor * time for time in strained_of(problem, before)
+    )
+
+
+@settings(max_examples=300)
+@given(problems(objective="makespan"))
+def test_pull_and_push_bear_the_same(problem: Problem) -> None:
+    other: Literal["pull", "push"] = "push" if problem.direction == "pull" else "pull"
+    mirrored = replace(problem, direction=other)
+    here, there = solve(problem).plan, solve(mirrored).plan
+    assume(here is not None)
+    assert here is not None
+    assert there is not None
+    assert strained_of(problem, here) == strained_of(mirrored, there)
+
+
+def test_sweeps_and_the_table_of_arrivals_agree_on_longer_chains() -> None:
+    """Costs that add up, given as such and as a rate that is known not to be rounded."""
+    source = random.Random(7)
+    for _ in range(8):
+        count = source.randint(40, 120)
+        sizes = [source.randint(0, 1000) for _ in range(count)]
+        compute = [source.randint(0, 1000) for _ in range(count)]
+        startup = source.choice([0, 30, 3000])
+        added = Problem(startup_ns=startup, transfer_ns=sizes, compute_ns=compute)
+        # A rate just below 1: every batch is rounded up to its bytes, and nothing adds up.
+        rounded = Problem(
+            compute_ns=compute,
+            layer_bytes=sizes,
+            cost=AffineCost(startup, Fraction(10**9 - 1, 10**9)),
+        )
+        assert added.transfer_prefix is not None
+        assert rounded.transfer_prefix is None
+        one, other = solve(added), solve(rounded)
+        assert one.objective_ns == other.objective_ns
+        assert one.plan is not None
+        assert other.plan is not None
+        assert strained_of(added, one.plan) == strained_of(rounded, other.plan)
+
+
+def test_batches_are_not_left_until_the_last_moment() -> None:
+    """One layer by itself ends everything; of what comes before, nothing needs to wait."""
+    problem = Problem(direction="push", startup_ns=1, transfer_ns=[10] * 6, compute_ns=[30] * 6)
+    latest = solve_additive(problem, Deadline(None)).plan
+    assert latest is not None
+    early = solve(problem)
+    assert early.plan is not None
+    assert early.objective_ns == objective_ns(problem, evaluate(problem, latest))
+    assert strained_of(problem, early.plan) < strained_of(problem, latest)
+    assert len(early.plan.batches) > len(latest.batches)
+
+
+@given(problems())
+def test_without_time_the_plan_stays_what_it_is(problem: Problem) -> None:
+    assume(problem.too_large() is None and problem.objective == "makespan")
+    one_batch = Plan.from_boundaries((0, problem.layers), problem.direction)
+    assume(problem.reach(0) == problem.layers)
+    assert robust(problem, one_batch, Deadline(0))[0] == one_batch
+
+
+@settings(max_examples=300)
+@given(problems(additive=True, capped=False))
+def test_of_equal_greedy_plans_the_more_robust_one_is_taken(problem: Problem) -> None:
+    chosen = solve(problem, method="greedy")
+    assert chosen.plan is not None
+    assert chosen.objective_ns is not None
+    ranks = []
+    for method in ("greedy_forward", "greedy_backward"):
+        result = solve(problem, method=method)
+        assert result.plan is not None
+        assert result.objective_ns is not None
+        ranks.append((result.objective_ns, *strained_of(problem, result.plan)))
+    assert (chosen.objective_ns, *strained_of(problem, chosen.plan)) == min(ranks)
