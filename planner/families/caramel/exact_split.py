@@ -28,6 +28,7 @@ from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import LinearPiece, TransferCost
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.cpsat import solved
 from planner.solving.deadline import Deadline
 
 
@@ -338,24 +339,12 @@ class _Program:
         """
         if deadline.passed:
             return (), self.lower, False
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 1
+        options = {} if max_work is None else {"max_deterministic_time": max_work}
         # Probing propagates times of 10⁹ ns for seconds, and does not look at the clock.
-        solver.parameters.cp_model_probing_level = 0
-        solver.parameters.linearization_level = 2
-        if max_work is not None:
-            solver.parameters.max_deterministic_time = max_work
-        if deadline.remaining_s is not None:
-            solver.parameters.max_time_in_seconds = deadline.remaining_s
-        solver.parameters.catch_sigint_signal = deadline.cancel is None
-        with deadline.stopping(solver.stop_search):
-            status = solver.solve(self.model)
-        assert status != cp_model.MODEL_INVALID, self.model.validate()
+        options |= {"cp_model_probing_level": 0, "linearization_level": 2}
+        solver, found, proven = solved(self.model, deadline, **options)
         bound = solver.best_objective_bound  # a float, exact below 2^53
         least = self.lower + (int(bound) if 0 < bound < 2**53 else 0)
-        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-        proven = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         return self._groups(solver) if found else (), least, proven
 
     def _groups(self, solution: cp_model.CpSolver) -> tuple[Load, ...]:

@@ -85,6 +85,7 @@ def best_loads(
     best: _Found | None = None
     seen: list[_Found] = []
     budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
+    transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
 
     def priced(loads: list[Load]) -> _Found:
         return _Found(pricer.rank(loads), loads)
@@ -93,9 +94,13 @@ def best_loads(
         changed = descend(pricer, before.loads, target, budget, deadline)
         return before if changed == before.loads else priced(changed)
 
-    # The own starts come first, so that `others` never worsen the result.
-    for starts in (_starts(pricer, cost, target, element_bytes), others):
-        tried = []
+    def enough(found: _Found, near: int) -> bool:
+        return found.value <= target + target // near or deadline.passed
+
+    # The search from the own starts ends first, so that `others` never worsen the result.
+    own = _starts(pricer, cost, target, element_bytes), _by_size(pricer, cost, element_bytes)
+    for starts, more in (own, (others, ())):
+        before, tried = best, []
         for loads in starts:
             tried.append(priced(loads))
             if deadline.passed:
@@ -104,24 +109,24 @@ def best_loads(
         for start in sorted(tried, key=_RANK)[: DESCENTS * effort]:
             if best is None or start.rank < best.rank:
                 best = start
-            if best.value <= target + target // ROUNDING or deadline.passed:
+            if enough(best, ROUNDING):
                 break
             ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
             seen += [ordered, improved(ordered)]
             best = min(best, *seen[-2:], key=_RANK)
-    assert best is not None
-    for loads in _by_size(pricer, cost, element_bytes):
-        if best.value <= target + target // NEAR or deadline.passed:
-            break
-        start = priced(loads)
-        best = min(best, start, improved(start), key=_RANK)
-    if best.value <= target + target // NEAR or deadline.passed:
-        return _most_robust(pricer, best, seen)
-    transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
-    from planner.families.caramel.transfer_sizes import resize  # imports NumPy
+        assert best is not None
+        for loads in more:
+            if enough(best, NEAR):
+                break
+            start = priced(loads)
+            best = min(best, start, improved(start), key=_RANK)
+        if best is not before and not enough(best, NEAR):
+            from planner.families.caramel.transfer_sizes import resize  # imports NumPy
 
-    resized = resize(pricer, best.loads, target, transfers, element_bytes, deadline)
-    return _most_robust(pricer, min(best, improved(priced(resized)), key=_RANK), seen)
+            resized = resize(pricer, best.loads, target, transfers, element_bytes, deadline)
+            best = min(best, improved(priced(resized)), key=_RANK)
+    assert best is not None
+    return _most_robust(pricer, best, seen)
 
 
 def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:

@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
 from planner.families.ibatch.problem import Arc, Plan, Problem
+from planner.solving.cpsat import solved
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
@@ -38,21 +39,14 @@ def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         model.add_exactly_one(options)
     add = _add_makespan if problem.objective == "makespan" else _add_paper_model
     add(model, problem, chosen, deadline)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 1
     deadline.check()
-    if deadline.remaining_s is not None:
-        solver.parameters.max_time_in_seconds = deadline.remaining_s
-    solver.parameters.catch_sigint_signal = deadline.cancel is None
-    with deadline.stopping(solver.stop_search):
-        status = solver.solve(model)
-    if status == cp_model.INFEASIBLE:
-        return Outcome(None, infeasibility=nothing_covers(problem))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver, found, proven = solved(model, deadline)
+    if not found:
+        if proven:
+            return Outcome(None, infeasibility=nothing_covers(problem))
         return out_of_time(problem)
     stops = [arc.stop for arc, x in chosen if solver.boolean_value(x)]
-    return Outcome(problem.plan([0, *sorted(stops)]), timed_out=status != cp_model.OPTIMAL)
+    return Outcome(problem.plan([0, *sorted(stops)]), timed_out=not proven)
 
 
 Chosen = list[tuple[Arc, Any]]

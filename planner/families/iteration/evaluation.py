@@ -84,7 +84,12 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     """
     if plan.late or not problem.interference.is_none:
         return lambda costs: evaluate(problem, plan, costs).iteration_ns
-    steps, compute_ns = _unpriced(problem, plan), problem.base.windows.compute_ns
+    windows = heads_and_tails(problem.graph, plan.as_gradients)
+    compute_ns = problem.base.windows.compute_ns
+    steps = [
+        (ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail)
+        for transfer, (ready, tail) in zip(plan.transfers, windows, strict=True)
+    ]
     ways = {way for _, way, _, _ in steps}
 
     def lasts(costs: Costs) -> int:

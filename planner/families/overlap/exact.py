@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 from planner.families.overlap.evaluation import Plan, own_order, peak_memory
 from planner.families.overlap.problem import Problem
 from planner.model.errors import NotApplicableError
+from planner.solving.cpsat import solved
 from planner.solving.deadline import Deadline
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import Outcome
@@ -53,20 +54,13 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
             f"merged, times of {_MAX_BITS} bits together and memory of {_MAX_MEMORY_BITS}",
         )
     model = _Model(problem)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 1
-    if deadline.remaining_s is not None:
-        solver.parameters.max_time_in_seconds = deadline.remaining_s
-    solver.parameters.catch_sigint_signal = deadline.cancel is None
-    with deadline.stopping(solver.stop_search):
-        status = solver.solve(model.model)
-    if status == cp_model.INFEASIBLE:
+    solver, found, proven = solved(model.model, deadline)
+    if proven and not found:
         reason = Infeasibility(
             f"no order holds at most {problem.memory_limit_bytes} bytes", ("memory_limit_bytes",)
         )
         return Outcome(None, infeasibility=reason)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not found:
         plan = own_order(problem)
         limit = problem.memory_limit_bytes
         if limit is not None and peak_memory(problem, plan)[0] > limit:
@@ -77,7 +71,7 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         members for members, x in model.groups if len(members) > 1 and solver.boolean_value(x)
     )
     bound = -int(-solver.best_objective_bound // 1)
-    return Outcome(Plan(tuple(order), merged), bound, status != cp_model.OPTIMAL)
+    return Outcome(Plan(tuple(order), merged), bound, not proven)
 
 
 def _horizon(problem: Problem) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner.families.overlap.evaluation import Plan
 from planner.families.overlap.list_schedule import Profile, Rules, due_keys, topological
-from planner.families.overlap.problem import Problem, cycle_of, followers
+from planner.families.overlap.problem import Problem, followers, is_acyclic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,8 @@ def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
             if unit[other] != mine:
                 after[mine].add(unit[other])
     sorted_after = [sorted(earlier) for earlier in after]
-    if groups and cycle_of(sorted_after):
+    later = followers(sorted_after)
+    if groups and not is_acyclic(sorted_after, later):
         return None
     busy = [problem.nodes[nodes[0]].duration_ns for nodes in members_of]
     transfer, channel, wait_of = [0] * size, [-1] * size, [-1] * size
@@ -106,7 +107,7 @@ def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
     return Units(
         members_of,
         [len(earlier) for earlier in sorted_after],
-        followers(sorted_after),
+        later,
         busy,
         transfer,
         channel,

@@ -15,6 +15,7 @@ from numbers import Integral
 from typing import Any
 
 from planner.model.errors import InvalidInputError
+from planner.model.graphs import cycle_of, stable_order
 from planner.model.validation import integer, shown, total
 
 # ---
@@ -33,41 +34,33 @@ def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
     return result
 
 
-def cycle_of(after: Sequence[Sequence[int]]) -> list[int]:
-    """Return the nodes of a cycle, each after the next; empty if there is none."""
+def is_acyclic(after: Sequence[Sequence[int]], later: Sequence[Sequence[int]]) -> bool:
+    """Return whether no node waits for itself; `later` are the followers."""
     missing = [len(earlier) for earlier in after]
-    later = followers(after)
     free = [node for node, count in enumerate(missing) if not count]
     for node in free:
         for other in later[node]:
             missing[other] -= 1
             if not missing[other]:
                 free.append(other)
-    if len(free) == len(after):
-        return []
-    node = next(place for place, count in enumerate(missing) if count)
-    seen: dict[int, int] = {}
-    path: list[int] = []
-    while node not in seen:
-        seen[node] = len(path)
-        path.append(node)
-        node = next(other for other in after[node] if missing[other])
-    return path[seen[node] :]
+    return len(free) == len(after)
 
 
-def check_acyclic(after: Sequence[Sequence[int]], names: Sequence[str]) -> None:
+def check_order(after: Sequence[Sequence[int]], names: Sequence[str]) -> None:
     """Raise `InvalidInputError` if there is a cycle, or a node stands before one it needs."""
-    cycle = cycle_of(after)
-    if cycle:
-        ring = " after ".join(names[node] for node in [*cycle[:8], cycle[0]])
-        raise InvalidInputError("nodes", f"a cycle of {len(cycle)} nodes: {ring}")
     for node, earlier in enumerate(after):
         for number, other in enumerate(earlier):
-            if other >= node:
-                raise InvalidInputError(
-                    f"nodes[{node}].after[{number}]",
-                    f"{names[node]} stands before {names[other]}, which it needs",
-                )
+            if other < node:
+                continue
+            known = stable_order(after)
+            if len(known) < len(after):
+                cycle = cycle_of(after, known)[::-1]
+                ring = " after ".join(names[node] for node in [*cycle[:8], cycle[0]])
+                raise InvalidInputError("nodes", f"a cycle of {len(cycle)} nodes: {ring}")
+            raise InvalidInputError(
+                f"nodes[{node}].after[{number}]",
+                f"{names[node]} stands before {names[other]}, which it needs",
+            )
 
 
 def check_waits(problem: "Problem") -> None:
@@ -280,7 +273,7 @@ class Problem:
             _check_times(kind, f"kinds[{place}].times")
         self._check_collectives()
         self._check_tensors()
-        check_acyclic([node.after for node in self.nodes], [node.name for node in self.nodes])
+        check_order([node.after for node in self.nodes], [node.name for node in self.nodes])
         check_waits(self)
         needed = producers_needed(self)
         if needed:
