@@ -27,8 +27,8 @@ from planner.model.fitting import Sweep, fit_network
 from planner.profiling import measure
 from planner.profiling.samples import loss_of
 from planner.runtime import AllReduce, World, attach
+from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import StepTime, steps_of
-from planner.runtime.measuring.trace import Event
 from planner.runtime.measuring.trial import ddp_steps
 
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]

@@ -9,8 +9,8 @@ from runtime_jobs import Times
 from tables import as_text
 
 from planner.model.units import format_bytes, format_ns
+from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import off_by, timeline_of
-from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Timeline
 from planner.view.chart import Chart
 

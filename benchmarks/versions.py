@@ -94,7 +94,8 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.module
         yield from (f"{node.module}.{one.name}" for one in node.names)
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Interfaces":  # loaded by name
-        yield from (f"planner.jsonio.{ast.literal_eval(one)}" for one in node.args)
+        (named,) = (one for one in ast.walk(node) if isinstance(one, ast.Tuple))
+        yield from (f"planner.jsonio.{name}" for name in ast.literal_eval(named))
     elif (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

@@ -17,8 +17,8 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.parsing import add_options, given
-from planner.cli.telling import Progress
 from planner.model.validation import integer
+from planner.view.progress import Progress
 from planner.view.table import format_table
 
 if TYPE_CHECKING:

@@ -29,12 +29,12 @@ from planner.cli.parsing import (
     parse_names,
     refuse,
 )
-from planner.cli.telling import Progress
 from planner.model import machine
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidInputError, MissingExtraError
 from planner.model.units import parse_bytes
 from planner.model.validation import integer
+from planner.view.progress import Progress
 
 if TYPE_CHECKING:
     from planner.model.fitting import NetworkFit, Sweep

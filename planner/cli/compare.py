@@ -32,7 +32,6 @@ from planner.cli.interrupting import ended, interruptible
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import as_typed, parse_names, parse_number, refuse
 from planner.cli.spark_logs import read_logs
-from planner.cli.telling import Progress
 from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
@@ -56,6 +55,7 @@ from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.what_if import regrets
+from planner.view.progress import Progress
 
 _COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
     "drizzle": scheduling_from_profile,

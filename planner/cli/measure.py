@@ -18,11 +18,11 @@ from planner.cli.parsing import (
     given,
     load_model,
 )
-from planner.cli.telling import Progress
 from planner.jsonio import encode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
+from planner.view.progress import Progress
 
 # ---
 # The text of ``planner profile``.

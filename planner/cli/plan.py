@@ -10,7 +10,6 @@ from planner.cli.iteration_options import add_iteration_options, inputs_of, sett
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number
 from planner.cli.plan_text import lines
-from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.jsonio.iteration import planned
 from planner.jsonio.what_if import OUTLOOKS
@@ -18,6 +17,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
+from planner.view.progress import Progress
 
 
 def add_parser(commands: Any) -> None:

@@ -12,7 +12,6 @@ from planner.cli.iteration_options import Job, inputs_of, settle
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, parse_names, refuse
 from planner.cli.plan_text import about_cluster
-from planner.cli.telling import Progress
 from planner.families import fsdp
 from planner.families.fsdp.baselines import RULES
 from planner.families.fsdp.problem import CHANNELS
@@ -26,6 +25,7 @@ from planner.solving.compare import Comparison, compare
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER
 from planner.view import format_table
+from planner.view.progress import Progress
 
 FSDP = "fsdp"
 

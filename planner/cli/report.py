@@ -11,7 +11,6 @@ from planner.cli.common import check_outputs, command, write_document, write_tex
 from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
 from planner.cli.parsing import add_options, given
 from planner.cli.plan_text import about_cluster, sentence, workload
-from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import Evaluation, Plan, Problem
@@ -27,6 +26,7 @@ from planner.solving.methods import concrete
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2
 from planner.view.page import Report, page
+from planner.view.progress import Progress
 
 DEFAULT = "report.html"
 """Default path of the page."""

@@ -29,12 +29,12 @@ from planner.cli.parsing import (
     parse_names,
 )
 from planner.cli.run_report import Ran, as_json, report
-from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.machine import Load
 from planner.model.units import counted
 from planner.view import GANTT, Chart
+from planner.view.progress import Progress
 
 if TYPE_CHECKING:
     from planner.programs import Answer, Program

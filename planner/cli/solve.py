@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 from planner.cli.common import check_outputs, command, standard_input, standard_output
 from planner.cli.interrupting import interruptible
 from planner.cli.parsing import add_options, seconds
-from planner.cli.telling import Progress
 from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply
 from planner.jsonio.streams import CancellableLines, limited_replies, one_message
@@ -18,6 +17,7 @@ from planner.jsonio.workers import Limits
 from planner.model.units import escaped_json
 from planner.model.validation import shown
 from planner.solving.deadline import Cancel
+from planner.view.progress import Progress
 
 _LIMITS = {
     "--max-request-bytes": ("request_bytes", "length of a request"),

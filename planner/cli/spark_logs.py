@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.cli.common import file_name, in_file, warn, write_json
-from planner.cli.telling import Progress
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.family import solve
 from planner.families.drizzle.loops import (
@@ -24,6 +23,7 @@ from planner.formats.importers.spark_log import parts_of
 from planner.jsonio.spark import encode_spark
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
+from planner.view.progress import Progress
 
 
 class SparkLogs(NamedTuple):

@@ -17,7 +17,6 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.parsing import add_options
-from planner.cli.telling import Progress
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in
@@ -29,6 +28,7 @@ from planner.model.graphs import Graph
 from planner.model.units import counted, escaped, format_ns
 from planner.traces.recorded import Recorded
 from planner.traces.why import Why, why
+from planner.view.progress import Progress
 
 
 def add_parser(commands: Any) -> None:

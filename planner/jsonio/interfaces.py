@@ -7,18 +7,13 @@ from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from planner.model.errors import InvalidInputError
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
-
-if TYPE_CHECKING:
-    from planner.jsonio.control import Controlled
-    from planner.jsonio.heads import Head
-
 
 Told: TypeAlias = "Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]"
 """Returns the answer of a result; with all that takes time, until the deadline, if there is one."""
@@ -34,11 +29,11 @@ class Interface:
     """The JSON interface of one problem."""
 
     family: Family[Any, Any, Any]
-    request: "type[Controlled]"
-    answer: "type[Head]"
+    request: type[Any]  # a `Controlled`
+    answer: type[Any]  # a `Head`
     told: Told
     view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
-    run: "Callable[..., Head] | None" = None  # a request's own way to its answer, with `Control`
+    run: Callable[..., Any] | None = None  # a request's own way to its answer, with `Control`
     request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types
 
     @property

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Protocol
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.collectives.prediction import measured_nic, predicted, range_note
-from planner.jsonio.network import Described, described, measured_as, one_form
+from planner.jsonio.network import Described, NetworkDocument, described, measured_as, one_form
 from planner.jsonio.types import says
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
@@ -17,10 +17,6 @@ from planner.model.network import Network as Links
 from planner.model.network import links
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE, inside, integer
-
-if TYPE_CHECKING:
-    from planner.jsonio.bigdl import BigdlRequest
-    from planner.jsonio.bml import BmlRequest
 
 # ---
 # The cost of one collective among some ranks, from the measured tables of a network document.
@@ -68,15 +64,26 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
     return (*measured.notes, beyond) if beyond else measured.notes
 
 
+class LinkRequest(Protocol):
+    """The fields by which requests describe links of one kind: by themselves, or as a network."""
+
+    @property
+    def link_bytes_per_s(self) -> Fraction | UnsetType: ...  # noqa: D102
+    @property
+    def latency_ns(self) -> int | UnsetType: ...  # noqa: D102
+    @property
+    def network(self) -> NetworkDocument | UnsetType: ...  # noqa: D102
+    @property
+    def reduce_ns_per_byte(self) -> Fraction | UnsetType: ...  # noqa: D102
+
+
 LINK_RULES = one_form(
     {"links": (("link_bytes_per_s",), ("latency_ns",)), "network": (("network",), ())}
 )
 """JSON Schema rules of a request that describes links: by their own fields, or as a network."""
 
 
-def links_of(
-    request: "BigdlRequest | BmlRequest", levels: int, machines: int | None = None
-) -> Links:
+def links_of(request: LinkRequest, levels: int, machines: int | None = None) -> Links:
     """Return the links of a request for machines with `levels` NICs each.
 
     `machines` selects the measured collectives; by default those among the most ranks. Raises
@@ -97,7 +104,7 @@ def links_of(
     return links(measured_as(known, None), levels, added)
 
 
-def link_notes(request: "BigdlRequest | BmlRequest", machines: int) -> tuple[str, ...]:
+def link_notes(request: LinkRequest, machines: int) -> tuple[str, ...]:
     """Return warnings about links that were estimated from measured collectives."""
     if request.network is UNSET:
         return ()

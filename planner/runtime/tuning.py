@@ -182,7 +182,7 @@ def shown_by(progress: Progress | None, job: World) -> Iterator[Progress]:
     if progress is not None:
         yield progress
         return
-    from planner.cli.telling import Progress as Line
+    from planner.view.progress import Progress as Line
 
     line = Line(quiet=job.rank > 0)
     try:

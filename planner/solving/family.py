@@ -25,7 +25,7 @@ from planner.solving.declared import Declared
 from planner.solving.methods import REPLAN, Method, Outcome
 from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, Result
-from planner.solving.tie_break import TieBreak, merged_neighbours
+from planner.solving.tie_break import PRICED, TieBreak
 
 SIMPLE = TieBreak()
 """Fewest transfers among plans of equal cost."""
@@ -41,8 +41,22 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
     """
 
     def simplest(self, problem: ProblemT, plan: PlanT, most_ns: int, deadline: Deadline) -> PlanT:
-        """Return a plan of at most `most_ns` with fewest transfers; by default from merging."""
-        return merged_neighbours(self, problem, plan, most_ns, deadline)
+        """Return a plan of at most `most_ns` with fewest transfers.
+
+        By default neighbouring transfers are sent together where the plan still costs no more.
+        """
+        place, left = 0, PRICED
+        while (count := self.transfers(plan)) > place + 1 and left > 0 and not deadline.passed:
+            left -= count
+            tried = self.merged(problem, plan, place)
+            fits = False
+            with suppress(InvalidPlanError):
+                fits = tried is not None and self.price(problem, tried) <= most_ns
+            if tried is not None and fits:
+                plan = tried
+            else:
+                place += 1
+        return plan
 
     def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
         """Return the cost of a plan (ns); InvalidPlanError if it is no plan of the problem."""

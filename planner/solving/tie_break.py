@@ -12,19 +12,14 @@ Complexity: at most `PRICED` transfers priced. Source: own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError
 from planner.model.validation import set_exact, shown
 from planner.solving.deadline import Deadline, TimeUpError
-from planner.solving.result import EvaluationT, PlanT, ProblemT
-
-if TYPE_CHECKING:
-    from planner.solving.family import Family
-
+from planner.solving.result import PlanT
 
 Prefer = Literal["simple", "robust"]
 
@@ -64,28 +59,6 @@ class TieBreak:
     def most_ns(self, objective_ns: int) -> int:
         """Return the dearest cost (ns) that counts as equal."""
         return objective_ns + (int(objective_ns * self.within) if self.within else 0)
-
-
-def merged_neighbours(
-    family: "Family[ProblemT, PlanT, EvaluationT]",
-    problem: ProblemT,
-    plan: PlanT,
-    most_ns: int,
-    deadline: Deadline,
-) -> PlanT:
-    """Return a plan with neighbouring transfers sent together where it costs at most `most_ns`."""
-    place, left = 0, PRICED
-    while (count := family.transfers(plan)) > place + 1 and left > 0 and not deadline.passed:
-        left -= count
-        tried = family.merged(problem, plan, place)
-        fits = False
-        with suppress(InvalidPlanError):
-            fits = tried is not None and family.price(problem, tried) <= most_ns
-        if tried is not None and fits:
-            plan = tried
-        else:
-            place += 1
-    return plan
 
 
 # ---

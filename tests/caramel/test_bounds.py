@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.bounds import Targets, lower_bound, tightened, tighter_bound, widened
-from planner.families.caramel.grid_bounds import _Blocks, block_bound
+from planner.families.caramel.bounds import Targets, lower_bound, tightened, widened
+from planner.families.caramel.grid_bounds import _Blocks, block_bound, tighter_bound
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows

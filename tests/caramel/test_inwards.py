@@ -11,10 +11,14 @@ from planner.families.caramel.bounds import (
     concave_bounds,
     lower_bound,
     tightened,
-    tighter_bound,
     widened,
 )
-from planner.families.caramel.grid_bounds import concave_bound, concave_loads, grid_of
+from planner.families.caramel.grid_bounds import (
+    concave_bound,
+    concave_loads,
+    grid_of,
+    tighter_bound,
+)
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TransferCost

@@ -19,4 +19,4 @@ def profile(tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands say nothing of their progress, however long they take on a busy machine."""
-    monkeypatch.setattr("planner.cli.telling._LONG_S", inf)
+    monkeypatch.setattr("planner.view.progress._LONG_S", inf)

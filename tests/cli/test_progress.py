@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from planner.cli.telling import Progress
+from planner.view.progress import Progress
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 Problem: bound the iteration, however gradients are grouped, cut and ordered. Method: the largest of
 several bounds. The computation itself; Jackson's preemptive schedule at the best rate of any
 transfer; the start-up-aware bound on widened windows (`Targets`) for each affine or concave cost
-below the given cost. `tighter_bound` adds those of `planner.families.caramel.grid_bounds`.
+below the given cost. `planner.families.caramel.grid_bounds` has slower ones.
 Guarantee: no plan for this op order and cost lasts less. Complexity: O(n log n), plus O(states ·
 log n · log M) per supporting line; about as many states as groups. Source: Jackson's rule as in
 Carlier, EJOR 11 (1982); the start-up-aware bound, in its manner, is our own.
@@ -281,25 +281,3 @@ def lower_bound(windows: Windows, cost: TransferCost) -> int:
         for nested in nests:
             best, _ = Targets(nested, lines).least(best)
     return best
-
-
-def tighter_bound(windows: Windows, cost: TransferCost, low: int, high: int) -> int:
-    """Return a lower bound of at least `low` (ns); a plan of value `high` is known.
-
-    Slower than `lower_bound`, so it returns `low` if `high` is near it.
-    """
-    if high <= low + low // NEAR:
-        return low
-    from planner.families.caramel.grid_bounds import (
-        block_bound,  # imports NumPy
-        concave_bound,
-    )
-
-    for lines in concave_bounds(cost, sum(windows.sizes)):
-        if len(lines) > 1:
-            low = max(low, concave_bound(windows, lines))
-    if high <= low + low // NEAR:
-        return low
-    for line in supporting_lines(cost, sum(windows.sizes)):
-        low = block_bound(windows, line, low, high)
-    return low

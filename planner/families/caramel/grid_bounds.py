@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.caramel.bounds import Nested, widened
+from planner.families.caramel.bounds import NEAR, Nested, concave_bounds, widened
 from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
-from planner.model.costs import Line
+from planner.model.costs import Line, TransferCost, supporting_lines
 
 BOUND_GRID, PLAN_GRID = 128, 64
 """Grid points on each side."""
@@ -340,3 +340,18 @@ def _some(values: Sequence[int]) -> list[int]:
 def _at_most(falling: Sequence[int], value: int) -> int:
     """Return the place of the largest value that is at most `value`."""
     return bisect_left(falling, -value, key=neg)
+
+
+def tighter_bound(windows: Windows, cost: TransferCost, low: int, high: int) -> int:
+    """Return a lower bound of at least `low` (ns); a plan of value `high` is known.
+
+    Slower than `lower_bound`: for plans that are not near that bound.
+    """
+    for lines in concave_bounds(cost, sum(windows.sizes)):
+        if len(lines) > 1:
+            low = max(low, concave_bound(windows, lines))
+    if high <= low + low // NEAR:
+        return low
+    for line in supporting_lines(cost, sum(windows.sizes)):
+        low = block_bound(windows, line, low, high)
+    return low

@@ -19,7 +19,7 @@ from planner.families.caramel.baselines import (
     mg_wfbp,
     parameter_servers,
 )
-from planner.families.caramel.bounds import lower_bound, tighter_bound
+from planner.families.caramel.bounds import NEAR, lower_bound
 from planner.families.caramel.descent import descend
 from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.paper import caramel
@@ -124,7 +124,9 @@ def _best(
     loads = best_loads(pricer, problem.cost, bound, starts, problem.element_bytes, deadline)
     value = pricer.iteration_ns(loads)
     timed_out = deadline.passed
-    if not timed_out:
+    if not timed_out and value > bound + bound // NEAR:
+        from planner.families.caramel.grid_bounds import tighter_bound  # imports NumPy
+
         bound = tighter_bound(known, problem.cost, bound, value)
     if value > bound and len(known.sizes) <= EXACT_PARAMETERS:
         from planner.families.caramel.exact_whole import best_whole

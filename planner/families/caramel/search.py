@@ -94,8 +94,8 @@ def best_loads(
         changed = descend(pricer, before.loads, target, budget, deadline)
         return before if changed == before.loads else priced(changed)
 
-    def enough(found: _Found, near: int) -> bool:
-        return found.value <= target + target // near or deadline.passed
+    def enough(least: _Found, near: int) -> bool:
+        return least.value <= target + target // near or deadline.passed
 
     # The search from the own starts ends first, so that `others` never worsen the result.
     own = _starts(pricer, cost, target, element_bytes), _by_size(pricer, cost, element_bytes)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.makespan import Arrivals
+from planner.families.ibatch.evaluation import Arrivals
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError

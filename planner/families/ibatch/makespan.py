@@ -14,18 +14,19 @@ bottleneck partitions.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from planner.families.ibatch.bounds import relaxation
-from planner.families.ibatch.evaluation import boundaries_of, evaluate, lasts_under, objective_ns
+from planner.families.ibatch.evaluation import (
+    Arrivals,
+    boundaries_of,
+    evaluate,
+    lasts_under,
+    objective_ns,
+)
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.tie_break import NOMINAL, Limit, most_robust
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -103,39 +104,6 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
 # that changes a step. Proof: docs/ibatch.md, "Why the tie-break is exact". Guarantee: no plan of
 # equal objective is less sensitive. Complexity: the exact method once per target; a bisection of
 # targets per delay in `STRAINS`. Source: own.
-
-
-class Arrivals:
-    """Latest arrivals of batches, by first layer, under fixed limits and one last limit.
-
-    After calls of `allowed`, `needed_ns` is the least last limit (ns) that would allow an arrival
-    that only the last limit forbade; None if there was none.
-    """
-
-    def __init__(self, problem: Problem, limits: Sequence[Limit], last: Limit) -> None:
-        computed = problem.compute_prefix
-        self._rests = [computed[-1] - time for time in computed]
-        self._others = self._latest(limits)
-        self._last, self._strain = self._latest([last]), last.strain
-        self.needed_ns: int | None = None
-
-    def _latest(self, limits: Sequence[Limit]) -> list[int]:
-        return [
-            max(min((most - c * rest) // t for (t, c), most in limits), -1) for rest in self._rests
-        ]
-
-    def allowed(self, start: int, ends: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Return which arrivals (ns) of batches that begin with layer `start` meet all limits."""
-        others = ends <= self._others[start]
-        # Capping by the other limits keeps the numbers within those of the problem.
-        kept = others & (ends <= min(self._last[start], self._others[start]))
-        missed = ends[others & ~kept]
-        if len(missed):
-            transfer, compute = self._strain
-            needed = transfer * int(missed.min()) + compute * self._rests[start]
-            known = self.needed_ns
-            self.needed_ns = needed if known is None else min(known, needed)
-        return kept
 
 
 def robust(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Plan, bool]:

@@ -102,5 +102,5 @@ def _again(
         if len(names) < len(problem.options) and MIXED not in names:  # it takes all
             anew = replace(problem, algorithms=tuple(names))
         again = alternatives(anew, limit)
-    plans = [found.plan for found in again if found.plan is not None]
+    plans = [alternative.plan for alternative in again if alternative.plan is not None]
     return [(ITERATION.price(problem, plan), plan) for plan in plans], min(bounds.values())

@@ -240,15 +240,15 @@ class _Search:
     def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
         """Return the result, with the numbers of machines to show."""
         most, known = len(self._known), self._known
-        results = {machines: one.result for machines, one in known.items() if one.result}
+        results = {size: candidate.result for size, candidate in known.items() if candidate.result}
         shown = {1, most, *(machines for machines, result in results.items() if result.plan)}
         shown.update(sorted(results.keys() - shown)[-SHOWN:])  # some infeasible numbers
         for machines in {1, most} - results.keys():
             self._resized(machines)  # keeps the reason if it cannot be
         next_best = sorted(
-            (one.bound_ns, machines)
-            for machines, one in known.items()
-            if one.bound_ns is not None and machines not in shown
+            (candidate.bound_ns, machines)
+            for machines, candidate in known.items()
+            if candidate.bound_ns is not None and machines not in shown
         )
         shown.update(machines for _, machines in next_best[:SHOWN])
         return Sizing(

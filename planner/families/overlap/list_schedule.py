@@ -15,18 +15,44 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
+from planner.families.overlap.evaluation import Plan
 from planner.solving.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from planner.families.overlap.merging import Units
 
 _NOTHING = -(2**62)
 """Memory at a place that has been issued: never a maximum."""
 
 _LOOKED_AT = 16
 """Ready units tested for one that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The graph of a problem under a merging; lists are by unit unless said otherwise."""
+
+    members: list[list[int]]  # nodes, in order of issue
+    missing: list[int]  # number of predecessors
+    later: list[list[int]]  # successors
+    busy_ns: list[int]  # time on the rank: computation, packing or unpacking
+    transfer_ns: list[int]  # of starts; else 0
+    channel: list[int]  # of starts and waits; else -1
+    wait_of: list[int]  # of starts: the unit of the wait; else -1
+    waits: list[bool]  # whether it is a wait
+    allocates: list[int]  # bytes held from its issue on
+    peaks: list[int]  # bytes held only during its issue
+    releases: list[int]  # bytes freed after its issue, whatever else has been issued
+    reads: list[list[int]]  # tensors it reads
+    readers: list[int]  # by tensor: number of units that read it
+    freed: list[int]  # by tensor: bytes freed after the last reader
+    resident: int  # bytes held from the begin
+    merged: tuple[tuple[int, ...], ...]
+
+    def plan(self, order: Sequence[int]) -> Plan:
+        """Return the plan that issues the units in an order."""
+        return Plan(tuple(node for unit in order for node in self.members[unit]), self.merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +76,7 @@ class Profile:
     last: list[int]  # by tensor: the place after which it is freed; -1 if it is kept
 
 
-def profile_of(units: "Units", order: Sequence[int]) -> Profile:
+def profile_of(units: Units, order: Sequence[int]) -> Profile:
     """Return the profile of an order; O(n log n)."""
     place = [0] * len(order)
     for number, unit in enumerate(order):
@@ -68,7 +94,7 @@ def profile_of(units: "Units", order: Sequence[int]) -> Profile:
     return Profile(order, place, np.array(row, dtype=np.int64), last)
 
 
-def _freed(units: "Units", unit: int, left: list[int]) -> list[tuple[int, int]]:
+def _freed(units: Units, unit: int, left: list[int]) -> list[tuple[int, int]]:
     """Count a unit's reads; return (tensor or -1, bytes) of all memory that it frees."""
     freed = [(-1, units.releases[unit])] if units.releases[unit] else []
     for tensor in units.reads[unit]:
@@ -78,7 +104,7 @@ def _freed(units: "Units", unit: int, left: list[int]) -> list[tuple[int, int]]:
     return freed
 
 
-def topological(units: "Units", keys: Sequence[float]) -> list[int]:
+def topological(units: Units, keys: Sequence[float]) -> list[int]:
     """Return a topological order of the units, smallest key first."""
     missing = list(units.missing)
     ready: list[tuple[float, int]] = []
@@ -96,7 +122,7 @@ def topological(units: "Units", keys: Sequence[float]) -> list[int]:
     return order
 
 
-def due_keys(units: "Units", order: Sequence[int], rules: Rules) -> tuple[list[float], list[float]]:
+def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[float], list[float]]:
     """Return when each unit is due along an order, and when its result is needed."""
     count = len(order)
     moment, now = [0.0] * count, 0
@@ -140,7 +166,7 @@ def due_keys(units: "Units", order: Sequence[int], rules: Rules) -> tuple[list[f
 
 
 def list_schedule(
-    units: "Units",
+    units: Units,
     profile: Profile,
     rules: Rules,
     limit: int | None,
@@ -153,7 +179,7 @@ def list_schedule(
 class _Listing:
     """State of one list schedule."""
 
-    def __init__(self, units: "Units", profile: Profile, rules: Rules, limit: int | None) -> None:
+    def __init__(self, units: Units, profile: Profile, rules: Rules, limit: int | None) -> None:
         self.units, self.profile, self.rules, self.limit = units, profile, rules, limit
         self.keys, _ = due_keys(units, profile.order, rules)
         self.now = 0

@@ -8,38 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.families.overlap.evaluation import Plan
-from planner.families.overlap.list_schedule import Profile, Rules, due_keys, topological
+from planner.families.overlap.list_schedule import Profile, Rules, Units, due_keys, topological
 from planner.families.overlap.problem import Problem, followers, is_acyclic
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """The graph of a problem under a merging; lists are by unit unless said otherwise."""
-
-    members: list[list[int]]  # nodes, in order of issue
-    missing: list[int]  # number of predecessors
-    later: list[list[int]]  # successors
-    busy_ns: list[int]  # time on the rank: computation, packing or unpacking
-    transfer_ns: list[int]  # of starts; else 0
-    channel: list[int]  # of starts and waits; else -1
-    wait_of: list[int]  # of starts: the unit of the wait; else -1
-    waits: list[bool]  # whether it is a wait
-    allocates: list[int]  # bytes held from its issue on
-    peaks: list[int]  # bytes held only during its issue
-    releases: list[int]  # bytes freed after its issue, whatever else has been issued
-    reads: list[list[int]]  # tensors it reads
-    readers: list[int]  # by tensor: number of units that read it
-    freed: list[int]  # by tensor: bytes freed after the last reader
-    resident: int  # bytes held from the begin
-    merged: tuple[tuple[int, ...], ...]
-
-    def plan(self, order: Sequence[int]) -> Plan:
-        """Return the plan that issues the units in an order."""
-        return Plan(tuple(node for unit in order for node in self.members[unit]), self.merged)
 
 
 def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:

@@ -20,10 +20,15 @@ from planner.families.overlap.evaluation import (
     own_order,
     peak_memory,
 )
-from planner.families.overlap.list_schedule import Rules, list_schedule, profile_of, topological
+from planner.families.overlap.list_schedule import (
+    Rules,
+    Units,
+    list_schedule,
+    profile_of,
+    topological,
+)
 from planner.families.overlap.merging import (
     Room,
-    Units,
     contract,
     groups_up_to,
     merge_order,

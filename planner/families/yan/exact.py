@@ -184,8 +184,15 @@ def price_fixed(
 # Guarantee: a configuration whenever one exists; the only bound is 0. Complexity: O(L·K·log N).
 
 
-def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
-    """Return a configuration whose triple is in `space`, all by default."""
+def quick(
+    problem: Problem,
+    space: Space | None = None,
+    dealt: Callable[[Configuration], Configuration] | None = None,
+) -> Outcome[Plan]:
+    """Return a configuration whose triple is in `space`, all by default.
+
+    `dealt` returns a configuration with its machines, where they differ.
+    """
     if problem.fixed:
         reason = "the time limit passed before the configurations in fixed were priced"
         return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
@@ -193,25 +200,22 @@ def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
     space = space or space_of(problem)
+
+    def priced(triple: Triple, states: Sequence[LayerState]) -> Ranked:
+        configuration = configuration_of(triple, states)
+        if dealt is not None:
+            configuration = dealt(configuration)
+        return Ranked(configuration, estimate(problem, configuration).epoch)
+
     try:
-        ranked = _priced(problem, *_data_parallel(problem, space))
+        ranked = priced(*_data_parallel(problem, space))
     except BrokenConstraintError:
         least = least_split(problem, space)
         workers = min(space.machines - least.servers, space.most_workers)
         states = [LayerState(partitions, 1, 1) for _, partitions in least.layers]
-        ranked = _priced(problem, Triple(workers, 1, least.servers), states)
+        ranked = priced(Triple(workers, 1, least.servers), states)
     plan = Plan(ranked.configuration, (ranked,), Explored(space.count, 0))
     return Outcome(plan, Fraction(0), timed_out=True)
-
-
-def _priced(problem: Problem, triple: Triple, states: Sequence[LayerState]) -> Ranked:
-    configuration = configuration_of(triple, states)
-    if not problem.uniform:
-        from planner.families.yan.ordered import OrderedMachines
-
-        cluster = OrderedMachines(problem)
-        configuration = cluster.dealt(configuration)
-    return Ranked(configuration, estimate(problem, configuration).epoch)
 
 
 def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:

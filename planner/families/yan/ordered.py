@@ -164,7 +164,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     try:
         return _ordered(problem, deadline)
     except TimeUpError:
-        return quick(problem)
+        return quick(problem, dealt=OrderedMachines(problem).dealt)
 
 
 def _ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.executors.channel import Channel
-from planner.runtime.measuring.trace import Event, Trace
+from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.model.gate import Gate, uncompiled
 from planner.runtime.model.parameters import (
     check_model,

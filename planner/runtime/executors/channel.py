@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.model.errors import PlannerError
-from planner.runtime.measuring.trace import Event, Trace
+from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.world.world import World
 
 _LOOK_S = 0.1

@@ -29,8 +29,8 @@ from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
 from planner.runtime.executors.channel import Channel, Ticket
 from planner.runtime.executors.messages import messages_of, sent
+from planner.runtime.executors.trace import Trace
 from planner.runtime.measuring.sweep import transfer
-from planner.runtime.measuring.trace import Trace
 from planner.runtime.world.world import World
 
 SAMPLE_S = 0.2

@@ -23,7 +23,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.units import format_ns
 from planner.programs import Answer
-from planner.runtime.measuring.trace import Event
+from planner.runtime.executors.trace import Event
 from planner.solving.timeline import Interval, Kind, Mark, Timeline
 
 Run = tuple[Sequence[Sequence[Event]], int]

@@ -20,8 +20,8 @@ from planner.profiling.samples import loss_of
 from planner.programs import Plan, UnitProgram
 from planner.runtime.attaching import attach
 from planner.runtime.collectives.ring import AllReduce
+from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import StepTime, slowest
-from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
 from planner.solving.diagnostics import Circumstances
 

@@ -19,7 +19,7 @@ import planner
 from planner.programs import Batch, GradientProgram, Piece, program_of
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.gradients import GradientExecutor
-from planner.runtime.measuring.trace import Event
+from planner.runtime.executors.trace import Event
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World

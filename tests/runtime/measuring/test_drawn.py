@@ -2,6 +2,7 @@
 
 from planner import solve
 from planner.programs import read_plan
+from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import (
     beside_each_other,
     compared,
@@ -9,7 +10,6 @@ from planner.runtime.measuring.measured import (
     shown_step,
     slowest,
 )
-from planner.runtime.measuring.trace import Event
 from tests.timelines import check_serial
 
 CARAMEL = {

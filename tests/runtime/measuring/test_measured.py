@@ -6,6 +6,7 @@ from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.programs import read_plan
+from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import (
     MeasuredTime,
     StepTime,
@@ -15,7 +16,6 @@ from planner.runtime.measuring.measured import (
     steps_of,
     timeline_of,
 )
-from planner.runtime.measuring.trace import Event
 from tests.timelines import check_serial
 
 STEP = [

@@ -251,7 +251,7 @@ class _Search:
         # correlated.
         rest = residuals(steps) - jacobian(steps) @ steps
         jump = lsq_linear(jacobian(steps), -rest, bounds, method="bvls").x
-        points = (self.point(full(np.clip(found, *bounds))) for found in (steps, jump))
+        points = (self.point(full(np.clip(solution, *bounds))) for solution in (steps, jump))
         return min(points, key=lambda point: point.error)
 
 
