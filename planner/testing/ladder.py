@@ -220,7 +220,7 @@ def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
 
 
 def check_no_time(trial: Trial, problem: Any) -> None:
-    """Assert that there is a plan, or a reason, where there is no time, or the solve is cancelled."""
+    """Assert that there is a plan or a reason without time, and if the solve is cancelled."""
     stopped = threading.Event()
     stopped.set()
     for limit in (1e-9, Deadline(None, stopped)):
@@ -262,7 +262,7 @@ def _asked(
         timeout=None if limit is None else limit + _GRACE_S,
     )
     assert done.returncode == 0, done.stderr.decode()
-    plans: list[Any] = pickle.loads(done.stdout)
+    plans: list[Any] = pickle.loads(done.stdout)  # noqa: S301 - of a process begun here
     return plans
 
 
