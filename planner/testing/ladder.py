@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -149,6 +150,10 @@ def check_method(
         check_no_time(trial, problem)
 
     ladder()
+    if getattr(method, "__module__", "") == "__main__":
+        what = f"{trial.name} stands in a script: other processes, and its time limit, are not tried"
+        warnings.warn(what, stacklevel=2)
+        return
     check_elsewhere(trial, method)
     if large is not None:
         check_limit(trial, method, large)
