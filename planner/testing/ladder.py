@@ -151,7 +151,9 @@ def check_method(
 
     ladder()
     if getattr(method, "__module__", "") == "__main__":
-        what = f"{trial.name} stands in a script: other processes, and its time limit, are not tried"
+        what = (
+            f"{trial.name} stands in a script: other processes, and its time limit, are not tried"
+        )
         warnings.warn(what, stacklevel=2)
         return
     check_elsewhere(trial, method)
