@@ -38,6 +38,9 @@ ELSEWHERE = 4
 _GRACE_S = 10.0
 """Seconds that a method may take beyond its time limit on a machine that does other things, too."""
 
+_ELSEWHERE = "PLANNER_TESTING_ELSEWHERE"
+"""The environment variable of the processes that solve problems again."""
+
 _AGAIN = """
 import pickle, sys
 kind, known, method, problems, limit = pickle.load(sys.stdin.buffer)
@@ -124,6 +127,8 @@ def check_method(
     AssertionError
         If it breaks one, with the smallest problem found on which it does.
     """
+    if _ELSEWHERE in os.environ:
+        return  # another process that imports the module of a method is not to begin a third
     trial = trial_of(family, method)
 
     @settings(
@@ -263,7 +268,12 @@ def _asked(
     done = subprocess.run(
         [sys.executable, "-c", _AGAIN],
         input=pickle.dumps((type(trial.family), known, method, list(asked), limit)),
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            _ELSEWHERE: "1",
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
         capture_output=True,
         check=False,
         timeout=None if limit is None else limit + _GRACE_S,
