@@ -155,7 +155,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
                 if start is not None:
                     old, refused = self._offered(problem, start, incumbents, deadline)
                     warnings = (f"start_plan is ignored: {refused}",) if refused else ()
-                    methods = methods if old is None else self.resume(problem, old)
+                    methods = methods if old is None else {**methods, **self.resume(problem, old)}
                 outcome = methods[method](problem, deadline)
             runtime = time.perf_counter() - begin
             outcome = outcome if outcome.method else replace(outcome, method=method)

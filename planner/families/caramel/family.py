@@ -86,6 +86,12 @@ _SERVERS = Option(
 )
 
 
+def _cuts(plan: Plan) -> bool:
+    """Return whether a parameter travels in several parts."""
+    parts = [part.parameter for group in plan.groups for part in group.parts]
+    return len(set(parts)) < len(parts)
+
+
 class _Caramel(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "caramel", Plan, tuple(RULES)
     near = NEAR
@@ -256,6 +262,13 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         known, loads = problem.windows, loads_of(plan)
         budget = PRICED // max(len(loads), len(known.sizes), 1)
         return LoadPricer(known, problem.cost).looks(budget, loads)
+
+    def same_bound(self, plan: Plan, other: Plan) -> bool:
+        """Bounds are of op orders; what is proven of whole parameters says nothing of cut ones."""
+        same = plan.backward_orders == other.backward_orders
+        return (
+            same and plan.forward_order == other.forward_order and (_cuts(plan) or not _cuts(other))
+        )
 
     def lasting(self, problem: Problem, plan: Plan) -> int:
         return lasting_ns(problem, plan)

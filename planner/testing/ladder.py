@@ -1,0 +1,291 @@
+"""What holds of every method, asserted on drawn problems.
+
+Each rung of the ladder is a function that takes a trial and a problem and raises an AssertionError.
+Nothing here knows a family: problems are drawn by strategies (`planner.testing.problems`), and what
+is independent of a method comes from its family (checker, price, other methods) or from the caller
+(brute force, problems that must have the same answer).
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from planner.jsonio.interfaces import PROBLEMS
+from planner.jsonio.results import decode_plan, encode_plan
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.family import Family
+from planner.solving.methods import REPLAN, Method
+from planner.solving.result import Result, Status
+from planner.testing.problems import problems
+
+AnyFamily: TypeAlias = Family[Any, Any, Any]
+AnyResult: TypeAlias = Result[Any, Any]
+
+ELSEWHERE = 4
+"""Number of drawn problems that are solved again in other processes."""
+
+_GRACE_S = 10.0
+"""Seconds that a method may take beyond its time limit on a machine that does other things, too."""
+
+_ELSEWHERE = "PLANNER_TESTING_ELSEWHERE"
+"""The environment variable of the processes that solve problems again."""
+
+_AGAIN = """
+import pickle, sys
+kind, known, method, problems, limit = pickle.load(sys.stdin.buffer)
+from planner.testing.ladder import trial_of
+family = object.__new__(kind)
+vars(family).update(known)
+trial = trial_of(family, method)
+pickle.dump([trial.solve(one, limit).plan for one in problems], sys.stdout.buffer)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A method that is tried, by its name among the methods of its family."""
+
+    family: AnyFamily
+    name: str
+    methods: Mapping[str, Method[Any, Any]]
+    met: list[Any] = field(default_factory=list)  # problems to solve again elsewhere
+
+    def solve(self, problem: Any, limit: float | Deadline | None = None, **more: Any) -> AnyResult:
+        """Return the method's result, checked, priced and bounded as every method's."""
+        deadline = Deadline.of(limit)
+        try:
+            return self.family.run(problem, self.name, self.methods, deadline, **more)
+        except RuntimeError as error:  # the path of every result refuses what is no plan
+            raise AssertionError(str(error)) from error
+
+    def others(self, problem: Any) -> Iterator[tuple[str, AnyResult]]:
+        """Yield the results of the family's other methods that apply."""
+        for name in self.family.methods_for(problem):
+            if name != self.name:
+                try:
+                    yield name, self.family.solve(problem, method=name)
+                except NotApplicableError:
+                    continue
+
+
+def trial_of(family: AnyFamily, method: str | Method[Any, Any]) -> Trial:
+    """Return the trial of a method of the family, or of a function to be tried as one."""
+    if isinstance(method, str):
+        return Trial(family, method, family.methods)
+    name = getattr(method, "__name__", "tried")
+    return Trial(family, name, {**family.methods, name: method})
+
+
+def check_method(
+    family: AnyFamily,
+    method: str | Method[Any, Any],
+    drawn: "st.SearchStrategy[Any] | None" = None,
+    *,
+    least: Callable[[Any], int | None] | None = None,
+    twins: Sequence[Callable[[Any], Any]] = (),
+    large: Any = None,
+    examples: int = 40,
+) -> None:
+    """Assert that a method keeps every promise, on drawn problems.
+
+    Its plans pass the checker and cost what a replay says; its bound holds for the plans of all
+    other methods and of brute force; it answers the same twice, in other processes, and for
+    problems that only look different; it does not change its input; a start plan is never made
+    worse; it ends at once if there is no time; its plans are stored and read again unchanged; no
+    plan of equal cost with fewer transfers is found beside it.
+
+    Parameters
+    ----------
+    family : Family
+        The family of the method.
+    method : str or callable
+        The name of a method of the family, or a function to be tried as one.
+    drawn : SearchStrategy, optional
+        The problems; by default `planner.testing.problems` of the family.
+    least : callable, optional
+        Brute force: returns the cost (ns) of a cheapest plan of a problem, None if it has none.
+    twins : sequence of callable
+        Each returns a problem with the same cheapest cost as the one given.
+    large : Problem, optional
+        A problem on which the method takes long: it must end soon after its time limit.
+    examples : int
+        Number of problems drawn.
+
+    Raises
+    ------
+    AssertionError
+        If it breaks one, with the smallest problem found on which it does.
+    """
+    if _ELSEWHERE in os.environ:
+        return  # another process that imports the module of a method is not to begin a third
+    trial = trial_of(family, method)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(problems(family.name) if drawn is None else drawn)
+    def ladder(problem: Any) -> None:
+        before = deepcopy(problem)
+        try:
+            result = trial.solve(problem)
+        except NotApplicableError:
+            return
+        assert problem == before, "the method changed its problem"
+        assert _same(trial.solve(problem), result), "the same problem, another answer"
+        if len(trial.met) < ELSEWHERE:
+            trial.met.append(problem)
+        check_plan(trial, problem, result)
+        check_bound(trial, problem, result, least)
+        check_twins(trial, problem, result, twins)
+        check_start(trial, problem, result)
+        check_no_time(trial, problem)
+
+    ladder()
+    if getattr(method, "__module__", "") == "__main__":
+        what = (
+            f"{trial.name} stands in a script: other processes, and its time limit, are not tried"
+        )
+        warnings.warn(what, stacklevel=2)
+        return
+    check_elsewhere(trial, method)
+    if large is not None:
+        check_limit(trial, method, large)
+
+
+def check_family(family: AnyFamily, drawn: "st.SearchStrategy[Any] | None" = None) -> None:
+    """Assert of every method of a family what `check_method` does, on fewer problems each."""
+    for name in family.methods:
+        check_method(family, name, drawn, examples=10)
+
+
+def check_plan(trial: Trial, problem: Any, result: AnyResult) -> None:
+    """Assert that the plan is one, costs what a replay says, and can be stored."""
+    family, plan = trial.family, result.plan
+    if plan is None:
+        assert result.infeasibility is not None
+        assert result.infeasibility.reason, "without a plan there is a reason"
+        return
+    family.check(problem, plan, NEVER)
+    assert family.price(problem, plan) == result.objective_ns
+    assert family.lasting(problem, plan) == result.objective_ns, "replayed, it costs otherwise"
+    if family.name in PROBLEMS:
+        assert decode_plan(encode_plan(plan)) == plan, "read again, it is another plan"
+    if not family.follows_rule(problem, trial.name):
+        assert result.objective_ns is not None
+        simple = family.simplest(problem, plan, result.objective_ns, NEVER)
+        assert family.transfers(simple) == family.transfers(plan), "fewer transfers cost the same"
+
+
+def check_bound(
+    trial: Trial, problem: Any, result: AnyResult, least: Callable[[Any], int | None] | None
+) -> None:
+    """Assert that the bound holds for every plan that anybody makes, brute force included."""
+    bound, cost = result.lower_bound_ns, result.objective_ns
+    if least is not None:
+        best = least(problem)
+        assert (best is None) == (cost is None), f"brute force: {best}"
+        if best is not None and cost is not None:
+            assert bound is None or bound <= best <= cost, f"brute force: {best}, bound: {bound}"
+    for name, other in trial.others(problem):
+        if other.plan is None or result.plan is None or other.objective_ns is None:
+            continue
+        assert cost is not None
+        if bound is not None and trial.family.same_bound(result.plan, other.plan):
+            assert bound <= other.objective_ns, f"{name} undercuts the bound"
+        if trial.name == "auto" and name in trial.family.baselines:
+            assert cost <= other.objective_ns, f"{name} is better"
+
+
+def check_twins(
+    trial: Trial, problem: Any, result: AnyResult, twins: Sequence[Callable[[Any], Any]]
+) -> None:
+    """Assert that problems which only look different have the same answer."""
+    for twin in twins:
+        other = trial.solve(twin(problem))
+        assert other.objective_ns == result.objective_ns, f"{twin.__name__}: another answer"
+
+
+def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
+    """Assert that a start plan is never made worse, whoever made it."""
+    starts = [("its own", result), *trial.others(problem)]
+    for name, one in starts:
+        if one.plan is None or trial.name == REPLAN or trial.family.follows_rule(problem, name):
+            continue
+        warm = trial.solve(problem, start=one.plan)
+        assert warm.objective_ns is not None, f"no plan, started from {name}"
+        assert one.objective_ns is not None
+        assert warm.objective_ns <= one.objective_ns, f"worse than its start plan, of {name}"
+
+
+def check_no_time(trial: Trial, problem: Any) -> None:
+    """Assert that there is a plan or a reason without time, and if the solve is cancelled."""
+    stopped = threading.Event()
+    stopped.set()
+    for limit in (1e-9, Deadline(None, stopped)):
+        result = trial.solve(problem, limit)
+        assert result.status is not Status.INFEASIBLE or result.infeasibility is not None
+
+
+def check_elsewhere(trial: Trial, method: str | Method[Any, Any]) -> None:
+    """Assert that other processes, which order sets otherwise, plan the same."""
+    here = [trial.solve(problem).plan for problem in trial.met]
+    for seed in ("1", "2"):
+        there = _asked(trial, method, trial.met, None, seed)
+        assert there == here, "another process plans otherwise"
+
+
+def check_limit(trial: Trial, method: str | Method[Any, Any], large: Any) -> None:
+    """Assert that a method ends soon after its time limit."""
+    try:
+        _asked(trial, method, [large], 0.2, "0")
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"{trial.name} did not end at its time limit") from None
+
+
+def _asked(
+    trial: Trial,
+    method: str | Method[Any, Any],
+    asked: Sequence[Any],
+    limit: float | None,
+    seed: str,
+) -> list[Any]:
+    """Return the plans that another process makes."""
+    known = {name: value for name, value in vars(trial.family).items() if name != "methods"}
+    done = subprocess.run(
+        [sys.executable, "-c", _AGAIN],
+        input=pickle.dumps((type(trial.family), known, method, list(asked), limit)),
+        env={
+            **os.environ,
+            _ELSEWHERE: "1",
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        check=False,
+        timeout=None if limit is None else limit + _GRACE_S,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    plans: list[Any] = pickle.loads(done.stdout)  # noqa: S301 - of a process begun here
+    return plans
+
+
+def _same(one: AnyResult, other: AnyResult) -> bool:
+    return (one.plan, one.objective_ns, one.lower_bound_ns) == (
+        other.plan,
+        other.objective_ns,
+        other.lower_bound_ns,
+    )

@@ -1,0 +1,59 @@
+"""Methods that lie are caught, each by the rung of the ladder that is about its lie."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import strategies as st
+
+from planner.solving.deadline import Deadline
+from planner.solving.methods import Outcome
+from planner.testing.ladder import check_method
+from tests.recipes.halves import HALVES, Plan, Problem, evaluate, exact, greedy
+
+drawn = st.builds(Problem, st.lists(st.integers(0, 9), min_size=1, max_size=5))
+
+
+def claims_too_much(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    found = greedy(problem, deadline)
+    assert found.plan is not None
+    return replace(found, lower_bound=evaluate(problem, found.plan).end_ns)
+
+
+def uses_a_third_link(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    return Outcome(Plan((2,) * len(problem.transfer_ns)))
+
+
+def ignores_its_deadline(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    return exact(problem, Deadline(None))
+
+
+def takes_the_first_of_a_set(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    first = next(iter({"no", "yes", "neither", "both"}))
+    return Outcome(Plan((int(first in ("no", "yes")),) * len(problem.transfer_ns)))
+
+
+def shortens_its_problem(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    object.__setattr__(problem, "transfer_ns", tuple(time // 2 for time in problem.transfer_ns))
+    return greedy(problem, deadline)
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        (claims_too_much, "bound"),
+        (uses_a_third_link, "made no plan"),
+        (ignores_its_deadline, "did not end at its time limit"),
+        (takes_the_first_of_a_set, "another process plans otherwise"),
+        (shortens_its_problem, "changed its problem"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_lie_is_caught(method: Callable[[Problem, Deadline], Outcome[Plan]], why: str) -> None:
+    with pytest.raises(AssertionError, match=why):
+        check_method(HALVES, method, drawn, large=Problem(range(1, 29)))
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "greedy"])
+def test_honest_methods_are_not(method: str) -> None:
+    check_method(HALVES, method, drawn, large=Problem(range(1, 29)))
