@@ -3,11 +3,11 @@
 `status` is derived, never claimed: `optimal` exactly when the objective equals the bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from planner.model.units import format_ns
+from planner.model.units import counted, format_ns
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -33,7 +33,7 @@ class Infeasibility:
 
 
 _WIDTH = 76
-"""Longer plans are printed in part (characters)."""
+"""Of longer plans (characters) only how many parts they have is printed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -113,7 +113,7 @@ class Result(Generic[PlanT, EvaluationT]):
         )
 
     def __str__(self) -> str:
-        plan, bound, gap = repr(self.plan), self.lower_bound_ns, self.gap
+        bound, gap = self.lower_bound_ns, self.gap
         rows = [("status", self.status.value), ("method", self.method)]
         if self.objective_ns is not None:
             rows.append(("objective", format_ns(self.objective_ns)))
@@ -123,8 +123,24 @@ class Result(Generic[PlanT, EvaluationT]):
             rows.append(("above bound", f"{gap:.2%}"))
         rows.append(("run time", format_ns(round(self.runtime_s * 10**9))))
         if self.infeasibility is None:
-            rows.append(("plan", plan if len(plan) <= _WIDTH else f"{plan[: _WIDTH - 1]}…"))
+            rows.append(("plan", _brief(self.plan)))
         else:
             rows.append(("no plan", self.infeasibility.reason))
         rows += [("warning", warning) for warning in self.warnings]
         return "\n".join(f"{name:<13}{text}" for name, text in rows)
+
+
+def _brief(plan: Any) -> str:
+    """Return a plan as text, or how many parts a long one has and what else it says."""
+    text = repr(plan)
+    if len(text) <= _WIDTH:
+        return text
+    parts = []
+    for field in fields(plan) if is_dataclass(plan) else ():
+        value, name = getattr(plan, field.name), field.name.replace("_", " ")
+        if isinstance(value, tuple) and value and name.endswith("s"):
+            parts.append(counted(len(value), name.removesuffix("s"), name))
+        elif isinstance(value, str) or (isinstance(value, int) and value is not False):
+            parts.append(name if value is True else f"{name} {value}")
+    text = ", ".join(parts) or text
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

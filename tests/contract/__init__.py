@@ -1,0 +1,1 @@
+"""What every method of every family owes, asserted by `planner.testing`."""
