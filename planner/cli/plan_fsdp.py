@@ -19,13 +19,22 @@ from planner.families.iteration.fsdp_from_profile import sharded_problem
 from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.jsonio.heads import of_profile
 from planner.model.errors import InvalidInputError
-from planner.model.units import counted, format_bytes, format_ns, parse_bytes, printable
+from planner.model.units import (
+    counted,
+    format_bytes,
+    format_ns,
+    format_share,
+    parse_bytes,
+    printable,
+)
 from planner.model.validation import one_of
 from planner.solving.compare import Comparison, compare
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER
+from planner.solving.what_if import WORTH
 from planner.view import format_table
 from planner.view.progress import Progress
+from planner.view.wording import applied, times
 
 FSDP = "fsdp"
 
@@ -97,7 +106,14 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     chosen = _chosen(comparison, options.method)
     made = of_profile(answer(problem, chosen), job.profile, job.cluster.memory_doubts)
-    outputs.write(made, job.profile.name, lambda: _lines(job, problem, made, chosen, comparison))
+    outputs.write(
+        made,
+        job.profile.name,
+        lambda: [
+            *_lines(job, problem, made, chosen, comparison),
+            *_verdict(chosen, comparison, options.output),
+        ],
+    )
     return ended(cancel)
 
 
@@ -158,6 +174,27 @@ def _lines(
     yield ""
     yield format_table(*table(fsdp.FSDP, problem, comparison))
     yield from reasons(row for row in comparison.rows if row is not result)
+
+
+def _verdict(
+    result: Result[fsdp.Plan, fsdp.Evaluation],
+    comparison: Comparison[Any, Any],
+    output: str | None,
+) -> Iterator[str]:
+    """Yield whether the plan is worth setting beside FSDP2's default, and how it is set."""
+    plan_ns = result.objective_ns
+    if plan_ns is None or result.method == FSDP2.name:
+        return
+    default_ns = {row.method: row.objective_ns for row in comparison.rows}[FSDP2.name]
+    if default_ns is not None:  # else it takes more memory than there is
+        default = f"the default of {FSDP2.title}, a unit a layer ({format_ns(default_ns)})"
+        gain = format_share(default_ns / plan_ns - 1) if default_ns > plan_ns else "nothing"
+        yield ""
+        if default_ns < plan_ns * WORTH:
+            yield f"keep {default}: the plan gains {gain} over it"
+            return
+        yield f"worth setting: {times(default_ns / plan_ns)} as fast as {default}"
+    yield from applied(FSDP2, output)
 
 
 def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> Iterator[str]:

@@ -205,3 +205,21 @@ def test_what_a_network_alone_does_not_tell_is_asked_for(
 ) -> None:
     assert main(["plan", RESNET50, *options]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("profile", "cluster", "verdict", "pasted"),
+    [
+        ("vgg19", "a100dgx-2", "keep the default of FSDP2, a unit a layer", False),
+        ("gpt2_small", "caramel-8", "worth setting: 1.49× as fast as the default of FSDP2", True),
+    ],
+)
+def test_a_plan_for_fsdp2_says_whether_it_is_worth_setting_and_how(
+    capsys: pytest.CaptureFixture[str], profile: str, cluster: str, verdict: str, pasted: bool
+) -> None:
+    path = ROOT / "data" / "profiles" / f"{profile}.json"
+    scale = () if profile == "vgg19" else ("--computation", "0.02")
+    assert main(["plan", str(path), "--cluster", cluster, "--for", "fsdp2", *scale]) == 0
+    said = capsys.readouterr().out
+    assert verdict in said
+    assert ("planner export fsdp2 plan.json -o fsdp2.json" in said) == pasted
