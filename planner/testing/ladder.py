@@ -38,7 +38,7 @@ ELSEWHERE = 4
 _GRACE_S = 10.0
 """Seconds that a method may take beyond its time limit on a machine that does other things, too."""
 
-_ELSEWHERE = "PLANNER_TESTING_ELSEWHERE"
+_ELSEWHERE = "PLANNER_ELSEWHERE"
 """The environment variable of the processes that solve problems again."""
 
 _AGAIN = """
