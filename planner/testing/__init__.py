@@ -1,6 +1,6 @@
 """Strategies and properties for whoever writes a method, a family, a format or an executor.
 
-It needs Hypothesis: ``pip install 'planner[testing]'``. What each promise means: docs/testing.md.
+It needs Hypothesis: ``pip install '.[testing]'``. What each promise means: docs/testing.md.
 """
 
 from planner.testing.executors import check_executor

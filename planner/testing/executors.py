@@ -109,7 +109,7 @@ def check_executor(run: Run, *, ranks: int = 3, examples: int = 40) -> None:
         program, elements, order = drawn
         group = RecordingGroup(ranks)
 
-        def one(rank: int) -> dict[str, Gradient]:
+        def carried_out(rank: int) -> dict[str, Gradient]:
             gradients = {name: np.full(size, NOT_READY) for name, size in elements.items()}
 
             def ready() -> Iterator[str]:
@@ -125,12 +125,14 @@ def check_executor(run: Run, *, ranks: int = 3, examples: int = 40) -> None:
             return gradients
 
         with ThreadPoolExecutor(ranks) as pool:
-            found = list(pool.map(one, range(ranks)))
+            gradients_of = list(pool.map(carried_out, range(ranks)))
         for rank in range(ranks):
             _check_sent(program, elements, rank, group.sent.get(rank, []))
             for name, size in elements.items():
                 whole = np.sum([_values(each, name, size) for each in range(ranks)], axis=0)
-                assert (found[rank][name] == whole).all(), f"{name} is not the sum on rank {rank}"
+                assert (gradients_of[rank][name] == whole).all(), (
+                    f"{name} is not the sum on rank {rank}"
+                )
 
     follows()
 

@@ -222,13 +222,13 @@ def check_twins(
 def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
     """Assert that a start plan is never made worse, whoever made it."""
     starts = [("its own", result), *trial.others(problem)]
-    for name, one in starts:
-        if one.plan is None or trial.name == REPLAN or trial.family.follows_rule(problem, name):
+    for name, start in starts:
+        if start.plan is None or trial.name == REPLAN or trial.family.follows_rule(problem, name):
             continue
-        warm = trial.solve(problem, start=one.plan)
+        warm = trial.solve(problem, start=start.plan)
         assert warm.objective_ns is not None, f"no plan, started from {name}"
-        assert one.objective_ns is not None
-        assert warm.objective_ns <= one.objective_ns, f"worse than its start plan, of {name}"
+        assert start.objective_ns is not None
+        assert warm.objective_ns <= start.objective_ns, f"worse than its start plan, of {name}"
 
 
 def check_no_time(trial: Trial, problem: Any) -> None:
@@ -283,8 +283,8 @@ def _asked(
     return plans
 
 
-def _same(one: AnyResult, other: AnyResult) -> bool:
-    return (one.plan, one.objective_ns, one.lower_bound_ns) == (
+def _same(result: AnyResult, other: AnyResult) -> bool:
+    return (result.plan, result.objective_ns, result.lower_bound_ns) == (
         other.plan,
         other.objective_ns,
         other.lower_bound_ns,

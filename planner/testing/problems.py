@@ -103,7 +103,7 @@ def _overlap(draw: st.DrawFn, size: int) -> overlap.Problem:
         st.integers(0, 9),
         st.booleans(),
     )
-    kinds = draw(st.lists(kind, min_size=1, max_size=2, unique_by=lambda one: one.name))
+    kinds = draw(st.lists(kind, min_size=1, max_size=2, unique_by=lambda made: made.name))
     nodes: list[overlap.Node] = []
     made: list[overlap.Collective] = []
     pending: list[int] = []
@@ -173,7 +173,12 @@ def _bml(draw: st.DrawFn, size: int) -> bml.Problem:
     layers = draw(st.lists(st.integers(0, 40), max_size=size))
     whole = None if layers else element * draw(st.integers(0, 40))
     return bml.Problem(
-        network, draw(networks()), whole, tuple(element * one for one in layers), element, failed
+        network,
+        draw(networks()),
+        whole,
+        tuple(element * count for count in layers),
+        element,
+        failed,
     )
 
 
@@ -196,7 +201,7 @@ def _drizzle(draw: st.DrawFn, size: int) -> drizzle.Problem:
         tasks=draw(st.integers(1, size)),
         group_ns=draw(rate),
         task_ns=draw(rate),
-        constant_task_ns=draw(st.just(Fraction(0)) | rate.map(lambda one: one / 9)),
+        constant_task_ns=draw(st.just(Fraction(0)) | rate.map(lambda large: large / 9)),
         max_overhead=Fraction(draw(st.integers(1, 30)), 60),
         max_group_ns=draw(st.none() | st.integers(1, 800)),
     )

@@ -61,7 +61,7 @@ def graphs(draw: st.DrawFn, *, ops: int = 4, parameters: int = 3) -> Graph:
     ]
     backward: list[Op] = []
     for index in range(draw(st.integers(1, ops))):
-        needed = [f"b{one}" for one in range(index) if draw(st.integers(0, 3)) == 0]
+        needed = [f"b{other}" for other in range(index) if draw(st.integers(0, 3)) == 0]
         backward.append(Op(f"b{index}", draw(times), "backward", after=("f0", *needed)))
 
     def some(known: list[Op]) -> tuple[str, ...]:
