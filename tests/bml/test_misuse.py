@@ -153,3 +153,8 @@ def test_the_largest_of_all() -> None:
     assert result.objective_ns - least <= 1  # pieces differ by a byte, links carry 2^62 a second
     for bcube in (BCube(2, 56), BCube(2**30, 2), BCube(2**62, 1)):
         assert solve(Problem(bcube, network, 2**62)).plan == Schedule(bcube)
+
+
+def test_no_layers_are_a_tuple_whatever_they_came_as() -> None:
+    given = Problem(BCube(2, 2), Network(Fraction(10**9)), 40, [])  # type: ignore[arg-type]
+    assert {given} == {Problem(BCube(2, 2), Network(Fraction(10**9)), 40)}

@@ -45,7 +45,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         set_integer(self, "element_bytes", minimum=1)
-        if self.layer_bytes:
+        sizes = integers(self.layer_bytes, "layer_bytes") if self.layer_bytes else ()
+        object.__setattr__(self, "layer_bytes", sizes)
+        if sizes:
             self._check_layers()
         elif self.gradient_bytes is None:
             raise InvalidInputError("gradient_bytes", "missing: expected it, or layer_bytes")
@@ -101,7 +103,6 @@ class Problem:
         return cls(bcube, links(network, bcube.k), size, **options)
 
     def _check_layers(self) -> None:
-        object.__setattr__(self, "layer_bytes", integers(self.layer_bytes, "layer_bytes"))
         if len(self.layer_bytes) > MAX_LAYERS:
             raise InvalidInputError(
                 "layer_bytes",
