@@ -1,6 +1,7 @@
 """The ranks of a job: agreement, process groups and failure reports."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,13 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
+
+_LET_GO_S = 0.02
+"""How long gloo's threads may take, without this thread, to drop what their last transfers held.
+
+That needs Python's lock. An interpreter that ends first makes them abort the process (torch 2.13:
+an `AsyncWork` holds Python objects, and a thread that may not take the lock is unwound).
+"""
 
 AT_ONCE = 2
 """Transfers of a queue in flight at a time, as in torch's own groups."""
@@ -198,6 +206,7 @@ class World:
             with suppress(ValueError):  # a guest's group is gone if its host has ended first
                 distributed.destroy_process_group(self.group if self.guest else None)
         self.watch.wait_for_others()
+        time.sleep(_LET_GO_S)
 
 
 def new_gloo_group(
