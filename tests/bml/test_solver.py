@@ -188,14 +188,6 @@ def test_where_detours_cannot_help_trees_do() -> None:
     assert_answered(problem, result)
 
 
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(damaged(most=1))
-def test_same_request_same_plan(problem: Problem) -> None:
-    for method in ("auto", "trees"):
-        assert solve(problem, method=method).plan == solve(problem, method=method).plan
-
-
 @pytest.mark.parametrize("method", ["auto", "detour", "trees"])
 def test_the_last_server_has_nothing_to_do(method: str) -> None:
     dead = frozenset({0, 1, 2, 4, 5, 6, 7, 8})

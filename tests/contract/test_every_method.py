@@ -86,5 +86,5 @@ def test_promises_are_kept(family: str, method: str) -> None:
         method,
         least=LEAST.get(family) if exact else None,
         twins=TWINS.get(family, ()) if exact or family != "ibatch" else (),
-        examples=60 if THOROUGH else 6,
+        examples=80 if THOROUGH else 8,
     )

@@ -138,14 +138,6 @@ def test_scaling_all_times_scales_the_objective(problem: Problem, method: str, f
         assert after.objective_ns == before.objective_ns * factor
 
 
-@settings(max_examples=200)
-@given(problems(), st.sampled_from(FAST))
-def test_same_request_same_plan(problem: Problem, method: str) -> None:
-    assume(applies(problem, method))
-    again = replace(problem)
-    assert solve(problem, method=method).plan == solve(again, method=method).plan
-
-
 @settings(max_examples=300)
 @given(problems(additive=True, capped=False), st.integers(0, 7))
 def test_a_layer_without_times_changes_no_optimum(problem: Problem, where: int) -> None:

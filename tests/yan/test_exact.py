@@ -155,15 +155,6 @@ def test_machines_that_are_alike(problem: Problem, speed: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
-@given(problems(memory=True))
-def test_same_request_same_answer(problem: Problem) -> None:
-    first, second = solve(problem), solve(problem)
-    assert first.plan == second.plan
-    assert first.infeasibility == second.infeasibility
-
-
-@pytest.mark.slow
 def test_optimistic_costs_below_the_bounds_on_all_mappings() -> None:
     """Every state was cut then, and nothing was left to divide by."""
     fast = {name: Fraction(1, 10) for name in ("muladd_ns", "activation_ns", "error_ns")}
