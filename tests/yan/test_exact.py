@@ -154,6 +154,35 @@ def test_machines_that_are_alike(problem: Problem, speed: str) -> None:
     assert ranks(alike) == ranks(stated)
 
 
+def test_optimistic_costs_may_cut_every_state_of_one_layer() -> None:
+    """Then the program on few choices is the answer; its states had no rows to add up."""
+    tenth = Fraction(1, 10)
+    problem = Problem(
+        machines=3,
+        cores=2,
+        layers=(
+            NeuronLayer("a", "full", 1, 1, 1, forward_ns=tenth, backward_ns=tenth),
+            NeuronLayer("b", "full", 3, 3, 3, forward_ns=tenth, backward_ns=tenth),
+            NeuronLayer("c", "full", 2, 6, 6),
+        ),
+        constants=Constants(
+            muladd_ns=tenth,
+            activation_ns=tenth,
+            error_ns=tenth,
+            latency_ns=(tenth,) * 3,
+            nic_bits_per_s=Fraction(5 * 10**9),
+            interference=(Fraction(10), tenth, tenth),
+            bits_per_activation=Fraction(8),
+            bits_per_weight=Fraction(16),
+        ),
+        samples=1,
+        read_every=1,
+        top=1,
+    )
+    result = solve(problem)
+    assert result.objective_ns == brute_result(problem).objective_ns
+
+
 @pytest.mark.slow
 def test_optimistic_costs_below_the_bounds_on_all_mappings() -> None:
     """Every state was cut then, and nothing was left to divide by."""

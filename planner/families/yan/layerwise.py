@@ -260,6 +260,8 @@ class Layerwise:
         first = self.few(triple, through)
         limit = first.best().epoch * (1 + 2 * self.tables.error)
         keep = [costs <= limit for costs in through]
+        if not all(states.any() for states in keep):  # optimistic costs, as below
+            return first
         program = self.kept(triple, keep)
         if program.within(first):
             return first
