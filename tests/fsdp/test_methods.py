@@ -215,3 +215,47 @@ def test_a_deadline_leaves_a_plan_that_fits() -> None:
     result = solve(limited, time_limit=1e-9)
     assert result.plan is not None
     assert result.status == Status.TIME_LIMIT
+
+
+def test_what_a_changed_unit_no_longer_keeps_is_not_recomputed() -> None:
+    problem = Problem(
+        forward_ns=(0,) * 7,
+        backward_ns=(0,) * 7,
+        parameter_bytes=(1, 1, 1, 3, 1, 1, 1),
+        gradient_bytes=(0, 0, 1, 3, 0, 0, 2),
+        activation_bytes=(0, 0, 0, 0, 0, 1, 4),
+        checkpoint_bytes=(0,) * 7,
+        meshes=[
+            Mesh(
+                shards=2,
+                all_gather=AffineCost(0, Fraction(1)),
+                reduce_scatter=AffineCost(1, Fraction(0)),
+            )
+        ],
+    )
+    limited = problem.within(least_memory(problem, 0).memory_bytes + 8)
+    assert solve(limited, method="exact").objective_ns == 11
+
+
+def test_a_unit_may_fit_where_one_that_ends_sooner_does_not() -> None:
+    """Behind the last layer nothing is scattered meanwhile: all that is made may travel at once."""
+    problem = Problem(
+        forward_ns=(0,) * 7,
+        backward_ns=(0,) * 7,
+        parameter_bytes=(1,) * 7,
+        gradient_bytes=(0, 0, 0, 0, 1, 2, 6),
+        activation_bytes=(0, 4, 0, 5, 0, 0, 0),
+        meshes=[
+            Mesh(
+                shards=2,
+                all_gather=AffineCost(0, Fraction(0)),
+                reduce_scatter=AffineCost(1, Fraction(0)),
+                own_links=True,
+            )
+        ],
+        optimiser=Fraction(1, 2),
+    )
+    limited = problem.within(least_memory(problem, 0).memory_bytes + 1)
+    for method in ("search", "exact"):
+        result = solve(limited, method=method)
+        assert (result.objective_ns, result.lower_bound_ns) == (1, 1)

@@ -295,7 +295,7 @@ def _together(
 
 def _rates(problem: Problem, mesh: Mesh, fitting: Fitting) -> tuple[list[Fraction], list[Fraction]]:
     """Return each layer's least time per byte of gathers and reduce-scatters, in units that fit."""
-    count, sums, fits = problem.layers, problem.prefixes, fitting.fits
+    count, sums = problem.layers, problem.prefixes
     sizes, made = sums["parameter_bytes"], sums["gradients"]
     largest: list[tuple[int, int]] = []  # heaps of units: (-bytes, stop)
     most_made: list[tuple[int, int]] = []
@@ -307,14 +307,17 @@ def _rates(problem: Problem, mesh: Mesh, fitting: Fitting) -> tuple[list[Fractio
 
     for layer in range(count):
         stop = max(stop, layer + 1)
-        while stop < count and fits(layer, stop + 1):
+        while stop < count and fitting.may_fit(layer, stop + 1):
             stop += 1
-        while stop > layer + 1 and not fits(layer, stop):
+        while stop > layer + 1 and not fitting.may_fit(layer, stop):
             stop -= 1
+        last = stop
+        while last > layer + 1 and not fitting.fits(layer, last):
+            last -= 1
         for which, (heap, total, rates) in enumerate(
             ((largest, sizes, gathering), (most_made, made, reducing))
         ):
-            heappush(heap, (total[layer] - total[stop], stop))
+            heappush(heap, (total[layer] - total[last], last))
             while heap[0][1] <= layer:
                 heappop(heap)
             size = max(-heap[0][0], 1)

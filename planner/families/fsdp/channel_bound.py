@@ -62,6 +62,17 @@ class Fitting:
         copying = 2 * made + self._kept[start] + later if made else 0
         return max(self._kept[start] + 2 * size, computing, copying) <= self.room
 
+    def may_fit(self, start: int, stop: int) -> bool:
+        """Return whether these layers, or more behind them, can be a unit.
+
+        A unit may fit where one that ends sooner does not: less is scattered while it computes.
+        """
+        size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
+        later = self._shares[-1] - self._shares[stop]
+        computing = self._kept[stop] + size + made + max(self._following[stop], later)
+        copying = 2 * made + self._kept[start] + later if made else 0
+        return max(self._kept[start] + 2 * size, computing, copying) <= self.room
+
     def frees(self, start: int, stop: int) -> bool:
         """Return whether a unit can be gathered a second time."""
         size = self._sizes[stop] - self._sizes[start]

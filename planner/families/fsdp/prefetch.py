@@ -140,11 +140,15 @@ def _falling(most: Sequence[int]) -> list[int]:
 
 def changes(problem: Problem, plan: Plan, ahead: Ahead) -> Iterator[tuple[Plan, Ahead]]:
     """Yield everything that is one change away."""
-    units, count = plan.units, len(plan.units)
+    units, count, kept = plan.units, len(plan.units), problem.activations
 
     def changed(first: int, stop: int, *others: Unit, buffers: int = plan.buffers) -> Plan:
-        """Return the plan with other units in place of some."""
-        return at_use(plan.mesh, (*units[:first], *others, *units[stop:]), buffers)
+        """Return the plan with other units; what keeps nothing is not recomputed."""
+        made = (
+            unit._replace(recompute=unit.recompute and any(kept[unit.start : unit.stop]))
+            for unit in others
+        )
+        return at_use(plan.mesh, (*units[:first], *made, *units[stop:]), buffers)
 
     for buffers in (plan.buffers + 1, plan.buffers - 1):
         if 1 <= buffers <= count:
