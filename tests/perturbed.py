@@ -16,9 +16,9 @@ from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Switch
 from planner.solving.family import Family
 from planner.solving.scenarios import Outlook, Scenario
+from planner.testing import graphs
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import problems as bml_problems
-from tests.caramel.window_strategies import small_graphs
 from tests.fsdp.making import problems as fsdp_problems
 from tests.overlap.strategies import problems as overlap_problems
 from tests.strategies import affine_costs
@@ -71,7 +71,7 @@ CASES = {
     ),
     "caramel": Case(
         caramel.CARAMEL,
-        st.builds(caramel.Problem, graph=small_graphs(), cost=affine_costs()),
+        st.builds(caramel.Problem, graph=graphs(), cost=affine_costs()),
         caramel.Problem(graph=GRAPH, cost=CHEAP),
     ),
     "iteration": Case(

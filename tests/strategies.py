@@ -9,26 +9,21 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, TableCost
 from planner.families.ibatch import Problem
+from planner.testing.strategies import affine_costs, table_costs, times
+
+__all__ = [
+    "MAX_LAYERS",
+    "affine_costs",
+    "huge",
+    "huge_problems",
+    "problems",
+    "profiles",
+    "table_costs",
+    "times",
+]
 
 MAX_LAYERS = 8
 """Brute force tries 2^(L-1) plans."""
-
-times = st.one_of(st.integers(0, 30), st.sampled_from([0, 0, 1, 7, 1000]))
-"""Small times with many ties and zeros, where algorithms go wrong."""
-
-
-@st.composite
-def affine_costs(draw: st.DrawFn) -> AffineCost:
-    return AffineCost(draw(times), Fraction(draw(st.integers(0, 20)), draw(st.integers(1, 7))))
-
-
-@st.composite
-def table_costs(draw: st.DrawFn) -> TableCost:
-    """Tables that are neither affine nor monotone, except at the end."""
-    sizes = sorted(draw(st.sets(st.integers(0, 120), min_size=2, max_size=5)))
-    heights = draw(st.lists(times, min_size=len(sizes), max_size=len(sizes)))
-    heights[-1] = max(heights[-2:])
-    return TableCost(tuple(zip(sizes, heights, strict=True)))
 
 
 @st.composite

@@ -68,13 +68,20 @@ class LinkRequest(Protocol):
     """The fields by which requests describe links of one kind: by themselves, or as a network."""
 
     @property
-    def link_bytes_per_s(self) -> Fraction | UnsetType: ...  # noqa: D102
+    def link_bytes_per_s(self) -> Fraction | UnsetType:
+        """The bandwidth of a link."""
+
     @property
-    def latency_ns(self) -> int | UnsetType: ...  # noqa: D102
+    def latency_ns(self) -> int | UnsetType:
+        """The start-up cost of a step."""
+
     @property
-    def network(self) -> NetworkDocument | UnsetType: ...  # noqa: D102
+    def network(self) -> NetworkDocument | UnsetType:
+        """The network that has the links, in their place."""
+
     @property
-    def reduce_ns_per_byte(self) -> Fraction | UnsetType: ...  # noqa: D102
+    def reduce_ns_per_byte(self) -> Fraction | UnsetType:
+        """The time to add a byte."""
 
 
 LINK_RULES = one_form(

@@ -1,9 +1,8 @@
-"""Hypothesis strategies for transfer windows and small graphs."""
+"""Hypothesis strategies for transfer windows."""
 
 from hypothesis import strategies as st
 
 from planner.families.caramel.windows import Windows
-from planner.model.graphs import Graph, Op, Parameter
 from tests.strategies import times
 
 sizes = st.one_of(st.integers(1, 30), st.sampled_from([1, 1, 4, 7, 100]))
@@ -58,26 +57,3 @@ def _around(
         backward_ns=max(heads) + draw(st.sampled_from([0, 0, 0, 1, 50])),
         forward_ns=max(tails) + draw(st.sampled_from([0, 0, 0, 1, 50])),
     )
-
-
-@st.composite
-def small_graphs(draw: st.DrawFn, max_backward: int = 4, max_parameters: int = 3) -> Graph:
-    """Graphs whose backward ops leave a choice of order."""
-    forward = [
-        Op(f"f{index}", draw(times), "forward", after=(f"f{index - 1}",) if index else ())
-        for index in range(draw(st.integers(1, 3)))
-    ]
-    backward: list[Op] = []
-    for index in range(draw(st.integers(1, max_backward))):
-        needed = [f"b{one}" for one in range(index) if draw(st.integers(0, 3)) == 0]
-        backward.append(Op(f"b{index}", draw(times), "backward", after=("f0", *needed)))
-
-    def some(ops: list[Op]) -> tuple[str, ...]:
-        chosen = st.lists(st.sampled_from(ops), min_size=1, max_size=2, unique=True)
-        return tuple(op.name for op in draw(chosen))
-
-    parameters = [
-        Parameter(f"p{index}", draw(sizes), updated_by=some(backward), read_by=some(forward))
-        for index in range(draw(st.integers(1, max_parameters)))
-    ]
-    return Graph((*forward, *backward), tuple(parameters))
