@@ -5,14 +5,9 @@ Complexity: O(n log n) per merging, O(nodes + dependences + readers) for its uni
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from planner.families.overlap.list_schedule import Profile, Rules, Units, due_keys, topological
+from planner.families.overlap.list_schedule import Rules, Units, due_keys, topological
 from planner.families.overlap.problem import Problem, followers, is_acyclic
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
@@ -126,46 +121,12 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
     return place, by_need
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Memory that merging may take."""
-
-    spare: "np.ndarray[tuple[int], np.dtype[np.int64]]"  # free bytes at each node, in own order
-    takes: list[int]  # bytes held for longer by each collective if it is merged
-
-    def shared(self, share: float) -> "Room":
-        """Return this share of the room."""
-        return Room((self.spare * share).astype("int64"), self.takes)
-
-
-def room_of(problem: Problem, profile: Profile) -> Room | None:
-    """Return the room under the memory limit (None: no limit), by the profile of the own order."""
-    if problem.memory_limit_bytes is None:
-        return None
-    made, read = [0] * len(problem.nodes), [0] * len(problem.nodes)
-    for tensor in problem.tensors:
-        if tensor.producer is not None:
-            made[tensor.producer] += tensor.size_bytes
-            for reader in tensor.readers:
-                read[reader] += tensor.size_bytes
-    takes = [
-        max(made[it.start], read[it.start]) + it.pack_bytes + it.unpack_bytes
-        for it in problem.collectives
-    ]
-    return Room(problem.memory_limit_bytes - profile.memory, takes)
-
-
 def groups_up_to(
-    problem: Problem,
-    place: Sequence[int],
-    by_need: Sequence[int],
-    most: Mapping[int, int],
-    room: Room | None = None,
+    problem: Problem, place: Sequence[int], by_need: Sequence[int], most: Mapping[int, int]
 ) -> Groups:
     """Merge neighbours of one kind by due date, up to `most` bytes per transfer.
 
     `place` and `by_need` come from `merge_order`. Kinds that are not in `most` stay unmerged.
-    `room` limits the memory of a merged transfer where its members start.
     """
     opened: dict[int, list[int]] = {}
     held: dict[int, tuple[int, int, int]] = {}
@@ -178,8 +139,7 @@ def groups_up_to(
         members = opened.setdefault(it.kind, [])
         size, last, first = held.get(it.kind, (0, -1, 1 << 62))
         last, first = max(last, start), min(first, wait)
-        full = size + it.size_bytes > most[it.kind] or last >= first
-        if members and (full or not (room is None or _fits(problem, room, [*members, number]))):
+        if members and (size + it.size_bytes > most[it.kind] or last >= first):
             closed.append(tuple(members))
             members.clear()
             size, last, first = 0, start, wait
@@ -187,12 +147,6 @@ def groups_up_to(
         held[it.kind] = (size + it.size_bytes, last, first)
     closed += [tuple(members) for members in opened.values()]
     return tuple(members for members in closed if len(members) > 1)
-
-
-def _fits(problem: Problem, room: Room, members: Sequence[int]) -> bool:
-    starts = [problem.collectives[member].start for member in members]
-    least = int(room.spare[min(starts) : max(starts) + 1].min())
-    return sum(room.takes[member] for member in members) <= least
 
 
 def split_or_join(

@@ -28,11 +28,9 @@ from planner.families.overlap.list_schedule import (
     topological,
 )
 from planner.families.overlap.merging import (
-    Room,
     contract,
     groups_up_to,
     merge_order,
-    room_of,
     split_or_join,
 )
 from planner.families.overlap.problem import Problem
@@ -49,9 +47,6 @@ _TRIES_OF_PAIR = 50
 
 _MAX_LEVEL = 10
 """Merged transfers carry at least their kind's bytes divided by 2 to this power."""
-
-_SHARES = (None, 1.0, 0.5, 0.25)
-"""Shares of the spare memory that merged transfers may take; None ignores memory."""
 
 _LARGE = 50_000
 """Beyond this many nodes and without a time limit, only one list schedule is tried."""
@@ -138,17 +133,15 @@ def _steps(
         if problem.kinds[it.kind].mergeable:
             total[it.kind] = total.get(it.kind, 0) + it.size_bytes
     # First the same level for every kind, then kind by kind.
-    room = room_of(problem, profile_of(units, nodes))
-    levels = _Levels(problem, best, place, by_need, total, room)
+    levels = _Levels(problem, best, place, by_need, total)
     for level in range(_MAX_LEVEL):
-        for share in _SHARES if room else (None,):
-            yield partial(levels.tried, dict.fromkeys(total, level), share)
+        yield partial(levels.tried, dict.fromkeys(total, level))
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     while levels.better():
         for kind in total:
             for level in levels.around(kind):
-                yield partial(levels.tried, {**levels.best_level, kind: level}, levels.best_share)
+                yield partial(levels.tried, {**levels.best_level, kind: level})
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     yield best.along_itself
@@ -184,20 +177,17 @@ class _Levels:
     place: Sequence[int]
     by_need: Sequence[int]
     total: Mapping[int, int]
-    room: Room | None
     best_level: dict[int, int] = field(default_factory=dict)
-    best_share: float | None = None
     makespan: int | None = None
     looked: int | None = None  # the makespan at the last call of `better`
 
-    def tried(self, level: Mapping[int, int], share: float | None) -> None:
-        """Try levels within a share of the spare memory; level 0 is one transfer per kind."""
+    def tried(self, level: Mapping[int, int]) -> None:
+        """Try levels; level 0 is one transfer per kind."""
         most = {kind: size >> level[kind] for kind, size in self.total.items()}
-        room = None if share is None or self.room is None else self.room.shared(share)
-        groups = groups_up_to(self.problem, self.place, self.by_need, most, room)
+        groups = groups_up_to(self.problem, self.place, self.by_need, most)
         makespan = self.best.merging(groups, None)
         if makespan is not None and (self.makespan is None or makespan < self.makespan):
-            self.makespan, self.best_level, self.best_share = makespan, dict(level), share
+            self.makespan, self.best_level = makespan, dict(level)
 
     def better(self) -> bool:
         """Return whether the makespan has improved since the last call."""
