@@ -353,37 +353,3 @@ def test_importing_loads_no_heavy_library(module: str) -> None:
     code = f"import sys, {module}; print([x for x in {heavy} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-class _After:
-    """Is set once it was asked so many times."""
-
-    def __init__(self, asked: int) -> None:
-        self.left = asked
-
-    def is_set(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
-def test_the_complete_replay_of_algorithm_1_can_be_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its plan is there at once: then it is checked as where time is short."""
-    checker = sys.modules["planner.families.bml.checker"]
-    complete, ended = checker.check_complete, []
-
-    def counted(*args: Any) -> None:
-        complete(*args)
-        ended.append(args)
-
-    monkeypatch.setattr(checker, "check_complete", counted)
-    monkeypatch.setattr(checker, "HASTY_CELLS", 0)
-    problem = Problem(BCube(4, 2), Network(Fraction(10**9)), 10**6)
-    assert solve(problem, cancel=_After(10**6)).plan is not None
-    assert len(ended) == 1
-    for asked in (0, 1, 2, 5, 9):
-        result = solve(problem, cancel=_After(asked))
-        assert result.plan == Schedule(problem.bcube)
-        assert result.objective_ns is not None
-    assert len(ended) == 1

@@ -136,19 +136,18 @@ def test_plans_that_lack_a_hop_are_refused(
         check_complete(ground, plan, transfers)
 
 
-@pytest.mark.parametrize("hasty", [False, True])
 @given(tree_planned())
 def test_trees_of_networks_too_large_to_replay_are_followed(
-    hasty: bool, planned: tuple[Problem, TreePlan]
+    planned: tuple[Problem, TreePlan],
 ) -> None:
     """Their hops need not come closer to the root digit by digit, as those of Algorithm 1 do."""
     problem, plan = planned
     damage = Damage(problem.bcube, problem.failed)
     ground = Ground(damage.bcube, damage.dead, damage.down)
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("COMPLETE_CELLS", "HASTY_CELLS", "WHOLE_SERVERS", "HASTY_SERVERS"):
+        for name in ("COMPLETE_CELLS", "WHOLE_SERVERS"):
             patch.setattr(f"planner.families.bml.checker.{name}", 1)
-        assert check(ground, plan, hasty=hasty) == "pieces"
+        assert check(ground, plan) == "pieces"
 
 
 @pytest.mark.slow

@@ -33,13 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-COMPLETE_CELLS = 2**25
+COMPLETE_CELLS = 2**21
 """Number of contributions, (servers)²·pieces, up to which a plan is checked completely."""
-
-HASTY_CELLS = 2**19
-HASTY_SERVERS = 2**12
-HASTY_TRANSFERS = 1000
-"""With a time limit: `COMPLETE_CELLS`, `WHOLE_SERVERS` and `SINGLE_TRANSFERS`."""
 
 RANDOM_PIECES = 4
 """Random pieces that are followed, besides one of each thread."""
@@ -79,7 +74,7 @@ class Ground:
     exclusive: bool = False
 
 
-def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool = False) -> str:
+def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
     """Check a plan as completely as its size allows, and return how completely.
 
     Parameters
@@ -90,8 +85,6 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
         The plan.
     deadline : Deadline
         When to give up.
-    hasty : bool
-        Whether to check only small plans completely, because time is limited.
 
     Returns
     -------
@@ -108,20 +101,17 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     """
     bcube = ground.bcube
     check_form(bcube, plan)
-    most = HASTY_CELLS if hasty else COMPLETE_CELLS
-    if bcube.servers**2 * plan.threads * plan.pieces <= most:
+    if bcube.servers**2 * plan.threads * plan.pieces <= COMPLETE_CELLS:
         sent = (move for server in range(bcube.servers) for move in plan.transfers(server))
         check_complete(ground, plan, sent, deadline)
         return "complete"
     draw = Random(0)
-    whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
     intact = not (ground.dead or ground.down)
     # A tree's path may lead away from its root; only Algorithm 1 comes closer with each hop.
-    if bcube.servers > whole and intact and not isinstance(plan, TreePlan):
-        single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS
+    if bcube.servers > WHOLE_SERVERS and intact and not isinstance(plan, TreePlan):
         for _ in range(RANDOM_SERVERS):
             transfers = plan.transfers(draw.randrange(bcube.servers))
-            for transfer in islice(transfers, single // RANDOM_SERVERS):
+            for transfer in islice(transfers, SINGLE_TRANSFERS // RANDOM_SERVERS):
                 deadline.check()
                 _check_transfer(ground, plan, transfer)
                 _check_way(bcube, plan, transfer)

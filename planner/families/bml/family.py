@@ -19,7 +19,7 @@ from planner.model.topologies import BCube, Failures
 from planner.model.units import format_bytes, format_ns
 from planner.model.validation import one_of, total
 from planner.solving.compare import Case, Column, Option, Place
-from planner.solving.deadline import NEVER, Cancel, Deadline, TimeUpError
+from planner.solving.deadline import NEVER, Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.scenarios import Scenario, refuse_changes
@@ -78,15 +78,8 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         damage = damage_of(problem, deadline)
         exclusive = not problem.failed and not isinstance(plan, TreePlan)
         ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
-        # Algorithm 1 is there at once, its price is a formula, and a hasty check is short.
-        intact, hasty = is_intact(plan), damage.deadline.remaining_s is not None
-        last = NEVER if intact else damage.deadline
-        try:
-            check(ground, plan, deadline if intact and not hasty else last, hasty=hasty)
-        except TimeUpError:
-            if not intact:
-                raise
-            check(ground, plan, last, hasty=True)  # somebody cancelled the complete one
+        # Algorithm 1 is there at once, its price is a formula, and its check is short.
+        check(ground, plan, NEVER if is_intact(plan) else damage.deadline)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
         last = NEVER if is_intact(plan) else damage_of(problem, deadline).deadline
