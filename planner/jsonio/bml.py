@@ -142,7 +142,6 @@ class ComparisonRow(Struct, frozen=True, kw_only=True):
     steps: Amount
     nics: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="of a server")]
     switches: Annotated[int, Meta(ge=1, description="with n ports, as the BML paper counts")]
-    built_switches: Annotated[int, Meta(ge=1, description="of a network that can be built")]
 
 
 class StepRow(Struct, frozen=True, kw_only=True):

@@ -184,11 +184,9 @@ def test_counts_of_switches(bcube: BCube) -> None:
         assert counts.tree.switches == counts.fat_tree
     for one in compare(bcube):
         if one.topology == "bcube":
-            assert one.switches == one.built_switches == counts.bcube
-            assert one.tree is None
+            assert one.switches == counts.bcube
         else:
             assert one.switches == one.nics * counts.fat_tree
-            assert one.built_switches == one.nics * counts.tree.switches
 
 
 def test_start_ups_decide_for_small_gradients() -> None:

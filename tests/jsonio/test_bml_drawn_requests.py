@@ -92,7 +92,6 @@ def test_drawn_requests_are_answered_as_the_typed_interface_does(request_: dict[
             "steps": one.steps,
             "nics": one.nics,
             "switches": one.switches,
-            "built_switches": one.built_switches,
         }
     if request_.get("schedule", "none") == "all":
         execute(request_, found["transfers"])

@@ -52,8 +52,6 @@ class Collective(Cost):
         NICs of a server.
     switches : int
         Switches as the BML paper counts them (`Fabric.switches`).
-    tree : FatTree or None
-        The smallest three-layer Fat-Tree with room for all servers; None on a BCube.
     """
 
     algorithm: str
@@ -61,17 +59,11 @@ class Collective(Cost):
     servers: int
     nics: int
     switches: int
-    tree: FatTree | None = None
 
     @property
     def name(self) -> str:
         """The algorithm and the topology, such as ``ring_bcube``."""
         return f"{self.algorithm}_{self.topology}"
-
-    @property
-    def built_switches(self) -> int:
-        """Number of switches if every NIC is plugged into a complete Fat-Tree."""
-        return self.switches if self.tree is None else self.nics * self.tree.switches
 
 
 # ---
@@ -128,7 +120,6 @@ def placed(
         servers=place.servers,
         nics=place.k if isinstance(place, BCube) else place.nics,
         switches=place.switches,
-        tree=None if isinstance(place, BCube) else place.tree,
         steps=steps,
         volume=volume,
         reduced=scattered(place.servers) if reduced is None else reduced,
