@@ -1,7 +1,7 @@
 """Carlier's branch and bound: the best order of jobs on one machine with heads and tails.
 
 `caramel_quality.py` asks it what the order of the paper's transfers loses.
-Problem: 1 | r_j, q_j | Cmax (see `planner.families.caramel.one_machine`). Method: Schrage's
+Problem: 1 | r_j, q_j | Cmax (see `planner.solving.jackson`). Method: Schrage's
 schedule runs, whenever the machine is free, the ready job with the longest tail. If no job of its
 critical block a … b has a shorter tail than b, it is optimal. Otherwise take the last such job c,
 the critical job: in any better schedule c goes before all jobs after it in the block, or after all
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from planner.families.caramel.one_machine import preemptive
 from planner.solving.deadline import Deadline
+from planner.solving.jackson import preemptive
 from planner.solving.tie_break import NOMINAL, Step, end_under
 
 
@@ -69,7 +69,7 @@ def carlier(
     """
     best: tuple[int, ...] = ()
     value = -1
-    root = int(preemptive(heads, durations, tails).value)
+    root = preemptive(zip(heads, durations, tails, strict=True))
     # Open nodes: bound, number (older first, so that every search is the same), heads, tails.
     nodes: list[tuple[int, int, list[int], list[int]]] = [(root, 0, list(heads), list(tails))]
     made = 1
@@ -96,7 +96,8 @@ def carlier(
         after[job] = max(after[job], earliest + work)
         for child_heads, child_tails in ((node_heads, before), (after, node_tails)):
             # Jackson's bound is that of all subsets: of the followers and the job together, too.
-            child = max(bound, int(preemptive(child_heads, durations, child_tails).value))
+            jobs = zip(child_heads, durations, child_tails, strict=True)
+            child = max(bound, preemptive(jobs))
             if child < value:
                 heappush(nodes, (child, made, child_heads, child_tails))
                 made += 1

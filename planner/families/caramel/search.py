@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from planner.families.caramel.bounds import NEAR, Targets, concave_bounds, tightened, widened
 from planner.families.caramel.descent import descend
-from planner.families.caramel.one_machine import most_urgent, preemptive_pieces
+from planner.families.caramel.one_machine import most_urgent
 from planner.families.caramel.paper import batching_threshold
 from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
 from planner.families.caramel.problem import Plan, Problem
@@ -152,7 +152,6 @@ def _starts(
             yield from made
             for slack in SLACKS if len(lines) > 1 else ():
                 yield from targets.plans(least + least * slack // 1000, element_bytes)[1]
-    yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     # If a measured cost falls with the size, the best size is unrelated to the threshold.
