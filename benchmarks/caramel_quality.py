@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from carlier import carlier
 from few_transfers import bound_by_count
 from tables import rows_below
 
@@ -32,7 +33,6 @@ from planner.families.caramel import METHODS, Plan, Problem, solve
 from planner.families.caramel.bounds import lower_bound
 from planner.families.caramel.evaluation import Evaluation
 from planner.families.caramel.exact_whole import best_whole
-from planner.families.caramel.one_machine import carlier
 from planner.families.caramel.paper import batching_threshold
 from planner.families.caramel.pricing import LoadPricer, loads_of
 from planner.families.caramel.search import best_loads

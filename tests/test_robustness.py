@@ -77,4 +77,4 @@ def test_the_search_ends_at_the_best_of_the_plans_there_are(
         return (best, reached) if reached <= last.most_ns else (None, reached)
 
     begin = known[start % len(known)]
-    assert most_robust(begin, value, lasts, attempt, NEVER) == (min(known), False)  # type: ignore[arg-type]
+    assert most_robust(begin, value, lasts, attempt, NEVER) == min(known)  # type: ignore[arg-type]

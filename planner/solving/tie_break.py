@@ -121,8 +121,8 @@ def most_robust(
     lasts: Callable[[PlanT, Strain], int],
     attempt: Callable[[Sequence[Limit], Limit], tuple[PlanT | None, int]],
     deadline: Deadline,
-) -> tuple[PlanT, bool]:
-    """Return the least delay-sensitive plan of equal makespan, and whether its proof timed out.
+) -> PlanT:
+    """Return the least delay-sensitive plan of equal makespan that `attempt` finds in time.
 
     `value_ns` is the least makespan. `lasts` returns a plan's makespan under a delay. `attempt`
     gets limits that some plan meets, and one more limit. It returns a plan that meets all and its
@@ -138,11 +138,11 @@ def most_robust(
                 deadline.check()
                 found, reached = attempt(limits, Limit(strain, target))
             except TimeUpError:
-                return plan, True
+                return plan
             if found is None:
                 lower = max(reached, target + 1)
             else:
                 plan, upper = found, reached
             target = (lower + upper) // 2
         limits.append(Limit(strain, upper))
-    return plan, False
+    return plan

@@ -1,14 +1,15 @@
-"""Carlier's branch and bound against all orders."""
+"""Carlier's branch and bound, which the benchmark of quality uses, against all orders."""
 
 from collections.abc import Sequence
 from random import Random
 
 import pytest
+from carlier import carlier, schrage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.one_machine import carlier, preemptive, schrage
 from planner.solving.deadline import Deadline
+from planner.solving.jackson import preemptive
 from planner.solving.tie_break import NOMINAL, Step, end_under
 from tests.caramel.exact_oracles import best_sequence
 from tests.strategies import huge, times
@@ -66,7 +67,7 @@ def test_hundreds_of_jobs_to_the_end(seed: int) -> None:
     found = carlier(heads, durations, tails, Deadline(20))
     assert not found.timed_out
     assert found.lower_bound == found.value
-    assert found.value >= preemptive(heads, durations, tails).value
+    assert found.value >= preemptive(zip(heads, durations, tails, strict=True))
     assert found.value <= lasting(schrage(heads, durations, tails), heads, durations, tails)
 
 

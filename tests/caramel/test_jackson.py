@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.families.caramel.one_machine import preemptive, preemptive_bound
+from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost, least_rate
+from planner.solving.jackson import preemptive
 from tests.caramel.exact_oracles import best_split, preemptive_value, price
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs, times
@@ -20,26 +21,16 @@ costs = affine_costs() | table_costs()
 @given(jobs, st.integers(1, 5))
 def test_the_worst_set_of_jobs_decides(rows: list[tuple[int, int, int]], parts: int) -> None:
     heads, durations, tails = zip(*rows, strict=True)
-    assert preemptive(heads, durations, tails).value == preemptive_value(heads, durations, tails)
+    assert preemptive(rows) == preemptive_value(heads, durations, tails)
     rational = [Fraction(duration, parts) for duration in durations]
-    assert preemptive(heads, rational, tails).value == preemptive_value(heads, rational, tails)
+    jobs = zip(heads, rational, tails, strict=True)
+    assert preemptive(jobs) == preemptive_value(heads, rational, tails)
 
 
-@given(jobs)
-def test_the_segments_are_a_schedule(rows: list[tuple[int, int, int]]) -> None:
-    heads, durations, tails = zip(*rows, strict=True)
-    schedule = preemptive(heads, durations, tails)
-    done, ends = [0] * len(rows), [-1] * len(rows)
-    clock, previous = 0, -1
-    for job, start, end in schedule.segments:
-        assert start >= max(clock, heads[job])
-        assert end >= start
-        assert job != previous or start > clock, "merged"
-        done[job] += int(end - start)
-        ends[job] = int(end)
-        clock, previous = int(end), job
-    assert tuple(done) == durations
-    assert schedule.value == max(end + tail for end, tail in zip(ends, tails, strict=True))
+def test_by_hand() -> None:
+    # At 2 the short one with the long tail interrupts.
+    assert preemptive([(0, 5, 0), (2, 1, 9)]) == 12
+    assert preemptive([]) == 0
 
 
 @given(costs, st.integers(1, 150))

@@ -19,7 +19,6 @@ from planner.families.overlap import (
     solve,
     with_limit,
 )
-from planner.families.overlap.bounds import jackson_ns
 from planner.families.overlap.search import no_order
 from planner.jsonio.service import decode_request
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
@@ -63,12 +62,6 @@ def test_times_between_points_are_rounded_up_and_go_on() -> None:
     kind = Kind("k", "0", ((10, 4), (13, 5), (20, 5)))
     assert [kind.time_ns(size) for size in (0, 10, 11, 12, 13, 20, 99)] == [4, 4, 5, 5, 5, 5, 5]
     assert Kind("k", "0", ((10, 4), (13, 5))).time_ns(19) == 7
-
-
-def test_jackson_by_hand() -> None:
-    # At 2 the short one with the long tail interrupts.
-    assert jackson_ns([(0, 5, 0), (2, 1, 9)]) == 12
-    assert jackson_ns([]) == 0
 
 
 @pytest.mark.parametrize(

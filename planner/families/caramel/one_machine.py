@@ -1,20 +1,6 @@
-"""One machine with heads and tails: Jackson's schedule, Carlier's branch and bound, list schedules.
+"""Transfers as jobs of one machine with heads and tails: Jackson's bound, and list schedules."""
 
-Problem: 1 | r_j, q_j | Cmax: one machine; job j is ready at its head r_j, takes p_j, and its tail
-q_j follows its end. Minimise max(C_j + q_j). Strongly NP-hard unless jobs may be interrupted.
-`preemptive` interrupts them: whenever a job becomes ready or ends, the ready job with the longest
-tail runs. Optimal, O(n log n), and so the strongest fast lower bound: its value is max over
-non-empty sets J of (min r_j + sum p_j + min q_j). `carlier` does not: Schrage's schedule at each
-node; in any better schedule its critical job runs before, or after, all later jobs of the block:
-two branches, bounded by `preemptive`. Optimal, unless the deadline passes: then the best order
-found, and a bound. O(n log n) per node; few nodes in practice, also for hundreds of jobs.
-Source: Jackson, "An extension of Johnson's results on job lot scheduling", Naval Research Logistics
-Quarterly 3 (1956); Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §2.2 and §3;
-Schrage's heuristic (1971).
-"""
-
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import chain, repeat
@@ -23,58 +9,7 @@ from math import ceil
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
-from planner.solving.deadline import Deadline
-from planner.solving.tie_break import NOMINAL, Step, end_under
-
-
-@dataclass(frozen=True, slots=True)
-class Preemptive:
-    """A preemptive schedule: its value, and job, start and end of every uninterrupted stretch.
-
-    Stretches are in time order; a job of no duration has one of no length.
-    """
-
-    value: int | Fraction  # the largest sum of a job's end and its tail
-    segments: tuple[tuple[int, int | Fraction, int | Fraction], ...]
-
-
-def preemptive(
-    heads: Sequence[int | Fraction],
-    durations: Sequence[int | Fraction],
-    tails: Sequence[int | Fraction],
-) -> Preemptive:
-    """Return Jackson's preemptive schedule; of equal tails, the job given first goes first.
-
-    There is at least one job, and no time is negative.
-    """
-    arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
-    left = list(durations)
-    ready: list[tuple[int | Fraction, int]] = []
-    segments: list[tuple[int, int | Fraction, int | Fraction]] = []
-    value: int | Fraction = 0
-    clock: int | Fraction = 0
-    coming = 0
-    while ready or coming < len(arrivals):
-        if not ready:
-            clock = max(clock, heads[arrivals[coming]])
-        while coming < len(arrivals) and heads[arrivals[coming]] <= clock:
-            job = arrivals[coming]
-            heappush(ready, (-tails[job], job))
-            coming += 1
-        job = ready[0][1]
-        end = clock + left[job]
-        if coming < len(arrivals) and heads[arrivals[coming]] < end:
-            end = heads[arrivals[coming]]
-        else:
-            heappop(ready)
-            value = max(value, end + tails[job])
-        left[job] -= end - clock
-        if segments and segments[-1][0] == job and segments[-1][2] == clock:
-            segments[-1] = (job, segments[-1][1], end)
-        else:
-            segments.append((job, clock, end))
-        clock = end
-    return Preemptive(value, tuple(segments))
+from planner.solving.jackson import preemptive
 
 
 def preemptive_bound(windows: Windows, cost: TransferCost) -> int:
@@ -82,115 +17,10 @@ def preemptive_bound(windows: Windows, cost: TransferCost) -> int:
     # Valid as every transfer of x bytes takes at least rate · x: docs/caramel.md, "Why Jackson's
     # bound holds".
     rate = least_rate(cost, sum(windows.sizes))
-    durations = [rate * size for size in windows.sizes]
-    value = preemptive(windows.heads, durations, windows.tails).value
-    return max(windows.compute_ns, ceil(value))
-
-
-@dataclass(frozen=True, slots=True)
-class JobSequence:
-    """The jobs in time order, and what was proven."""
-
-    order: tuple[int, ...]
-    value: int  # the largest sum of a job's end and its tail
-    lower_bound: int  # no order has a smaller value
-    timed_out: bool  # or too many nodes
-
-
-def schrage(
-    heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
-) -> tuple[int, ...]:
-    """Return Schrage's order; of equal tails, the longer job goes first, then the job given first.
-
-    O(n log n). Its value exceeds the optimum by less than one duration.
-    """
-    arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
-    ready: list[tuple[int, int, int]] = []
-    order: list[int] = []
-    clock = coming = 0
-    while ready or coming < len(arrivals):
-        if not ready:
-            clock = max(clock, heads[arrivals[coming]])
-        while coming < len(arrivals) and heads[arrivals[coming]] <= clock:
-            job = arrivals[coming]
-            heappush(ready, (-tails[job], -durations[job], job))
-            coming += 1
-        job = heappop(ready)[2]
-        order.append(job)
-        clock += durations[job]
-    return tuple(order)
-
-
-def carlier(
-    heads: Sequence[int],
-    durations: Sequence[int],
-    tails: Sequence[int],
-    deadline: Deadline,
-    max_nodes: int | None = None,
-) -> JobSequence:
-    """Order the jobs, at least one, so that the largest sum of end and tail is least.
-
-    At the deadline, Schrage's order is found in any case. The search also stops after `max_nodes`
-    nodes: the same on every machine, unlike a deadline.
-    """
-    best: tuple[int, ...] = ()
-    value = -1
-    root = int(preemptive(heads, durations, tails).value)
-    # Open nodes: bound, number (older first, so that every search is the same), heads, tails.
-    nodes: list[tuple[int, int, list[int], list[int]]] = [(root, 0, list(heads), list(tails))]
-    made = 1
-    while nodes:
-        bound = nodes[0][0]
-        stop = deadline.passed or (max_nodes is not None and made > max_nodes)
-        if best and (bound >= value or stop):
-            return JobSequence(best, value, min(bound, value), timed_out=bound < value)
-        bound, _, node_heads, node_tails = heappop(nodes)
-        order = schrage(node_heads, durations, node_tails)
-        steps = [Step(heads[job], durations[job], tails[job]) for job in order]
-        priced = end_under(NOMINAL, steps, 0)
-        if not best or priced < value:
-            best, value = order, priced
-        critical = _critical(order, node_heads, durations, node_tails)
-        if critical is None:  # optimal here: its value is the node's bound
-            continue
-        job, followers, last = critical
-        work = sum(durations[follower] for follower in followers)
-        earliest = min(node_heads[follower] for follower in followers)
-        before = list(node_tails)
-        before[job] = max(before[job], work + node_tails[last])
-        after = list(node_heads)
-        after[job] = max(after[job], earliest + work)
-        for child_heads, child_tails in ((node_heads, before), (after, node_tails)):
-            # Jackson's bound is that of all subsets: of the followers and the job together, too.
-            child = max(bound, int(preemptive(child_heads, durations, child_tails).value))
-            if child < value:
-                heappush(nodes, (child, made, child_heads, child_tails))
-                made += 1
-    return JobSequence(best, value, value, timed_out=False)
-
-
-def _critical(
-    order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
-) -> tuple[int, tuple[int, ...], int] | None:
-    """Return the critical job, the jobs after it in the block, and the block's last job, or None.
-
-    The block goes from the last idle time to the last job that decides the value. Its first job has
-    its least head: no other job was ready then. The critical job is the last job of the block with
-    a shorter tail than the block's last job; without one, Schrage's schedule is optimal.
-    """
-    clock = block = 0
-    value, first, last = -1, 0, 0
-    for place, job in enumerate(order):
-        if heads[job] > clock:
-            clock, block = heads[job], place
-        clock += durations[job]
-        if clock + tails[job] >= value:
-            value, first, last = clock + tails[job], block, place
-    final = order[last]
-    for place in range(last - 1, first - 1, -1):
-        if tails[order[place]] < tails[final]:
-            return order[place], tuple(order[place + 1 : last + 1]), final
-    return None
+    jobs: Iterable[tuple[int | Fraction, int | Fraction, int | Fraction]] = zip(
+        windows.heads, (rate * size for size in windows.sizes), windows.tails, strict=True
+    )
+    return max(windows.compute_ns, ceil(preemptive(jobs)))
 
 
 # ---
@@ -199,8 +29,7 @@ def _critical(
 # Problem: construct a plan for any windows and any cost, as a start of a search. Rule: Jackson's
 # preemptive rule with transfers of at most a given size. A transfer takes the ready gradients with
 # the longest tails up to its size; the rest waits for the next transfer. Large transfers save
-# start-ups, small transfers let an urgent gradient overtake. Guarantee: none for batches.
-# `preemptive_pieces` is optimal up to rounding if a transfer has no start-up. Complexity: O((n +
+# start-ups, small transfers let an urgent gradient overtake. Guarantee: none. Complexity: O((n +
 # transfers) log n) per size. Source: own, after Jackson's rule and ByteScheduler (Peng et al., SOSP
 # 2019).
 
@@ -248,25 +77,4 @@ def most_urgent(
         loads.append(tuple(load))
         waiting -= limit - room
         now += pricer.cost_ns(limit - room)
-    return loads
-
-
-def preemptive_pieces(windows: Windows, cost: TransferCost, element_bytes: int = 1) -> list[Load]:
-    """Return the pieces of Jackson's preemptive schedule at the best rate, in transfer order.
-
-    Consecutive pieces of one parameter are joined, and so are pieces smaller than an element.
-    """
-    rate = least_rate(cost, sum(windows.sizes))
-    schedule = preemptive(windows.heads, [rate * size for size in windows.sizes], windows.tails)
-    left = list(windows.sizes)
-    last = {job: place for place, (job, _, _) in enumerate(schedule.segments)}
-    loads: list[Load] = []
-    for place, (job, start, end) in enumerate(schedule.segments):
-        size = left[job]
-        if place < last[job]:
-            size = min(size, int((end - start) / rate)) if rate else 0
-            size -= size % element_bytes
-        if size:
-            loads.append(((job, size),))
-            left[job] -= size
     return loads

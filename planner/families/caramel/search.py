@@ -3,8 +3,8 @@
 Problem: group, order and cut transfers for any windows and any cost.
 Method: starts are groups of nested windows for each supporting line (`Targets`), list schedules,
 the plans of all other methods without barriers, and for concave costs those of `concave_loads`. The
-best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
-(`descent`), then by `transfer_sizes`. It ends when a bound is met.
+best starts are improved by local search (`descent`), then by `transfer_sizes`. It ends when a bound
+is met.
 Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
 Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from planner.families.caramel.bounds import NEAR, Targets, concave_bounds, tightened, widened
 from planner.families.caramel.descent import descend
-from planner.families.caramel.one_machine import carlier, most_urgent, preemptive_pieces
+from planner.families.caramel.one_machine import most_urgent
 from planner.families.caramel.paper import batching_threshold
 from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
 from planner.families.caramel.problem import Plan, Problem
@@ -40,18 +40,11 @@ WORK = 2 * 10**6
 DESCENTS = 3
 """Number of starts that are improved."""
 
-SLACKS = (5, 10, 20, 40)
-"""Per mille above the least target of a concave cost, also tried: its groups may miss that target.
-"""
-
 ROUNDING = 10**7
 """A plan within 1/ROUNDING of the target differs from it by rounding: no search can gain."""
 
 TRANSFERS, TRANSFERS_EACH = 10_000, 50
 """Transfers simulated by the search over sizes: in all, and per parameter, at most."""
-
-NODES = 64
-"""Branch-and-bound nodes for ordering the transfers of one start."""
 
 
 class _Found(NamedTuple):
@@ -111,9 +104,8 @@ def best_loads(
                 best = start
             if enough(best, ROUNDING):
                 break
-            ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
-            seen += [ordered, improved(ordered)]
-            best = min(best, *seen[-2:], key=_RANK)
+            seen.append(improved(start))
+            best = min(best, seen[-1], key=_RANK)
         assert best is not None
         for loads in more:
             if enough(best, NEAR):
@@ -145,30 +137,13 @@ def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iter
                 yield concave_loads(nested, lines, element_bytes)
 
 
-def _best_order(
-    pricer: LoadPricer, loads: list[Load], nodes: int, deadline: Deadline
-) -> list[Load]:
-    """Return the same transfers in the best order found within `nodes` branch-and-bound nodes."""
-    nodes = pricer.looks(nodes, loads)
-    if not nodes:
-        return loads
-    heads, durations, tails = zip(*pricer.steps(loads), strict=True)
-    ordered = carlier(heads, durations, tails, deadline, nodes)
-    return [loads[place] for place in ordered.order]
-
-
 def _starts(
     pricer: LoadPricer, cost: TransferCost, target: int, element_bytes: int
 ) -> Iterator[list[Load]]:
     total = sum(pricer.windows.sizes)
     for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
         for lines in concave_bounds(cost, total):
-            targets = Targets(nested, lines)
-            least, made = targets.plans(target, element_bytes)
-            yield from made
-            for slack in SLACKS if len(lines) > 1 else ():
-                yield from targets.plans(least + least * slack // 1000, element_bytes)[1]
-    yield preemptive_pieces(pricer.windows, cost, element_bytes)
+            yield Targets(nested, lines).plan(target, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     # If a measured cost falls with the size, the best size is unrelated to the threshold.
@@ -219,8 +194,8 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         bound, _ = Targets(nested, lines).least(bound)
     for nested, lines in product(tightened(known), lines_of_all):
         if pricer.iteration_ns(best) > bound:
-            _, made = Targets(nested, lines).plans(bound, problem.element_bytes)
-            best = min(best, *made, key=pricer.rank)
+            made = Targets(nested, lines).plan(bound, problem.element_bytes)
+            best = min(best, made, key=pricer.rank)
     if pricer.iteration_ns(best) > bound:
         budget = REFITTED // (len(best) + len(known.sizes))
         best = descend(pricer, best, bound, budget, deadline)

@@ -9,16 +9,13 @@ relaxation as the bound. Complexity: O(L²) time, O(L) memory; `fewest` O(L²) p
 time reversal of F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushes.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.evaluation import Arrivals
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
 MAX_LAYERS = 4096
@@ -54,33 +51,26 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(problem.plan(boundaries), optimum)
 
 
-def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int] | None:
-    """Return boundaries of batches that meet their latest arrivals, or None if there are none.
+def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> list[int] | None:
+    """Return boundaries of the fewest batches within a makespan; None unless fewer than `below`.
 
     The earliest arrival at each boundary dominates all later ones. Raises `TimeUpError`.
     """
-    arrived = _at_first(problem)
-    before = _extended(problem, arrived, arrived, arrivals.allowed, deadline)
-    if arrived[-1] == _NEVER:
-        return None
-    boundaries = [problem.layers]
-    while boundaries[-1] > 0:
-        boundaries.append(int(before[boundaries[-1]]))
-    return boundaries[::-1]
-
-
-def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> list[int] | None:
-    """Return boundaries of the fewest batches within a makespan; None unless fewer than `below`."""
     count, computed = problem.layers, problem.compute_prefix
-
-    def in_time(start: int, ends: Ends) -> NDArray[np.bool_]:
-        return np.asarray(ends <= most_ns - computed[count] + computed[start])
-
-    arrived = _at_first(problem)
-    rounds: list[Ends] = []  # predecessors of the earliest arrivals, by batches
+    arrived = np.full(count + 1, _NEVER, dtype=np.int64)
+    arrived[0] = 0
+    rounds: list[Ends] = []  # first layers of the last batches, by number of batches
     while len(rounds) < below - 1 and arrived[count] == _NEVER:
         later = np.full(count + 1, _NEVER, dtype=np.int64)
-        rounds.append(_extended(problem, arrived, later, in_time, deadline))
+        before = np.zeros(count + 1, dtype=np.int64)
+        for start in np.flatnonzero(arrived < _NEVER).tolist():
+            deadline.check()
+            stops = slice(start + 1, problem.reach(start) + 1)
+            ends = arrived[start] + problem.transfer_times(start, stops.stop - 1)
+            sooner = (ends <= most_ns - computed[count] + computed[start]) & (ends < later[stops])
+            later[stops][sooner] = ends[sooner]
+            before[stops][sooner] = start
+        rounds.append(before)
         arrived = later
     if arrived[count] == _NEVER:
         return None
@@ -88,34 +78,6 @@ def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> li
     for before in reversed(rounds):
         boundaries.append(int(before[boundaries[-1]]))
     return boundaries[::-1]
-
-
-def _at_first(problem: Problem) -> Ends:
-    """Return the earliest arrivals at each boundary before anything is sent."""
-    arrived = np.full(problem.layers + 1, _NEVER, dtype=np.int64)
-    arrived[0] = 0
-    return arrived
-
-
-def _extended(
-    problem: Problem,
-    arrived: Ends,
-    later: Ends,
-    allowed: Callable[[int, Ends], NDArray[np.bool_]],
-    deadline: Deadline,
-) -> Ends:
-    """Note the arrivals with one more batch in `later`; return the batches' first layers."""
-    before = np.zeros(len(arrived), dtype=np.int64)
-    for start in range(problem.layers):
-        deadline.check()
-        if arrived[start] == _NEVER:
-            continue
-        reach = problem.reach(start)
-        ends = arrived[start] + problem.transfer_times(start, reach)
-        sooner = allowed(start, ends) & (ends < later[start + 1 : reach + 1])
-        later[start + 1 : reach + 1][sooner] = ends[sooner]
-        before[start + 1 : reach + 1][sooner] = start
-    return before
 
 
 # ---
@@ -151,22 +113,8 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(problem.plan(_trace(problem, computed, value, last)), int(costs.min()))
 
 
-def within_eq5(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int] | None:
-    """Return boundaries that meet the latest arrivals, or None; raise `TimeUpError` if late."""
-    value = _least_communication(problem, deadline, arrivals)
-    if value is None:
-        raise TimeUpError
-    ends = value[: problem.layers, problem.layers]
-    last = int(np.argmin(ends))
-    if ends[last] == _NEVER:
-        return None
-    return _trace(problem, np.array(problem.compute_prefix, dtype=np.int64), value, last)
-
-
-def _least_communication(
-    problem: Problem, deadline: Deadline, arrivals: Arrivals | None = None
-) -> Ends | None:
-    """Return V[b][c] for batches that meet the latest arrivals; None when time is up."""
+def _least_communication(problem: Problem, deadline: Deadline) -> Ends | None:
+    """Return V[b][c]; None when time is up."""
     count = problem.layers
     computed = np.array(problem.compute_prefix, dtype=np.int64)
     value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)
@@ -182,8 +130,6 @@ def _least_communication(
             before = best[_first_covered(computed, start, ends)]
             known = before < _NEVER
             ends[known] += before[known]
-        if arrivals is not None:
-            known[known] = arrivals.allowed(start, ends[known])
         value[start, start + 1 : reach + 1][known] = ends[known]
     return value
 

@@ -10,18 +10,14 @@ Complexity: O(L) for checks, otherwise O(B) for B batches. Source: iBatch, Eqs. 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from planner.families.ibatch.problem import Direction, Plan, Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.tie_break import STRAINS, Limit, Step, Strain, end_under
+from planner.solving.tie_break import Step, Strain, end_under
 from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class BatchTimes(NamedTuple):
@@ -269,42 +265,3 @@ def lasts_under(problem: Problem, boundaries: Sequence[int], strain: Strain) -> 
         for start, stop in pairwise(boundaries)
     )
     return end_under(strain, steps, 0)
-
-
-def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return the makespan of a plan under each delay in `STRAINS`."""
-    boundaries = boundaries_of(plan)
-    return tuple(lasts_under(problem, boundaries, strain) for strain in STRAINS)
-
-
-class Arrivals:
-    """Latest arrivals of batches, by first layer, under fixed limits and one last limit.
-
-    After calls of `allowed`, `needed_ns` is the least last limit (ns) that would allow an arrival
-    that only the last limit forbade; None if there was none.
-    """
-
-    def __init__(self, problem: Problem, limits: Sequence[Limit], last: Limit) -> None:
-        computed = problem.compute_prefix
-        self._rests = [computed[-1] - time for time in computed]
-        self._others = self._latest(limits)
-        self._last, self._strain = self._latest([last]), last.strain
-        self.needed_ns: int | None = None
-
-    def _latest(self, limits: Sequence[Limit]) -> list[int]:
-        return [
-            max(min((most - c * rest) // t for (t, c), most in limits), -1) for rest in self._rests
-        ]
-
-    def allowed(self, start: int, ends: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Return which arrivals (ns) of batches that begin with layer `start` meet all limits."""
-        others = ends <= self._others[start]
-        # Capping by the other limits keeps the numbers within those of the problem.
-        kept = others & (ends <= min(self._last[start], self._others[start]))
-        missed = ends[others & ~kept]
-        if len(missed):
-            transfer, compute = self._strain
-            needed = transfer * int(missed.min()) + compute * self._rests[start]
-            known = self.needed_ns
-            self.needed_ns = needed if known is None else min(known, needed)
-        return kept

@@ -191,10 +191,10 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return problem.plan(boundaries) if boundaries and fewer else plan
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
-        """Return the least delay-sensitive of all plans of equal cost."""
-        if not problem.interference.is_none:
+        """Return a plan of equal makespan that is no more sensitive to delays."""
+        if problem.objective != "makespan" or not problem.interference.is_none:
             return plan  # `robust` prices without contention
-        return robust(problem, plan, deadline)[0]
+        return robust(problem, plan, deadline)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""

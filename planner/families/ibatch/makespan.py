@@ -12,17 +12,11 @@ bottleneck partitions.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from planner.families.ibatch.bounds import relaxation
-from planner.families.ibatch.evaluation import (
-    Arrivals,
-    boundaries_of,
-    evaluate,
-    lasts_under,
-    objective_ns,
-)
+from planner.families.ibatch.evaluation import boundaries_of, evaluate, lasts_under
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
@@ -94,35 +88,24 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
 
 
 # ---
-# Exact tie-breaking: among plans of least objective, the one least sensitive to delays.
+# Tie-breaking: among plans of least makespan, the one least sensitive to delays.
 #
 # Problem: find the least S such that a plan has makespan at most M* and, with transfers t times and
 # computation c times as long, at most S (`planner.solving.tie_break`). Method: a batch that starts
 # with layer a and arrives at E meets S if ``t·E + c·R_a <= S``, where R_a is the computation from
-# layer a on. So all limits together are one latest arrival per first layer (`Arrivals`). Earlier
-# arrivals dominate, so the exact methods carry over. An infeasible S is raised to the least value
-# that changes a step. Proof: docs/ibatch.md, "Why the tie-break is exact". Guarantee: no plan of
-# equal objective is less sensitive. Complexity: the exact method once per target; a bisection of
+# layer a on. So all limits together are one latest arrival per first layer, and a sweep makes each
+# batch as long as they allow. An infeasible S is raised to the least value that changes a step.
+# Proof: docs/ibatch.md, "Why the tie-break is exact". Guarantee: exact for transfer times that add
+# up; else never more sensitive than the plan given. Complexity: a sweep per target; a bisection of
 # targets per delay in `STRAINS`. Source: own.
 
 
-def robust(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Plan, bool]:
-    """Return the least delay-sensitive plan of equal objective, and whether its proof timed out."""
-    best, value = boundaries_of(plan), objective_ns(problem, evaluate(problem, plan))
+def robust(problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+    """Return a plan of equal makespan that is no more sensitive to delays."""
+    value = evaluate(problem, plan).makespan_ns
+    attempt = partial(_swept if problem.transfer_prefix is None else sweep, problem)
     lasts = partial(lasts_under, problem)
-    if problem.objective == "makespan" and problem.transfer_prefix is not None:
-        attempt = partial(sweep, problem)
-    else:
-        if problem.objective == "makespan":
-            from planner.families.ibatch.dynamic import within
-
-            # The fast sweep is only a heuristic here; mostly it finds the optimum, proved below.
-            best, _ = most_robust(best, value, lasts, partial(_swept, problem), deadline)
-        else:
-            from planner.families.ibatch.dynamic import within_eq5 as within
-        attempt = partial(_attempt, problem, within, deadline)
-    best, timed_out = most_robust(best, value, lasts, attempt, deadline)
-    return problem.plan(best), timed_out
+    return problem.plan(most_robust(boundaries_of(plan), value, lasts, attempt, deadline))
 
 
 def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[int] | None, int]:
@@ -146,19 +129,3 @@ def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list
         boundaries.append(ends[place - 1])
         sent += problem.transfer_time(start, boundaries[-1])
     return boundaries, lasts_under(problem, boundaries, last.strain)
-
-
-def _attempt(
-    problem: Problem,
-    within: Callable[[Problem, Arrivals, Deadline], list[int] | None],
-    deadline: Deadline,
-    limits: Sequence[Limit],
-    last: Limit,
-) -> tuple[list[int] | None, int]:
-    """Return boundaries that meet all limits, or None and the least last limit that may be met."""
-    arrivals = Arrivals(problem, limits, last)
-    boundaries = within(problem, arrivals, deadline)
-    if boundaries is not None:
-        return boundaries, lasts_under(problem, boundaries, last.strain)
-    assert arrivals.needed_ns is not None  # the other limits can be kept
-    return None, arrivals.needed_ns

@@ -9,10 +9,10 @@ Source: Carlier, J., "The one-machine sequencing problem" (1982); own for mergin
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
 
 from planner.families.overlap.problem import Kind, Problem, followers
 from planner.solving.deadline import Deadline
+from planner.solving.jackson import preemptive
 
 MAX_EXACT = 20_000
 """Most nodes for which all ancestors of each node are stored: one bit per pair."""
@@ -110,7 +110,7 @@ class _Loads:
                 for node in range(len(work))
                 if self.machine[node] == machine and work[node]
             ]
-            best = max(best, jackson_ns(jobs))
+            best = max(best, preemptive(jobs))
         return best
 
 
@@ -126,29 +126,6 @@ def least_ns(kind: Kind, size: int, most: int, count: int) -> int:
     sizes = {size, most, *(at for at, _ in kind.times if size <= at <= most)}
     # Time per byte is monotone on a line, so the best rate is at a point. Rounded down: a bound.
     return min(kind.time_ns(at) * size // at for at in sizes)
-
-
-def jackson_ns(jobs: Sequence[tuple[int, int, int]]) -> int:
-    """Return the length of Jackson's preemptive schedule of jobs (head, work, tail); O(n log n)."""
-    released = sorted(jobs)
-    ready: list[list[int]] = []
-    now = best = place = 0
-    while place < len(released) or ready:
-        if not ready:
-            now = max(now, released[place][0])
-        while place < len(released) and released[place][0] <= now:
-            heappush(ready, [-released[place][2], released[place][1]])
-            place += 1
-        until = released[place][0] if place < len(released) else None
-        tail, left = ready[0]
-        step = left if until is None else min(left, until - now)
-        now += step
-        if step == left:
-            heappop(ready)
-            best = max(best, now - tail)
-        else:
-            ready[0][1] = left - step
-    return best
 
 
 def _heads(
