@@ -21,7 +21,6 @@ from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 
-
 Rule: TypeAlias = Callable[[Problem, int], Plan]
 """A rule makes a plan for the mesh at a place, ignoring memory."""
 

@@ -29,7 +29,6 @@ from planner.families.iteration.baselines import (
     GRADIENTS,
     both_ways,
     enforced,
-    layers_apart,
     plans_by,
     servers,
 )
@@ -290,11 +289,9 @@ class Planner:
         plans = [enforced(problem, name, both_ways(problem, way, problem.room("sharded")))]
         if not searched:
             return plans, False
-        plans += [servers(problem, way), layers_apart(problem, way)]
-        plans += [
-            enforced(problem, name, transfers)
-            for transfers in interleaved(problem, lines, least, deadline)
-        ]
+        between = interleaved(problem, lines, least, deadline)
+        plans.append(servers(problem, way))
+        plans += [enforced(problem, name, transfers) for transfers in between]
         return plans, deadline.passed
 
     def _fitting(self, plan: Plan) -> Plan:

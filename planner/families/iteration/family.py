@@ -24,7 +24,6 @@ from planner.families.iteration.baselines import (
     Rule,
     by_gradients,
     enforced,
-    layers_apart,
     servers,
 )
 from planner.families.iteration.bounds import bound, raised
@@ -288,13 +287,12 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         """Yield plans by the usual plan's algorithm, and plans for scenarios, adapted to it."""
         start, *made = plans
         way = next(option for option in problem.options if option.algorithm == start.way)
-        rules: dict[str, Rule] = {"layers": layers_apart, "parameters": servers}
+        rules: list[Rule] = [servers]
         if start.mode == "replicated":
-            rules = {**GRADIENTS}
-            for count in BUCKET_COUNTS:
-                limit = max(-(-sum(problem.pushed) // count), 1)
-                rules[f"{count} buckets"] = by_gradients(partial(ddp, limits=(limit, limit)))
-        for rule in rules.values():
+            limits = (max(-(-sum(problem.pushed) // count), 1) for count in BUCKET_COUNTS)
+            buckets = (by_gradients(partial(ddp, limits=(limit, limit))) for limit in limits)
+            rules = [*GRADIENTS.values(), *buckets]
+        for rule in rules:
             if deadline.passed:
                 return
             with suppress(NotApplicableError, TimeUpError):
