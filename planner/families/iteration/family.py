@@ -34,7 +34,6 @@ from planner.families.iteration.evaluation import (
     check_times,
     evaluate,
     lasting,
-    simplest,
     simplicity,
 )
 from planner.families.iteration.for_target import within
@@ -107,12 +106,11 @@ def _best_of(
         return Outcome(None, infeasibility=reason)
     least = min(candidate.objective_ns or 0 for candidate in priced)
     shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
-    if len(shortest) == 1 or timed_out:
-        plan = min(shortest, key=simplicity)
-    else:  # one algorithm's transfers may be sent together where another's may not
-        plans = {plan: fewer_transfers(problem, plan, least, deadline) for plan in shortest}
-        simple = simplest(problem, tuple(plans.values()))
-        plan = next(plan for plan, fewer in plans.items() if fewer == simple)
+    plan = min(shortest, key=simplicity)
+    if len(shortest) > 1 and not timed_out:
+        # One algorithm's transfers may be sent together where another's may not.
+        fewer = {plan: fewer_transfers(problem, plan, least, deadline) for plan in shortest}
+        plan = min(fewer, key=lambda plan: simplicity(fewer[plan]))
     lowest = min(
         _bound_for(problem, candidate, plan, least)
         for candidate in listed
