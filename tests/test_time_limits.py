@@ -232,7 +232,7 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "drizzle": (lambda: shipped("drizzle/inception64.json"), ["exact"]),
     "fsdp, 400 layers": (
         lambda: fsdp_request(400),
-        ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3", "fsdp_milp"],
+        ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
     ),
     "overlap, 9,000 nodes": (
         lambda: overlap_request(1500),

@@ -1,12 +1,14 @@
-"""Impose the pull batches of a plan on torch's FSDP2 as its all-gathers.
+"""Plans of fully sharded training carried out by torch's FSDP2: units, prefetching, resharding.
 
-Method: ``fully_shard`` with a list of modules gathers their parameters together. Parameter names
-give the modules of a batch; a module without a forward pass (such as a ``ParameterList``) counts
-for the enclosing one. A hook before the model's forward pass starts all all-gathers in the plan's
-order by ``unshard(async_op=True)``, without which nothing overlaps on a CPU.
-Guarantee: One all-gather per batch and forward pass, in order. Limits: docs/integrations.md.
+Method: Each unit is one ``fully_shard`` call. Prefetch lists name what is gathered ahead; a list
+with the unit itself stands for none, since FSDP2 reads an empty list as its own choice. Gathers
+are asynchronous on the computation's stream (``_set_unshard_async_op``), so each starts where its
+step issues it, except in plans made for FSDP2's own streams. On CPUs `queue_collectives` runs the
+collectives. Recomputed modules are wrapped in ``torch.utils.checkpoint``.
+Guarantee: Collectives start in the plan's order if the model computes the units in order; the
+first forward pass with gradients checks that. Sizes are the plan's. Limits: docs/integrations.md.
 Complexity: O(parameters · depth of the model), once.
-Source: Wang, Pi, Zhou, "iBatch", AAAI 2019; torch.distributed.fsdp of PyTorch 2.13, public parts.
+Source: torch.distributed.fsdp of PyTorch 2.13.
 """
 
 from collections import deque
@@ -22,15 +24,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from planner.formats.exporters.frameworks import pull_batches
-from planner.formats.exporters.fsdp2 import (
-    ASYNCHRONOUS,
-    ModuleGroups,
-    module_groups,
-    needed,
-    prefetched,
-    registered_in,
-)
+from planner.formats.exporters.fsdp2 import ASYNCHRONOUS, needed, prefetched
 from planner.model.errors import (
     DisagreementError,
     InvalidInputError,
@@ -40,11 +34,10 @@ from planner.model.errors import (
 )
 from planner.model.validation import closest, shown
 from planner.programs import Program, UnitProgram, digest
-from planner.runtime.model.parameters import check_cover
 
 
 def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: Any) -> nn.Module:
-    """Shard a model in the pull batches of a plan; return it, changed in place.
+    """Shard a model by a plan of `fsdp`; return it, changed in place.
 
     Make the optimiser afterwards, of the sharded parameters.
 
@@ -52,84 +45,29 @@ def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: An
     ----------
     model : Module
         The same on all ranks.
-    program : ShardProgram or UnitProgram
-        A program with pulls, or the units of a plan of `fsdp`.
+    program : UnitProgram
+        The units of a plan of `fsdp`.
     mesh : DeviceMesh, optional
-        As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
+        As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``. With replicas it has
+        two dimensions, replicas and shards.
     **options
-        Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
-        pass, False keeps parameters until then. Units define it themselves.
+        Of ``fully_shard``, without ``reshard_after_forward``: units define it themselves.
 
     Raises
     ------
     NotApplicableError
-        If no groups of modules match the parameters of the batches.
+        If the program is no plan of `fsdp`.
+    InvalidInputError
+        If the mesh or an option contradicts the plan.
     InvalidPlanError
-        If the plan does not carry each trainable parameter once.
+        If the plan does not fit the model.
+    DisagreementError
+        If ranks have different plans.
     PlannerError
-        If this torch lacks a method that the plan needs, and other errors of
-        `shard_in_units`.
+        If this torch lacks a method that the plan needs.
     """
-    if isinstance(program, UnitProgram):
-        return shard_in_units(model, program, mesh, **options)
-    planned = fsdp2_groups(program, model)
-    groups = [[model.get_submodule(name) for name in group] for group in planned.groups]
-    for number in planned.shard_order:
-        fully_shard(groups[number], mesh=mesh, **options)
-    if not any("" in group for group in planned.groups):
-        fully_shard(model, mesh=mesh, **options)
-    sharded = [_sharded(group) for group in groups]
-
-    def start(*_: Any) -> None:
-        for module in sharded:
-            module.unshard(async_op=True)
-
-    model.register_forward_pre_hook(start)
-    return model
-
-
-def fsdp2_groups(program: Program, model: nn.Module) -> ModuleGroups:
-    """Return the modules of each pull batch of a plan.
-
-    Raises a `NotApplicableError` if no groups of modules match the batches, and an
-    `InvalidPlanError` if the plan does not carry each trainable parameter once.
-    """
-    batches = pull_batches(program)
-    trainable = {
-        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
-    }
-    check_cover(batches, trainable, "batches")
-
-    def owner(parameter: str) -> str:
-        name = registered_in(parameter)
-        while name and type(model.get_submodule(name)).forward is nn.Module.forward:
-            name = registered_in(name)
-        return name
-
-    return module_groups(batches, owner)
-
-
-# ---
-# Plans of fully sharded training: units, prefetching, resharding.
-#
-# Method: Each unit is one ``fully_shard`` call. Prefetch lists name what is gathered ahead; a list
-# with the unit itself stands for none, since FSDP2 reads an empty list as its own choice. Gathers
-# are asynchronous on the computation's stream (``_set_unshard_async_op``), so each starts where its
-# step issues it, except in plans made for FSDP2's own streams. On CPUs `queue_collectives` runs the
-# collectives. Recomputed modules are wrapped in ``torch.utils.checkpoint``.
-# Guarantee: Collectives start in the plan's order if the model computes the units in order; the
-# first forward pass with gradients checks that. Sizes are the plan's.
-
-
-def shard_in_units(
-    model: nn.Module, program: UnitProgram, mesh: Any = None, **options: Any
-) -> nn.Module:
-    """Shard a model by a plan of `fsdp`; return it, changed in place.
-
-    Arguments and errors are those of `planner.runtime.fsdp2.as_fsdp2`, without
-    ``reshard_after_forward``; with replicas the mesh has two dimensions, replicas and shards. Ranks
-    with different plans raise a `DisagreementError`.
-    """
+    if not isinstance(program, UnitProgram):
+        raise NotApplicableError("problem", "expected a plan of fsdp (planner plan --mode fsdp)")
     if "reshard_after_forward" in options:
         raise InvalidInputError("reshard_after_forward", "the plan says it for each unit")
     _check_mesh(program, mesh)

@@ -158,8 +158,9 @@ FSDP2 = Target(
     default_bytes=None,
     commands=(_RING,),
     code=(
+        "# a plan of fsdp; for pulls of ibatch call fully_shard as EXPORT.json says",
         "from planner.programs import program_of",
-        "from planner.runtime.fsdp2 import as_fsdp2  # or fully_shard as exported",
+        "from planner.runtime.fsdp2 import as_fsdp2",
         'as_fsdp2(model, program_of(Path("PLAN.json").read_bytes()), mesh)',
     ),
     sharded=True,

@@ -65,7 +65,7 @@ def test_what_streams_would_do_otherwise_is_refused() -> None:
         meshes=[fsdp.Mesh(shards=2, all_gather=COST, reduce_scatter=COST)],
         names=["a", "b", "c", "d"],
     )
-    plan = RULES["fsdp2"](problem)
+    plan = RULES["fsdp2"](problem, 0)
     program = program_of((problem, plan))
     assert isinstance(program, UnitProgram)
     # On CPUs, which have no streams, two units ahead; the last one in its turn.

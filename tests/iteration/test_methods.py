@@ -17,7 +17,6 @@ from planner.families.iteration import (
     network_bound,
     solve,
 )
-from planner.families.iteration.baselines import layers_apart
 from planner.families.iteration.bounds import raised
 from planner.families.iteration.evaluation import Evaluation, check_room, check_times, lasting
 from planner.families.iteration.plan import Mode
@@ -42,18 +41,6 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
             libraries = any(option.in_libraries for option in problem.by_name.values())
             assert method in {"bml", "bigdl", "ibatch"} or not libraries
     return found
-
-
-@settings(max_examples=25)
-@given(problems(capped=False))
-def test_whole_layers_in_turn_are_never_better(problem: Problem) -> None:
-    """Their plans are no method, but the joint plan is chosen from them, too."""
-    least = solve(problem).objective_ns
-    assert least is not None
-    for option in problem.by_name.values():
-        if option.refusal("sharded") is None:
-            plan = layers_apart(problem, option)
-            assert least <= evaluate(problem, plan).iteration_ns
 
 
 @pytest.mark.slow

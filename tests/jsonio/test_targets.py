@@ -49,7 +49,7 @@ def test_planner_is_no_target() -> None:
         ({**CARAMEL, "target": "fsdp2"}, "target", "shards parameters, which problem fsdp plans"),
         ({**REQUEST, "target": "fsdp2"}, "target", "shards parameters, which problem fsdp plans"),
         ({**REQUEST, "method": "fsdp"}, "method", "expected one of auto, joint"),
-        ({**REQUEST, "method": "fsdp_milp"}, "method", "expected one of auto, joint"),
+        ({**REQUEST, "method": "no_reshard"}, "method", "expected one of auto, joint"),
         ({**DRAWN, "method": "search"}, "method", "expected one of auto, buckets, ddp"),
         ({**DRAWN, "method": "nothing"}, "method", "expected one of auto, buckets, ddp"),
         ({**CARAMEL, "method": "buckets"}, "method", "expected one of auto, search"),

@@ -15,7 +15,7 @@ from torch import distributed
 from planner.families import iteration
 from planner.families.bml.program import REPLAN, made
 from planner.families.collectives.recipes import Recipe
-from planner.families.iteration.baselines import layers_apart
+from planner.families.iteration.baselines import servers
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import BCube, Failures
 from planner.runtime import attach, join
@@ -142,7 +142,7 @@ def test_an_answer_that_shards_where_some_own_nothing_is_refused() -> None:
     from planner.jsonio.iteration_making import answer
 
     problem, _ = planned(Failures(), "sharded")
-    plan = layers_apart(problem, problem.by_name["bml"])  # which cuts no parameter
+    plan = servers(problem, problem.by_name["bml"])  # which cuts no parameter
     evaluation = iteration.evaluate(problem, plan)
     result = Result("ps", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
     whole = json.loads(msgspec.json.encode(answer(problem, result)))

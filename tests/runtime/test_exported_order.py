@@ -21,7 +21,6 @@ import planner
 from planner.cli import main
 from planner.programs import program_of
 from planner.runtime.ddp import as_ddp
-from planner.runtime.fsdp2 import as_fsdp2
 from tests.runtime.launching import launch
 from tests.runtime.test_ddp_export import in_job
 
@@ -151,11 +150,9 @@ def test_ddp_reduces_the_planned_buckets_in_order(form: str, startup: int, tmp_p
         assert rest == [planned] * (STEPS - 1)
 
 
-def gathered(form: str, plan: dict[str, Any], settings: dict[str, Any]) -> list[list[Event]]:
+def gathered(settings: dict[str, Any]) -> list[list[Event]]:
     mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
     model: nn.Module = make_model()
-    if form == "as_fsdp2":
-        return recorded(as_fsdp2(model, program_of(plan), mesh, reshard_after_forward=False))
     for number in settings["shard_order"]:
         group = [model.get_submodule(name) for name in settings["groups"][number]]
         fully_shard(group, mesh=mesh, reshard_after_forward=False)
@@ -172,11 +169,8 @@ def made(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["fully_shard", "as_fsdp2"])
 @pytest.mark.parametrize("kind", ["layers", "batches"])
-def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(
-    form: str, kind: str, tmp_path: Path
-) -> None:
+def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(kind: str, tmp_path: Path) -> None:
     plan = made(kind)
     settings = written("fsdp2", plan, tmp_path)
     units = [
@@ -189,7 +183,7 @@ def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(
     sizes = [sum(SIZES[name] for name in unit) for unit in units]
     planned = [("gather", size) for size in sizes]
     planned += [("scatter", size) for size in reversed(sizes)]
-    for outcome in launch(in_job, 2, gathered, form, plan, settings):
+    for outcome in launch(in_job, 2, gathered, settings):
         assert outcome.error is None, outcome.error.trace
         for step in outcome.value:
             names = [("gather" if "gather" in name else "scatter", size) for name, size in step]

@@ -274,14 +274,14 @@ def compare_all() -> list[Row]:
     for seed in range(INSTANCES):
         problem, make = instance(seed)
         for rule in ("fsdp2", "fsdp2_ahead_2", "no_reshard", "one_unit"):
-            plan = RULES[rule](problem)
+            plan = RULES[rule](problem, 0)
             found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
             rows.append((rule, seed, found, foreseen(evaluate(problem, plan))))
             if "fsdp2" in rule:
                 rows += as_planned(problem, plan, make, f"as_fsdp2 {rule}", seed)
         for channels in ("one", "two"):
             free, make = instance(seed, channels=channels)
-            peak = evaluate(free, RULES["fsdp2"](free)).peak_bytes
+            peak = evaluate(free, RULES["fsdp2"](free, 0)).peak_bytes
             for limit in (None, peak):
                 limited = free.within(limit)
                 solved = fsdp.solve(limited).plan

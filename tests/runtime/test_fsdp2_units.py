@@ -85,7 +85,7 @@ def solved(problem: Problem) -> tuple[Problem, Plan]:
 def tight(shards: int, replicas: int = 1) -> tuple[Problem, Plan]:
     """Return a plan where memory is scarce: some units are gathered again, some early."""
     free = problem(shards, replicas)
-    least = evaluate(free, RULES["fsdp2"](free)).peak_bytes
+    least = evaluate(free, RULES["fsdp2"](free, 0)).peak_bytes
     return solved(problem(shards, replicas, memory_bytes=least))
 
 
@@ -427,7 +427,7 @@ def test_what_travels_is_in_memory_and_is_learnt_is_what_was_planned(ranks: int)
                 assert row == pytest.approx(right, abs=1e-6)
         for rule, events in defaults.items():
             free = problem(ranks)
-            assert events == planned(free, RULES[rule](free))
+            assert events == planned(free, RULES[rule](free, 0))
         if ranks == 2:
             for text, start in zip(refused, REFUSED, strict=True):
                 assert text.startswith(start)

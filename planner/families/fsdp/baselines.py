@@ -8,94 +8,21 @@ the rules do".
 Complexity: O(layers · meshes).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TypeAlias
 
 from planner.families.fsdp.checker import checked_peak
-from planner.families.fsdp.evaluation import Load, load_of, merit
-from planner.families.fsdp.min_memory import spread, wrapped
+from planner.families.fsdp.evaluation import merit
+from planner.families.fsdp.min_memory import wrapped
 from planner.families.fsdp.prefetch import issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
-from planner.solving.pareto import staircase
 
-# ---
-# Units by the model of PyTorch's integer program ("ILP for auto FSDP wrapping").
-#
-# Problem: minimise the exposed time of a simple model of gathers and reduce-scatters. The model,
-# and how this version differs: docs/fsdp.md, "What the rules do". Method: own, in place of CBC:
-# dynamic programming from the last unit to the first over Pareto-optimal pairs of exposed time and
-# the next unit's reduce-scatter. Guarantee: least exposed time up to `MAX_STARTS` blocks. More
-# blocks are joined into that many pieces of about equal bytes. Complexity: O(blocks³ ·
-# Pareto-optimal labels). Source: PyTorch, ``torch/distributed/_tools/fsdp_ilp.py`` of pull request
-# 138635, 2024, reverted since; the variant that frees parameters after the forward pass.
-
-MAX_STARTS = 32
-"""Most blocks at which units may begin."""
-
-
-class _Label(NamedTuple):
-    exposed: int
-    scatters: int  # reduce-scatter time of the next unit
-    number: int
-    units: Any  # linked list: (end of the next unit, units after it)
-
-
-def units_exposing_least(
-    problem: Problem, mesh: int, most_bytes: int | None = None
-) -> tuple[tuple[int, int], ...]:
-    """Return the units; those of several blocks have at most `most_bytes` of parameters."""
-    starts = [*spread(problem, wrapped(problem), MAX_STARTS), problem.layers]
-    sizes, last = problem.prefixes["parameter_bytes"], len(starts) - 1
-    units: dict[tuple[int, int], Load] = {}
-    for begin in range(last):
-        for end in range(begin + 1, last + 1):
-            size = sizes[starts[end]] - sizes[starts[begin]]
-            if most_bytes is None or end == begin + 1 or size <= most_bytes:
-                units[begin, end] = load_of(problem, mesh, starts[begin], starts[end])
-    # Labels of each unit: time exposed in forward steps from it on, and in backward steps after it.
-    labels: dict[tuple[int, int], list[_Label]] = {}
-    for begin, end in sorted(units, reverse=True):
-        if end == last:
-            labels[begin, end] = [_Label(0, 0, 1, None)]
-            continue
-        own, tried = units[begin, end], []
-        for stop in range(end + 1, last + 1):
-            if (end, stop) not in labels:
-                continue
-            behind = units[end, stop]
-            for label in labels[end, stop]:
-                exposed = label.exposed + max(0, behind.gather_ns - own.forward_ns)
-                exposed += max(0, own.gather_ns + label.scatters - behind.backward_ns)
-                number = label.number + 1
-                tried.append(_Label(exposed, behind.reduce_ns, number, (stop, label.units)))
-        labels[begin, end] = staircase(tried, lambda label: label[:3], lambda label: label.scatters)
-    best: tuple[int, int, int, Any] | None = None
-    for end in range(1, last + 1):
-        for label in labels.get((0, end), ()):
-            own = units[0, end]
-            exposed = label.exposed + own.gather_ns + own.reduce_ns
-            exposed += max(0, label.scatters - own.backward_ns)
-            if best is None or (exposed, label.number) < best[:2]:
-                best = exposed, label.number, end, label.units
-    assert best is not None
-    ranges, begin, end, trail = [], 0, best[2], best[3]
-    while True:
-        ranges.append((starts[begin], starts[end]))
-        if trail is None:
-            return tuple(ranges)
-        begin, (end, trail) = end, trail
-
-
-class Rule(Protocol):
-    """A rule makes a plan for the mesh at a place, ignoring memory."""
-
-    def __call__(self, problem: Problem, mesh: int = 0) -> Plan:
-        """Return the plan."""
-
+Rule: TypeAlias = Callable[[Problem, int], Plan]
+"""A rule makes a plan for the mesh at a place, ignoring memory."""
 
 # DeepSpeed's defaults: stage3_max_reuse_distance, _max_live_parameters, _prefetch_bucket_size.
 REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
@@ -152,17 +79,6 @@ def fsdp2(
     return Plan(mesh, tuple(units))
 
 
-def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's plan with the units of PyTorch's integer program."""
-    most = sum(problem.parameter_bytes)
-    while True:
-        plan = fsdp2(problem, mesh, units_exposing_least(problem, mesh, most))
-        fits = problem.memory_bytes is None or checked_peak(problem, plan) <= problem.memory_bytes
-        if fits or most <= min(problem.parameter_bytes):
-            return plan
-        most //= 4
-
-
 def one_unit(problem: Problem, mesh: int = 0) -> Plan:
     """Return the plan that gathers and scatters everything at once."""
     return fsdp2(problem, mesh, ((0, problem.layers),), keep=True)
@@ -207,6 +123,5 @@ RULES: Mapping[str, Rule] = {
     "no_reshard": partial(fsdp2, keep=True),
     "one_unit": one_unit,
     "zero_3": zero_3,
-    "fsdp_milp": fsdp_milp,
 }
 """Rules by method name."""

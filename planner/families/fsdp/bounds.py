@@ -85,13 +85,10 @@ class MeshBounds:
 
 def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
     """Return the bound by busy and idle channels."""
-    work = least_work(problem, mesh, deadline)
-    alone = work.gathers + _last(problem, mesh)
+    work, made = least_work(problem, mesh, deadline), problem.gradients[0]
     if problem.channels == "two":
-        return alone
-    made = problem.gradients[0]
-    least = mesh_costs(problem, mesh).sums.cost_ns(made) if made else 0
-    return max(alone, work.both + least, work.shared)
+        return work + _last(problem, mesh)
+    return work + (mesh_costs(problem, mesh).sums.cost_ns(made) if made else 0)
 
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:

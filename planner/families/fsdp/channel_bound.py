@@ -6,8 +6,8 @@ least?
 Method: shortest path over the units that can fit, with idle time added, and a price per kept byte;
 every price gives a bound, the best of `PRICES` is taken. Proof: docs/fsdp.md, "Why the bounds
 hold".
-Guarantee: bounds the end of the last computation for gathers alone, and the iteration for gathers
-and reduce-scatters that share links.
+Guarantee: bounds the iteration, without sums over replicas; of channels that share no links, only
+gathers count, which bounds the end of the last computation.
 Complexity: O(layers · layers of a unit²) per price, the last factor in C.
 Source: own; the relaxation is Geoffrion's.
 """
@@ -15,10 +15,9 @@ Source: own; the relaxation is Geoffrion's.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, pairwise
 from math import ceil
-from operator import add
 from typing import NamedTuple
 
 from planner.families.fsdp.min_memory import finest
@@ -28,17 +27,6 @@ from planner.solving.deadline import Deadline
 
 PRICES = tuple(Fraction(2) ** power for power in range(-2, 5))
 """Prices of a kept byte, relative to the time per byte of gathering the whole model."""
-
-
-class Work(NamedTuple):
-    """Lower bounds on channel time: gathers, gathers with reduce-scatters, and all on shared links.
-
-    The first two are busy plus idle time, the last is busy time only.
-    """
-
-    gathers: Fraction
-    both: Fraction
-    shared: Fraction
 
 
 class Fitting:
@@ -107,60 +95,53 @@ class Fitting:
 class _Arc(NamedTuple):
     """A unit as an arc from its first to its last layer; times in ns.
 
-    Pairs are for a channel of gathers only, and for one channel of all. `idle` is the idle time if
-    the channel carries what fits, plus `more` if the next unit does not fit. The last fields are
-    the first place where the unit before may begin: with this unit gathered ahead in the forward
-    pass, and its own parameters kept or gathered ahead in the backward pass (`held`); to be
-    gathered again (`again`); at all (`beside`).
+    `busy` is the time of its transfers, gathered once, and idle time if the channel carries what
+    fits; `more` is idle too if the next unit does not fit. The last fields are the first place
+    where the unit before may begin: with this unit gathered ahead in the forward pass, and its own
+    parameters kept or gathered ahead in the backward pass (`held`); to be gathered again (`again`);
+    at all (`beside`).
     """
 
     before: int  # place of the first layer
     size: int
     frees: bool
     gather: int
-    reduce: int
-    sums: int
-    idle: tuple[int, int]
+    busy: int
     more_forward: int
-    more: tuple[int, int]
+    more: int
     held: tuple[int, int]
     again: int
     beside: int
 
 
-def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
-    """Return the lower bounds on one mesh on which something fits; raise `TimeUpError` if late."""
+def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
+    """Return the least busy and idle time, on one mesh on which something fits.
+
+    Raises `TimeUpError`.
+    """
     fitting = Fitting(problem, mesh)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
     arcs = _arcs(problem, mesh, fitting, starts, deadline)
     total = problem.prefixes["parameter_bytes"][-1]
     rate = Fraction(mesh.gather_ns(total), total)
 
-    def priced(end: Callable[[int, int], int]) -> Fraction:
-        """Return the best bound over prices."""
-        best = Fraction(-1)
-        for price in (Fraction(0), *PRICES):
-            deadline.check()
-            scale, each = (rate * price).denominator, (rate * price).numerator
-            bound = Fraction(end(scale, each) - each * fitting.turn, scale)
-            if bound <= best:
-                break  # concave in the price: once the bound falls, it keeps falling
-            best = bound
-        return best
-
-    return Work(
-        priced(partial(_behind_each_other, arcs, 0)),
-        priced(partial(_behind_each_other, arcs, 1)),
-        priced(partial(_all_sent, arcs)),
-    )
+    best = Fraction(-1)
+    for price in (Fraction(0), *PRICES):
+        deadline.check()
+        scale, each = (rate * price).denominator, (rate * price).numerator
+        end = _behind_each_other(arcs, scale, each)
+        bound = Fraction(end - each * fitting.turn, scale)
+        if bound <= best:
+            break  # concave in the price: once the bound falls, it keeps falling
+        best = bound
+    return best
 
 
 def _arcs(
-    problem: Problem, mesh: Mesh, fitting: "Fitting", starts: Sequence[int], deadline: Deadline
+    problem: Problem, mesh: Mesh, fitting: Fitting, starts: Sequence[int], deadline: Deadline
 ) -> list[list[_Arc]]:
     """Return the units that can fit, by the place where they end."""
-    apart = problem.apart(mesh)
-    sums, shares = problem.prefixes, problem.share_sums[mesh.shards]
+    together, sums = problem.channels != "two", problem.prefixes
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     forward, backward = sums["forward_ns"], sums["backward_ns"]
     layers = problem.parameter_bytes
@@ -183,20 +164,19 @@ def _arcs(
             left = fitting.beside(start, stop, forward=False)
             computes = backward[stop] - backward[start]
             ahead = gathers.most(2 * problem.layers - start, left)
-            behind = reduces.most(stop, left)
-            apart_idle, both_idle = max(computes - ahead, 0), max(computes - ahead - behind, 0)
+            behind = reduces.most(stop, left) if together else 0
+            backward_idle = max(computes - ahead - behind, 0)
+            gather, reduce = mesh.gather_ns(size), mesh.reduce_ns(made) if together else 0
             kept, again, beside = fitting.in_front(start, stop)
             arcs[following].append(
                 _Arc(
                     place,
                     size,
                     fitting.frees(start, stop) and stop < problem.layers,
-                    mesh.gather_ns(size),
-                    mesh.reduce_ns(made),
-                    0 if apart else mesh.sum_ns(shares[stop] - shares[start]),
-                    (idle + apart_idle, idle + both_idle),
+                    gather,
+                    gather + reduce + idle + backward_idle,
                     forward[stop] - forward[start] - idle,
-                    (computes - apart_idle, max(computes - behind, 0) - both_idle),
+                    max(computes - behind, 0) - backward_idle,
                     (
                         bisect_left(size_at, sizes[start] - kept[0]),
                         bisect_left(size_at, sizes[start] - kept[1]),
@@ -254,17 +234,6 @@ _NONE = 2**200
 """Time of an infeasible choice."""
 
 
-def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
-    """Return the least time of all transfers, ignoring memory between units."""
-    least = [0]
-    for ending in arcs[1:]:
-        times = [least[arc.before] + (arc.reduce + arc.sums) * scale for arc in ending]
-        kept = [arc.gather * scale + each * arc.size for arc in ending]
-        twice = [2 * arc.gather * scale if arc.frees else _NONE for arc in ending]
-        least.append(min(map(add, times, map(min, kept, twice)), default=_NONE))
-    return least[-1]
-
-
 class _Front:
     """Least times of units that end at a place, by the place where the last unit begins."""
 
@@ -275,15 +244,14 @@ class _Front:
         self.any = [_NONE] * place
 
 
-def _behind_each_other(arcs: Sequence[Sequence[_Arc]], which: int, scale: int, each: int) -> int:
-    """Return the least busy and idle time of gathers (`which` 0), or of both kinds (1)."""
+def _behind_each_other(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
+    """Return the least busy and idle time, with a price for each kept byte."""
     fronts: list[_Front] = []
     for place, ending in enumerate(arcs):
         front = _Front(place)
         for arc in ending:
-            before = 0 if not arc.before else _least(fronts[arc.before], arc, which, scale)
-            own = arc.gather + arc.idle[which] + which * arc.reduce
-            time = before + own * scale
+            before = 0 if not arc.before else _least(fronts[arc.before], arc, scale)
+            time = before + arc.busy * scale
             front.kept[arc.before] = time + each * arc.size
             if arc.frees:
                 front.freed[arc.before] = time + arc.gather * scale
@@ -293,7 +261,7 @@ def _behind_each_other(arcs: Sequence[Sequence[_Arc]], which: int, scale: int, e
     return min(fronts[-1].any)
 
 
-def _least(front: _Front, arc: _Arc, which: int, scale: int) -> int:
+def _least(front: _Front, arc: _Arc, scale: int) -> int:
     """Return the least time of the units before a unit."""
     cuts = sorted({arc.beside, *arc.held, arc.again, arc.before})
     least = _NONE
@@ -302,7 +270,7 @@ def _least(front: _Front, arc: _Arc, which: int, scale: int) -> int:
             time = min((front.any if low >= arc.again else front.kept)[low:high])
         elif low >= arc.again:
             time = min((front.freed if low >= arc.held[0] else front.alone)[low:high])
-            time += arc.more[which] * scale
+            time += arc.more * scale
         else:  # it can neither be kept nor gathered again
             continue
         least = min(least, time)

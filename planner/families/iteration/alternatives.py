@@ -29,7 +29,6 @@ from planner.families.iteration.baselines import (
     GRADIENTS,
     both_ways,
     enforced,
-    layers_apart,
     plans_by,
     servers,
 )
@@ -39,7 +38,6 @@ from planner.families.iteration.evaluation import (
     evaluate,
     heads_of,
     lasting,
-    simplest,
     simplicity,
 )
 from planner.families.iteration.plan import (
@@ -290,11 +288,9 @@ class Planner:
         plans = [enforced(problem, name, both_ways(problem, way, problem.room("sharded")))]
         if not searched:
             return plans, False
-        plans += [servers(problem, way), layers_apart(problem, way)]
-        plans += [
-            enforced(problem, name, transfers)
-            for transfers in interleaved(problem, lines, least, deadline)
-        ]
+        between = interleaved(problem, lines, least, deadline)
+        plans.append(servers(problem, way))
+        plans += [enforced(problem, name, transfers) for transfers in between]
         return plans, deadline.passed
 
     def _fitting(self, plan: Plan) -> Plan:
@@ -375,9 +371,7 @@ class Planner:
             near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
             priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
             objective = min(price for price, _ in priced)
-        shortest = [plan for price, plan in priced if price == objective]
-        late = deadline.passed
-        best = min(shortest, key=simplicity) if late else simplest(problem, shortest)
+        best = min((plan for price, plan in priced if price == objective), key=simplicity)
         return Alternative(way, mode, best, objective, least, timed_out=timed_out)
 
 

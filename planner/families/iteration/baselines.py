@@ -96,18 +96,6 @@ def servers(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan
     return _apart(problem, synchronisation, [[j] for j in range(len(problem.pushed))])
 
 
-def layers_apart(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    """Push every layer when it is ready, then pull every layer in order of use.
-
-    Only a candidate of the joint plan, no method of its own.
-    """
-    graph = problem.graph
-    layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for j in range(len(problem.pushed)):
-        layers.setdefault((graph.updaters[j], graph.readers[j]), []).append(j)
-    return _apart(problem, synchronisation, list(layers.values()))
-
-
 def _apart(problem: Problem, synchronisation: Way, units: Sequence[Sequence[int]]) -> Plan:
     known = problem.base.windows
     by_readiness = sorted(units, key=lambda unit: (known.heads[unit[0]], -unit[0]))

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
-from math import ceil, floor
+from math import ceil
 from operator import add
 from typing import NamedTuple
 
-from planner.families.caramel.bounds import NEAR, Nested, Targets, UnitCost, lower_bound, widened
+from planner.families.caramel.bounds import NEAR, Nested, UnitCost, lower_bound, widened
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows, windows
 from planner.families.iteration.evaluation import heads_of
@@ -78,7 +78,6 @@ def bound(
         return least_ns
     if mode == "sharded":
         for lines in minorants:
-            least_ns = _with_both_halves(both, lines, least_ns)
             least_ns = sharded_bound(both, pushed, pulled, lines, least_ns)
     room = problem.room(mode)
     if room is None or not 0 < room < sum(known.sizes):
@@ -138,15 +137,6 @@ def _windows(problem: Problem, plan: Plan | None) -> Windows:
         return problem.base.windows
     known = windows(problem.graph, plan.backward_orders[0], plan.forward_order)
     return replace(known, heads=heads_of(problem, plan))
-
-
-def _with_both_halves(known: Windows, lines: Sequence[Line], least_ns: int) -> int:
-    """Return the bound that counts a push and a pull for the innermost window."""
-    startup = floor(min(startup for startup, _ in lines))
-    for nested in widened(known):
-        target, _ = Targets(nested, lines).least(max(least_ns - startup, 0))
-        least_ns = max(least_ns, target + startup)
-    return least_ns
 
 
 def network_bound(problem: Problem, plan: Plan) -> int:

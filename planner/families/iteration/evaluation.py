@@ -24,7 +24,6 @@ from planner.families.iteration.problem import Problem
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.solving.simulator import Iteration
-from planner.solving.tie_break import Step, strained
 from planner.solving.transfers import Kind, Part, Transfer, undivided
 
 Costs = Mapping[How, Way]
@@ -110,31 +109,6 @@ def simplicity(plan: Plan) -> tuple[int, bool, int]:
     """
     several = len({plan.how(transfer)[0] for transfer in plan.transfers}) > 1
     return len(plan.transfers), several, sum(transfer.size_bytes for transfer in plan.transfers)
-
-
-def simplest(problem: Problem, plans: Sequence[Plan]) -> Plan:
-    """Return the simplest of plans of equal makespan; of equally simple plans the most robust."""
-    if len(plans) == 1:
-        return plans[0]
-    return min(plans, key=lambda plan: (simplicity(plan), strained_of(problem, plan)))
-
-
-def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return the iteration time under each delay scenario (`strain`), without contention."""
-    steps = [
-        Step(ready, problem.costs[how].cost(kind).cost_ns(size), tail)
-        for ready, (how, kind), size, tail in _unpriced(problem, plan)
-    ]
-    return strained(steps, problem.base.windows.compute_ns)
-
-
-def _unpriced(problem: Problem, plan: Plan) -> list[tuple[int, tuple[How, str], int, int]]:
-    """Return for each transfer when it is ready, how it is sent, its bytes, and its tail."""
-    windows = heads_and_tails(problem.graph, plan.as_gradients)
-    return [
-        (ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail)
-        for transfer, (ready, tail) in zip(plan.transfers, windows, strict=True)
-    ]
 
 
 def heads_of(problem: Problem, plan: Plan) -> tuple[int, ...]:

@@ -24,7 +24,6 @@ from planner.families.iteration.baselines import (
     Rule,
     by_gradients,
     enforced,
-    layers_apart,
     servers,
 )
 from planner.families.iteration.bounds import bound, raised
@@ -35,7 +34,6 @@ from planner.families.iteration.evaluation import (
     check_times,
     evaluate,
     lasting,
-    simplest,
     simplicity,
 )
 from planner.families.iteration.for_target import within
@@ -108,12 +106,11 @@ def _best_of(
         return Outcome(None, infeasibility=reason)
     least = min(candidate.objective_ns or 0 for candidate in priced)
     shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
-    if len(shortest) == 1 or timed_out:
-        plan = min(shortest, key=simplicity)
-    else:  # one algorithm's transfers may be sent together where another's may not
-        plans = {plan: fewer_transfers(problem, plan, least, deadline) for plan in shortest}
-        simple = simplest(problem, tuple(plans.values()))
-        plan = next(plan for plan, fewer in plans.items() if fewer == simple)
+    plan = min(shortest, key=simplicity)
+    if len(shortest) > 1 and not timed_out:
+        # One algorithm's transfers may be sent together where another's may not.
+        fewer = {plan: fewer_transfers(problem, plan, least, deadline) for plan in shortest}
+        plan = min(fewer, key=lambda plan: simplicity(fewer[plan]))
     lowest = min(
         _bound_for(problem, candidate, plan, least)
         for candidate in listed
@@ -288,13 +285,12 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         """Yield plans by the usual plan's algorithm, and plans for scenarios, adapted to it."""
         start, *made = plans
         way = next(option for option in problem.options if option.algorithm == start.way)
-        rules: dict[str, Rule] = {"layers": layers_apart, "parameters": servers}
+        rules: list[Rule] = [servers]
         if start.mode == "replicated":
-            rules = {**GRADIENTS}
-            for count in BUCKET_COUNTS:
-                limit = max(-(-sum(problem.pushed) // count), 1)
-                rules[f"{count} buckets"] = by_gradients(partial(ddp, limits=(limit, limit)))
-        for rule in rules.values():
+            limits = (max(-(-sum(problem.pushed) // count), 1) for count in BUCKET_COUNTS)
+            buckets = (by_gradients(partial(ddp, limits=(limit, limit))) for limit in limits)
+            rules = [*GRADIENTS.values(), *buckets]
+        for rule in rules:
             if deadline.passed:
                 return
             with suppress(NotApplicableError, TimeUpError):

@@ -39,7 +39,14 @@ def pulls_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
 
     A plan is one of `ibatch` for pull, or a sharded one of `iteration`; one for push is ignored.
     """
-    return pull_batches(_about("pull", plans))
+    program = _about("pull", plans)
+    if isinstance(program, ShardProgram):
+        return program.pulls
+    raise NotApplicableError(
+        "problem",
+        "expected a plan of fsdp (planner plan --mode fsdp), of ibatch to pull, or a sharded one "
+        "of iteration: no other pulls",
+    )
 
 
 def gradient_batches(program: Program) -> tuple[Batch, ...]:
@@ -52,17 +59,6 @@ def gradient_batches(program: Program) -> tuple[Batch, ...]:
     raise NotApplicableError(
         "problem",
         f"expected a plan of iteration, of caramel, or of ibatch to push, got one of {family}",
-    )
-
-
-def pull_batches(program: Program) -> tuple[Batch, ...]:
-    """Return the batches in which a program pulls parameters."""
-    if isinstance(program, ShardProgram):
-        return program.pulls
-    raise NotApplicableError(
-        "problem",
-        "expected a plan of fsdp (planner plan --mode fsdp), of ibatch to pull, or a sharded one "
-        "of iteration: no other pulls",
     )
 
 

@@ -10,7 +10,7 @@ Complexity: O(parameters · depth of the model).
 Source: torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -27,7 +27,7 @@ _NOTE = (
     "model.set_modules_to_forward_prefetch with the modules of forward_prefetch: each group is one "
     "all-gather, all are issued at the start of the forward pass, in this order, that of the model "
     "itself first. Gradients are reduced in the same groups, all before the next forward pass. "
-    "Nothing overlaps on a CPU that way: planner.runtime.fsdp2.as_fsdp2 gathers asynchronously."
+    "Nothing overlaps on a CPU that way."
 )
 
 
@@ -39,22 +39,15 @@ class ModuleGroups:
     shard_order: tuple[int, ...]
 
 
-def registered_in(parameter: str) -> str:
-    """Return the name of the module that registers a parameter."""
-    return parameter.rpartition(".")[0]
-
-
-def module_groups(
-    batches: Sequence[Batch], owner: Callable[[str], str] = registered_in
-) -> ModuleGroups:
-    """Return the modules of each batch; `owner` gives the module that reads a parameter.
+def module_groups(batches: Sequence[Batch]) -> ModuleGroups:
+    """Return the modules of each batch.
 
     Batches that are not whole modules are a `NotApplicableError`.
     """
     group_of: dict[str, int] = {}
     groups = []
     for number, names in enumerate(whole_names(batches, "batches")):
-        modules = tuple(dict.fromkeys(map(owner, names)))
+        modules = tuple(dict.fromkeys(name.rpartition(".")[0] for name in names))
         for module in modules:
             if group_of.setdefault(module, number) != number:
                 raise NotApplicableError(
