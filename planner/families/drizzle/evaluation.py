@@ -8,7 +8,6 @@ Source: Venkataraman, Ding, Ermolin, Fig. 4 and section "What is Drizzle".
 """
 
 from dataclasses import dataclass
-from decimal import Context
 from fractions import Fraction
 from math import ceil
 
@@ -28,22 +27,6 @@ from planner.model.validation import (
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
-
-# ---
-# Shares as decimals with enough digits to show which is larger.
-
-_DIGITS = (6, 17, 50)
-"""Numbers of digits, tried in order; 17 always tell floats apart."""
-
-
-def told_apart(first: Fraction, second: Fraction) -> tuple[str, str]:
-    """Return two numbers as decimals with enough digits (up to 50) to differ if they do."""
-    for digits in _DIGITS:
-        context = Context(digits)
-        rounded = [context.divide(*value.as_integer_ratio()) for value in (first, second)]
-        if first == second or rounded[0] != rounded[1]:
-            break
-    return f"{rounded[0].normalize(context)}", f"{rounded[1].normalize(context)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +105,10 @@ def check(problem: Problem, plan: Plan) -> None:
         raise InvalidPlanError("group_size", f"expected an integer >= 1, got {shown(size)}")
     priced = evaluate(problem, plan)
     if priced.overhead > problem.max_overhead:
-        share, most = told_apart(priced.overhead, Fraction(problem.max_overhead))
         raise BrokenConstraintError(
             "group_size",
-            f"groups of {size} leave an overhead of {share}, more than max_overhead = {most}",
+            f"groups of {size} leave an overhead of {float(priced.overhead):.6g}, more than "
+            f"max_overhead = {float(problem.max_overhead):.6g}",
             "max_overhead",
         )
     limit = problem.max_group_ns
@@ -212,10 +195,10 @@ def _never_low_enough(problem: Problem) -> str:
         return "nothing is computed, so that scheduling takes all of the time in any group"
     least = problem.always_ns / (problem.compute_ns + problem.always_ns)
     always = "always above" if problem.once_ns else "always"
-    overhead, limit = told_apart(least, Fraction(problem.max_overhead))
     return (
-        "constant_task_ns for each task is paid by every iteration, whatever the group: "
-        f"the overhead is {always} {overhead}, and max_overhead = {limit}"
+        "constant_task_ns for each task is paid by every iteration, whatever the group: the "
+        f"overhead is {always} {float(least):.6g}, and max_overhead = "
+        f"{float(problem.max_overhead):.6g}"
     )
 
 
