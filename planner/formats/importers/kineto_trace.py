@@ -25,7 +25,6 @@ from planner.formats.importers.foreign import foreign_trace
 from planner.formats.importers.kineto_events import (
     ACCUMULATE,
     DEVICE,
-    MODULE,
     READ,
     RUN,
     RUNTIMES,
@@ -56,7 +55,6 @@ class Call:
     """An operator that no other operator called."""
 
     event: Event
-    module: str  # around it, such as ``Linear_0``; empty if unknown
     inside: tuple[Event, ...]  # the operator itself and all operators that it called, by start
     kernels: tuple[Event, ...] = ()  # kernels and copies that were started during it
 
@@ -116,12 +114,12 @@ def read_trace(data: bytes) -> Trace:
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}
-    operators, ranges, modules = (by_category.pop(name, []) for name in READ[:3])
+    operators, ranges = (by_category.pop(name, []) for name in READ[:2])
     first = devices[0] if isinstance(devices, list) and devices else None
     name = first.get("name") if isinstance(first, dict) else None
     started = tuple(chain.from_iterable(runtime.values()))
     return Trace(
-        calls=_named_as_today(_with_kernels(_nested(operators, modules), started, kernels)),
+        calls=_named_as_today(_with_kernels(_nested(operators), started, kernels)),
         ranges=tuple(sorted(ranges, key=lambda event: event.start_ns)),
         kernels=tuple(kernels),
         runtime_calls=started,
@@ -210,34 +208,17 @@ def _whole(info: Any, field: str, least: int) -> int | None:
     return value if type(value) is int and value >= least else None
 
 
-def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
-    """Nest operators and modules; an event belongs to the one on its thread it starts in."""
-    threads: dict[Any, list[tuple[Event, bool]]] = defaultdict(list)
-    for event in operators:
-        threads[event.thread].append((event, True))
-    for event in modules:
-        threads[event.thread].append((event, False))
-    calls: list[Call] = []
-    for members in threads.values():
-        members.sort(key=lambda member: (member[0].start_ns, -member[0].end_ns, member[0].index))
-        around: list[Event] = []  # modules
-        root, module, inside = None, "", list[Event]()
-        for event, operates in members:
-            if root is not None and operates and event.start_ns < root.end_ns:
-                inside.append(event)
-                continue
-            while around and around[-1].end_ns <= event.start_ns:
-                around.pop()
-            if not operates:
-                around.append(event)
-                continue
-            if root is not None:
-                calls.append(Call(root, module, tuple(inside)))
-            root, inside = event, [event]
-            module = around[-1].name.removeprefix(MODULE) if around else ""
-        if root is not None:
-            calls.append(Call(root, module, tuple(inside)))
-    return sorted(calls, key=lambda call: (call.event.start_ns, call.event.index))
+def _nested(operators: Iterable[Event]) -> list[Call]:
+    """Nest operators; one belongs to the outermost on its thread during which it starts."""
+    threads: dict[Any, list[list[Event]]] = defaultdict(list)
+    for event in sorted(operators, key=lambda event: (event.start_ns, -event.end_ns, event.index)):
+        calls = threads[event.thread]
+        if calls and event.start_ns < calls[-1][0].end_ns:
+            calls[-1].append(event)
+        else:
+            calls.append([event])
+    nested = [Call(inside[0], tuple(inside)) for inside in chain.from_iterable(threads.values())]
+    return sorted(nested, key=lambda call: (call.event.start_ns, call.event.index))
 
 
 def _with_kernels(
