@@ -10,7 +10,6 @@ import pytest
 from planner import InvalidInputError
 from planner.cli.main import main
 from planner.formats import read_kineto
-from planner.formats.importers import kineto_trace
 from planner.jsonio import decode_profile
 from planner.model.graphs import Op, Parameter
 from planner.model.profiles import Profile
@@ -273,13 +272,6 @@ def test_what_is_no_trace_is_refused(data: bytes, path: str, expected: str) -> N
         read_kineto(data, name="m", source="s")
     assert caught.value.path == path
     assert expected in caught.value.message
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, bytes])
-def test_what_is_too_long_is_refused(pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_trace, "MAX_TEXT", 1000)
-    with pytest.raises(InvalidInputError, match="at most 1000 bytes"):
-        read_kineto(pack(b" " * 1001), name="m", source="s")
 
 
 def test_the_command_writes_a_profile_that_can_be_compared(
