@@ -1,7 +1,6 @@
 """Answers name the program by which they sum up, in one form, and say nothing else elsewhere."""
 
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import Batch, Piece, read_plan
 from planner.programs.collectives import (
     SummingProgram,
-    programs_of_transfers,
     summing_program,
 )
 from planner.programs.from_plans import transfers
@@ -212,15 +210,15 @@ def test_transfers_by_several_programs_are_written_one_by_one(
     answer = solved(MIXED, algorithms=["ring", "ps", "mixed"])
     named = [answer["synchronisation"], *answer["synchronisation"]["others"]]
     plan_read = read_plan(json.dumps(answer).encode())
-    programs = programs_of_transfers(plan_read)
     main_one = answer["synchronisation"]["algorithm"]
-    for transfer, program in zip(answer["transfers"], programs, strict=True):
+    programs = set()
+    for transfer in answer["transfers"]:
         name = transfer.get("algorithm", main_one)
         [row] = [row for row in named if row["algorithm"] == name]
         recipe = Recipe(row["program"]["generator"], tuple(row["program"]["shape"]))
-        assert program.name == made(recipe).name
-        assert summing_program(plan_read, name).program.name == program.name
-    assert len({program.name for program in programs}) == 2
+        programs.add(made(recipe).name)
+        assert summing_program(plan_read, name).program.name == made(recipe).name
+    assert len(programs) == 2
     for wrong in (None, "halving"):
         with pytest.raises(InvalidInputError, match=main_one) as caught:
             summing_program(plan_read, wrong)
@@ -278,8 +276,7 @@ def test_depths_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixt
             assert main(["export", tool, str(plan), "--depth", str(chosen)]) == 0
             cut = in_parts(program, chosen)
             assert cut.chunks == chosen * program.chunks
-            name = re.sub(r"[^a-z0-9]+", "-", cut.name).strip("-")
-            assert capsys.readouterr().out == write(cut, name=name)
+            assert capsys.readouterr().out == write(cut)
     assert main(["export", "msccl", str(_file(tmp_path, planned("cube"))), "--depth", "2"]) == 2
     assert "--depth: not with a plan of bml" in capsys.readouterr().err
 

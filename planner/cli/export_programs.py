@@ -1,7 +1,6 @@
 """``planner export`` of a plan's messages for MSCCL, MSCCL++ and Chakra, and of NCCL's tuning."""
 
 import argparse
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -44,11 +43,7 @@ def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
         answer = read_plan(read(path))
         planned = _planned(answer, options.algorithm, options.depth)
         program = in_parts(planned.program, planned.depth)
-        name = re.sub(r"[^A-Za-z0-9]+", "-", program.name).strip("-")
-        if options.tool == "msccl":
-            text = write_msccl(program, name=name)
-        else:
-            text = write_mscclpp(program, name=name)
+        text = (write_msccl if options.tool == "msccl" else write_mscclpp)(program)
     write_document(text, options.output)
     return answer.warnings or ()
 

@@ -19,7 +19,6 @@ from planner.families.drizzle.loops import (
 )
 from planner.families.drizzle.problem import MAX_OVERHEAD, Problem
 from planner.formats.importers.spark_events import read_spark_log
-from planner.formats.importers.spark_log import parts_of
 from planner.jsonio.spark import encode_spark
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
@@ -73,9 +72,9 @@ def read_logs(
         if path == "-":
             raise InvalidInputError("FILE", "event logs are files or folders, not standard input")
         name = file_name(path)
+        progress(f"reading {name}")
         with in_file(path):
-            size = sum(part.stat().st_size for part in parts_of(Path(path))[0])
-            application = read_spark_log(Path(path), progress.megabytes(name, size))
+            application = read_spark_log(Path(path))
         progress.done()
         applications.append(application)
         prefix = f"{name}: " if len(paths) > 1 else ""

@@ -47,7 +47,6 @@ class NcclSide(Struct):
     alg_bw: _Number = nan
     bus_bw: _Number = nan
     nwrong: _Number | None = None
-    cpu_time: Any = None
 
 
 class NcclResult(Struct):

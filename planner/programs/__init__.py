@@ -8,6 +8,7 @@ path. It needs no torch.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.jsonio.ibatch import IbatchAnswer
 from planner.model.errors import InvalidInputError
 from planner.programs.forms import (
     Batch,
@@ -23,7 +24,6 @@ from planner.programs.forms import (
 )
 from planner.programs.from_plans import (
     Answer,
-    Layers,
     TypedPlan,
     answer_of,
     is_typed,
@@ -75,16 +75,13 @@ def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
     several: Sequence[Any] = plans
     if len(plans) == 1 and isinstance(plans[0], list | tuple) and not is_typed(plans[0]):
         several = plans[0]
-    families, contents = list[str](), list[Program | Layers]()
-    for plan in several:
-        answer = answer_of(plan) if is_typed(plan) else read_plan(plan)
-        families.append(answer.problem)
-        contents.append(read_answer(answer))
-    if not contents:
+    answers = [answer_of(plan) if is_typed(plan) else read_plan(plan) for plan in several]
+    if not answers:
         raise InvalidInputError("", "expected a plan")
-    if len(contents) > 1 and set(families) != {"ibatch"}:
-        names = " and ".join(families)
+    if len(answers) == 1:
+        return read_answer(answers[0])
+    directions = [answer for answer in answers if isinstance(answer, IbatchAnswer)]
+    if len(directions) < len(answers):
+        names = " and ".join(answer.problem for answer in answers)
         raise InvalidInputError("problem", f"expected one plan, or two of ibatch, got {names}")
-    layers = [content for content in contents if isinstance(content, Layers)]
-    programs = [content for content in contents if not isinstance(content, Layers)]
-    return shards(layers) if layers else programs[0]
+    return shards(directions)

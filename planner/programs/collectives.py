@@ -55,28 +55,10 @@ def summing_program(
     )
 
 
-def programs_of_transfers(answer: Answer) -> tuple[Program, ...]:
-    """Return the program of each transfer of a checked plan of `iteration`.
-
-    A plan that leaves it open is an `InvalidInputError`.
-    """
-    if not isinstance(answer, IterationAnswer) or answer.transfers is UNSET:
-        return (summing_program(answer).program,)
-    recipes = _recipes(answer)
-    programs = {recipe: made(recipe) for recipe in {*recipes.values()}}
-    names = (transfer.algorithm or None for transfer in answer.transfers)
-    return tuple(programs[recipes[name]] for name in names)
-
-
-def _recipes(answer: IterationAnswer) -> dict[str | None, Recipe]:
-    """Return the recipe of each algorithm of the transfers; the key None is the default."""
-    ring = Recipe("ring", (answer.workers,))
-    return {name: recipe or ring for name, recipe in recipes_of(answer).items()}
-
-
 def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -> SummingProgram:
     """Return the program and depth of all transfers, or of those with the given algorithm."""
-    recipes = _recipes(answer)
+    ring = Recipe("ring", (answer.workers,))
+    recipes = {name: recipe or ring for name, recipe in recipes_of(answer).items()}
     first = recipes.pop(None)
     several = len({first, *recipes.values()}) > 1
     if (several and algorithm is None) or (algorithm is not None and algorithm not in recipes):

@@ -7,7 +7,7 @@ open is refused. Complexity: O(parts).
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -46,15 +46,6 @@ from planner.solving.result import Result
 from planner.solving.transfers import Kind
 
 
-class Layers(NamedTuple):
-    """One direction of a plan of `ibatch`: ranges of layers, and the layers' names and sizes."""
-
-    direction: str
-    batches: Sequence[tuple[int, int]]
-    names: Sequence[Sequence[str]] | None
-    sizes: Sequence[int] | None = None
-
-
 def transfers(
     rows: Sequence[tuple[Kind, Batch]], *, barrier: bool
 ) -> GradientProgram | ShardProgram:
@@ -74,12 +65,12 @@ def transfers(
     return ShardProgram(tuple(sharded))
 
 
-def shards(plans: Sequence[Layers]) -> ShardProgram:
+def shards(plans: Sequence[IbatchAnswer]) -> ShardProgram:
     """Return the program of one or two plans of `ibatch`, at most one per direction."""
     if len(plans) > 2 or len({plan.direction for plan in plans}) < len(plans):
         raise InvalidInputError("direction", "expected at most one plan to pull and one to push")
-    table = plans[0].names
-    if any(plan.names != table for plan in plans):
+    table = or_none(plans[0].layer_parameters)
+    if any(or_none(plan.layer_parameters) != table for plan in plans):
         raise InvalidInputError("layer_parameters", "the two plans are about different layers")
     if table is None:
         raise InvalidInputError(
@@ -94,12 +85,13 @@ def shards(plans: Sequence[Layers]) -> ShardProgram:
     every = Batch(tuple(map(Piece, names)))
     batches: dict[str, tuple[Batch, ...]] = {"pull": (every,), "push": (every,)}
     for plan in plans:
+        sizes = or_none(plan.layer_bytes)
         batches[plan.direction] = tuple(
             Batch(
                 tuple(Piece(name) for layer in table[start:stop] for name in layer),
-                None if plan.sizes is None else sum(plan.sizes[start:stop]),
+                None if sizes is None else sum(sizes[start:stop]),
             )
-            for start, stop in plan.batches
+            for start, stop in or_none(plan.batches) or ()
             if any(table[start:stop])
         )
     return ShardProgram.pushes_first(batches["pull"], batches["push"])
@@ -137,8 +129,8 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
     return answer
 
 
-def read_answer(answer: Answer) -> Program | Layers:
-    """Return the program of a checked answer.
+def read_answer(answer: Answer) -> Program:
+    """Return the program of a checked answer, of `ibatch` with the other direction as one batch.
 
     An answer that leaves the program open is an `InvalidInputError`.
     """
@@ -164,9 +156,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             rows.append((transfer.kind, batch))
         return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
-        batches = or_none(answer.batches) or ()
-        names = or_none(answer.layer_parameters)
-        return Layers(answer.direction, batches, names, or_none(answer.layer_bytes))
+        return shards([answer])
     if isinstance(answer, BigdlAnswer):
         slices, order = or_none(answer.slices), or_none(answer.pull_order)
         if slices is None or order is None:

@@ -160,21 +160,8 @@ def why(
 ) -> Why:
     """Return what computation waited for, and what a better plan could save.
 
-    Parameters
-    ----------
-    ranks : sequence of Recorded
-        One rank, or several of one job.
-    graph : Graph or None
-        A recorded step's dataflow; None if unknown, for the `reason`.
-    reason : str
-        Why there is no graph.
-    time_limit : float, optional
-        Seconds for planning.
-
-    Raises
-    ------
-    InvalidInputError
-        If two traces are of one rank.
+    `ranks` is one rank or several of one job; two traces of one rank are an `InvalidInputError`.
+    `graph` is a recorded step's dataflow, None if unknown, for the `reason`.
     """
     numbers = Counter(rank.rank for rank in ranks)
     if twice := [rank for rank, count in numbers.items() if count > 1]:

@@ -14,7 +14,6 @@ from planner.model.units import printable
 _COUNT = re.compile(r"(\d+) of (\d+)")
 _LONG_S = 5.0
 """From this time (s) on the time left is shown, and lines are written to a log."""
-_MB = 10**6
 _EVERY_S = 30.0
 """Time between lines of a log (s)."""
 
@@ -50,12 +49,6 @@ class Progress:
             self._next = now + _EVERY_S
             sys.stderr.write(f"planner: {printable(text)}\n")
             sys.stderr.flush()
-
-    def megabytes(self, name: str, size: int) -> Callable[[int], None]:
-        """Return a callback that shows how many bytes are read; 0 is an unknown size."""
-        if not size:
-            return lambda done: self(f"{name}: {done // _MB} MB read")
-        return lambda done: self(f"{name}: MB read:", done // _MB, max(size, done) // _MB)
 
     def done(self) -> None:
         """Remove the line."""

@@ -6,17 +6,21 @@ from typing import Any
 
 import msgspec
 
+from planner.families.bml.program import made
+from planner.families.collectives.recipes import Recipe
 from planner.jsonio import PROBLEMS
 from planner.jsonio.decoding import typed
 from planner.model.errors import InvalidInputError
 from planner.programs import read_plan
-from planner.programs.collectives import programs_of_transfers, summing_program
-from planner.programs.from_plans import read_answer
+from planner.programs.collectives import summing_program
+from planner.programs.from_plans import read_answer, recipes_of
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
 from tests.test_summing_programs import MIXED
+
+_made = cache(made)  # of thousands of plans, most name one of a few programs
 
 FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
 
@@ -252,6 +256,16 @@ def _accepted(answer: dict[str, Any]) -> bool:
     return True
 
 
+def _programs_of_transfers(answer: Any) -> list[str]:
+    if answer.transfers is msgspec.UNSET:
+        return [summing_program(answer).program.name]
+    recipes = recipes_of(answer)
+    programs = {
+        name: _made(it or Recipe("ring", (answer.workers,))) for name, it in recipes.items()
+    }
+    return [programs[transfer.algorithm or None].name for transfer in answer.transfers]
+
+
 def followed(answer: dict[str, Any]) -> object:
     """Return what is followed of an answer, whether or not it agrees; None: nothing is."""
     read: list[object] = []
@@ -260,7 +274,7 @@ def followed(answer: dict[str, Any]) -> object:
         if answer["problem"] != "bml":
             read.append(read_answer(unchecked))
         if answer["problem"] == "iteration":
-            read += [program.name for program in programs_of_transfers(unchecked)]
+            read += _programs_of_transfers(unchecked)
         elif answer["problem"] in ("bml", "bigdl"):
             program, depth, size = summing_program(unchecked)
             read += [list(program.messages()), depth, size, program.layout(size or 720).span(0, 1)]

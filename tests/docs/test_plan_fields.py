@@ -2,14 +2,12 @@
 
 import importlib.util
 import json
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from planner.families.bml.program import made
 from tests.docs.plan_fields import FAMILIES, fates, fields, followed_samples, samples
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -92,10 +90,8 @@ def values(answer: Any, path: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_table_is_true(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_true(family: str) -> None:
     """Each field is changed in plans that have it, and what is followed is looked at."""
-    # Of thousands of plans, most name one of a few programs.
-    monkeypatch.setattr("planner.programs.collectives.made", cache(made))
     for path in fields(family):
         row = row_of(family, path)
         what = fates(family, path)

@@ -29,14 +29,14 @@ DAMAGED = [
 @pytest.mark.parametrize(("bcube", "failed"), DAMAGED, ids=str)
 def test_every_order_gives_every_rank_the_sum(bcube: BCube, failed: Failures, rounds: int) -> None:
     program = replanned(bcube, failed, rounds)
-    blocks = parse(write_msccl(program, name="around"))
+    blocks = parse(write_msccl(program))
     assert len(blocks) == bcube.servers - len(failed.servers)
     assert not races(blocks, in_place=True)
     for seed in range(3):
         for rendezvous in (False, True):
             assert outcome(blocks, program.chunks, drawn(seed), rendezvous=rendezvous) == "sums"
     TopologicalSorter(order(blocks, rendezvous=True)).prepare()
-    plan, whole = Plan(write_mscclpp(program, name="around")), Counter(range(program.ranks))
+    plan, whole = Plan(write_mscclpp(program)), Counter(range(program.ranks))
     assert not mscclpp_interpreter.races(plan)
     for chunks in replayed(plan, 0):
         assert set(chunks) == set(range(program.chunks))

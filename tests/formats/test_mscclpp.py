@@ -63,7 +63,7 @@ def sums(plan: Plan, seed: int = 0) -> bool:
     ],
 )
 def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
-    text = write_mscclpp(program, name="tried")
+    text = write_mscclpp(program)
     plan = Plan(text)
     assert not races(plan)
     assert all(sums(plan, seed) for seed in range(3 if THOROUGH or program.ranks <= 4 else 1))
@@ -90,7 +90,7 @@ SMALL = [
 @pytest.mark.parametrize("recipe", SMALL, ids=str)
 def test_no_operation_can_be_left_out(recipe: Recipe) -> None:
     """Without it there is a race, a wait without signal, a cycle, or a wrong sum."""
-    text = write_mscclpp(made(recipe), name="tried")
+    text = write_mscclpp(made(recipe))
     ranks = {0, len(Plan(text).gpus) - 1}
     for rank, block, number, name in operations(text):
         # A nop too many orders more than need be; ranks between the first and the last are alike.
@@ -106,7 +106,7 @@ def test_no_operation_can_be_left_out(recipe: Recipe) -> None:
 
 
 def test_threads_are_kept_together_before_and_behind_additions() -> None:
-    text = write_mscclpp(made(Recipe("ring", (3,))), name="tried")
+    text = write_mscclpp(made(Recipe("ring", (3,))))
     places = list(operations(text))
     names = [name for *_, name in places]
     for (rank, block, number, name), before, after in zip(
@@ -117,7 +117,7 @@ def test_threads_are_kept_together_before_and_behind_additions() -> None:
 
 
 def test_flushing_is_needed() -> None:
-    text = write_mscclpp(made(Recipe("ring", (3,))), name="tried")
+    text = write_mscclpp(made(Recipe("ring", (3,))))
     assert '"pwsf"' in text
     assert races(Plan(text.replace('"pwsf"', '"pws"')))
 
@@ -125,20 +125,20 @@ def test_flushing_is_needed() -> None:
 @pytest.mark.slow
 def test_long_chains_are_cut_into_blocks() -> None:
     program = made(Recipe("ring", (12,)))
-    text = write_mscclpp(program, name="tried")
+    text = write_mscclpp(program)
     plan = Plan(text)
     assert len(plan.gpus[0]["threadblocks"]) > 1
     assert plan.gpus[0]["semaphores"]
     assert not races(plan)
     assert sums(plan)
-    many = Plan(write_mscclpp(made(Recipe("direct", (17,))), name="tried"))
+    many = Plan(write_mscclpp(made(Recipe("direct", (17,)))))
     assert not races(many)
     assert sums(many)
 
 
 @pytest.mark.slow
 def test_more_peers_than_a_block_has_channels_wait_in_their_order() -> None:
-    plan = Plan(write_mscclpp(made(Recipe("direct", (20,))), name="tried"))
+    plan = Plan(write_mscclpp(made(Recipe("direct", (20,)))))
     assert not races(plan)
     assert sums(plan)
 
@@ -147,18 +147,18 @@ def test_more_peers_than_a_block_has_channels_wait_in_their_order() -> None:
 @pytest.mark.parametrize("recipe", SMALL, ids=str)
 def test_parts_are_summed_up_in_every_order(recipe: Recipe, parts: int) -> None:
     program = made(recipe)
-    plan = Plan(write_mscclpp(in_parts(program, parts), name="tried"))
+    plan = Plan(write_mscclpp(in_parts(program, parts)))
     assert plan.gpus[0]["input_chunks"] == parts * program.chunks
     assert not races(plan)
     assert all(sums(plan, seed) for seed in range(2))
 
 
 def test_the_document_is_what_the_executor_reads() -> None:
-    text = write_mscclpp(made(Recipe("ring", (2,))), name="a ring")
+    text = write_mscclpp(made(Recipe("ring", (2,))))
     document = json.loads(text)
     [first, _] = document.pop("gpus")
     assert document == {
-        "name": "a ring",
+        "name": "ring-2",
         "collective": "allreduce",
         "protocol": "Simple",
         "inplace": True,
@@ -226,14 +226,8 @@ def test_what_cannot_be_said_is_refused_with_the_reason(
     program: Program, path: str, why: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=why) as caught:
-        write_mscclpp(program, name="tried")
+        write_mscclpp(program)
     assert caught.value.path == path
-
-
-def test_names_are_checked() -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        write_mscclpp(made(Recipe("ring", (2,))), name="<a>")
-    assert caught.value.path == "name"
 
 
 def test_messages_over_one_channel_keep_their_order() -> None:
@@ -246,6 +240,6 @@ def test_messages_over_one_channel_keep_their_order() -> None:
     ]
     down = [Message(2, 0, 2, receiver, 0, 0, 3, adds=False) for receiver in (0, 1)]
     program = replace(listed(*up, *down, ranks=3, chunks=3), owners=[2] * 3, scatter_steps=2)
-    text = write_mscclpp(program, name="tried")
+    text = write_mscclpp(program)
     assert not races(Plan(text))
     assert sums(Plan(text))

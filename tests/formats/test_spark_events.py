@@ -89,11 +89,11 @@ def test_packed_logs(log: Path, tmp_path: Path) -> None:
     assert set(application.jobs) < set(read_spark_log(log).jobs)
 
 
-@pytest.mark.parametrize(("start", "name"), [(b"ZV\x01", "lzf"), (b"LZ4Block", "lz4")])
-def test_codecs_that_are_not_read_are_named(start: bytes, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [b"ZV\x01", b"LZ4Block"])
+def test_codecs_that_are_not_read_are_refused(start: bytes, tmp_path: Path) -> None:
     path = tmp_path / "app"
     path.write_bytes(start + bytes(100))
-    with pytest.raises(InvalidInputError, match=f"packed by {name}.*codec=zstd"):
+    with pytest.raises(InvalidInputError, match=r"line 1: expected .* packed by zstd"):
         read_spark_log(path)
 
 
@@ -240,7 +240,7 @@ def test_a_job_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
     application = read_spark_log(written(tmp_path / "app", events))
     assert [job.number for job in application.jobs] == [0]
     assert any("still runs" in text for text in application.warnings)
-    with pytest.raises(InvalidInputError, match="no job ended"):
+    with pytest.raises(InvalidInputError, match="no SparkListenerJobEnd"):
         read_spark_log(written(tmp_path / "none", [*head(), *iteration(0, START)[:-1]]))
 
 
@@ -252,9 +252,9 @@ def test_ends_without_a_start_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "key", "reason"),
     [
-        ("SparkListenerJobStart", "Job ID", "none of 5 SparkListenerJobStart can be read"),
-        ("SparkListenerTaskEnd", "Task Info", "none of 30 SparkListenerTaskEnd can be read"),
-        ("SparkListenerJobEnd", "Job ID", "no job ended"),
+        ("SparkListenerJobStart", "Job ID", r"no SparkListenerJobStart .* in 54 events"),
+        ("SparkListenerTaskEnd", "Task Info", r"no SparkListenerTaskEnd .* in 54 events"),
+        ("SparkListenerJobEnd", "Job ID", r"no SparkListenerJobEnd .* in 54 events"),
     ],
 )
 def test_events_that_cannot_be_read_are_not_said_to_be_missing(

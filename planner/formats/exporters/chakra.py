@@ -101,21 +101,10 @@ def write_chakra(
 ) -> bytes:
     """Return the execution trace, which is the same for all ranks.
 
-    Parameters
-    ----------
-    plan : bytes or mapping or answer
-        The plan, as JSON text, plain values or an answer.
-    graph : Graph
-        The graph of the profile that was planned for.
-    element_bytes : int
-        Parts are whole multiples of this size, if all transfers are.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no plan of `caramel`, or of another graph.
-    NotApplicableError
-        If transfers are no all-reduces, or workers compute in different orders.
+    `graph` is that of the profile that was planned for. Parts are whole multiples of
+    `element_bytes`, if all transfers are. A plan of another graph is an `InvalidInputError`; one
+    whose transfers are no all-reduces, or whose workers compute in different orders, a
+    `NotApplicableError`.
     """
     answer = read_plan(plan)
     if isinstance(answer, CaramelAnswer):

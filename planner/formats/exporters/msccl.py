@@ -12,6 +12,7 @@ k(n-1)·(3k + 1 + (n-1)·k(k-1)/2) steps with ``nop``. Source: Cowan et al., "MS
 attributes and limits: parser of msccl-executor-nccl.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from xml.etree import ElementTree as ET
@@ -29,7 +30,7 @@ MAX_ELEMENTS = 4095  # XML elements that a rank reads
 MAX_NAME = 255  # characters of a name: the parser writes without checking
 
 
-def write_msccl(program: Program, *, name: str) -> str:
+def write_msccl(program: Program) -> str:
     """Return an all-reduce in MSCCL's XML, with one GPU per rank, for buffers of any size.
 
     The runtime uses it for buffers whose number of elements is a multiple of the chunks.
@@ -38,8 +39,6 @@ def write_msccl(program: Program, *, name: str) -> str:
     ----------
     program : Program
         An all-reduce with chunks of one size.
-    name : str
-        Name of the algorithm: printable ASCII without quotes, ``&``, ``<`` and ``>``.
 
     Raises
     ------
@@ -48,10 +47,9 @@ def write_msccl(program: Program, *, name: str) -> str:
     """
     check_all_reduce(program, "MSCCL")
     _check_program(program)
-    check_name(name)
     algo = _element(
         "algo",
-        name=name,
+        name=name_of(program),
         proto="Simple",
         nchannels=program.links,
         nchunksperloop=program.chunks,
@@ -203,15 +201,6 @@ def check_direct(messages: Iterable[Message]) -> None:
         raise InvalidInputError("program", "expected no passing on through other ranks")
 
 
-def check_name(name: str) -> None:
-    """Refuse names on which the runtimes' parsers may fail."""
-    if (
-        not isinstance(name, str)
-        or not 1 <= len(name) <= MAX_NAME
-        or any(not " " <= character <= "~" or character in "\"'&<>" for character in name)
-    ):
-        raise InvalidInputError(
-            "name",
-            f"expected 1 to {MAX_NAME} printable ASCII characters without quotes, &, < and >, "
-            f"got {shown(name)}",
-        )
+def name_of(program: Program) -> str:
+    """Return the program's name without characters on which the runtimes' parsers may fail."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", program.name).strip("-")[:MAX_NAME]

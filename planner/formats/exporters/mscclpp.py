@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from planner.families.collectives.program import Message, Program
-from planner.formats.exporters.msccl import check_all_reduce, check_direct, check_name
+from planner.formats.exporters.msccl import check_all_reduce, check_direct, name_of
 from planner.model.errors import InvalidInputError
 
 ItemT = TypeVar("ItemT")
@@ -77,27 +77,16 @@ class _Operation(NamedTuple):
         return by_all or len(self.channels) != 1 or len(before.channels) > 1
 
 
-def write_mscclpp(program: Program, *, name: str) -> str:
+def write_mscclpp(program: Program) -> str:
     """Return an all-reduce as a plan of MSCCL++, in place, with one GPU per rank.
 
     The executor takes it for buffers of a multiple of 16 bytes times the chunks.
-
-    Parameters
-    ----------
-    program : Program
-        An all-reduce among at least two ranks, with chunks of one size.
-    name : str
-        Name of the plan: printable ASCII without quotes, ``&``, ``<`` and ``>``.
-
-    Raises
-    ------
-    InvalidInputError
-        If the format cannot express the program, or it is too large for the executor.
+    A program that is none among at least two ranks with chunks of one size, that the format cannot
+    express, or that is too large for the executor is an `InvalidInputError`.
     """
     check_all_reduce(program, "MSCCL++")
     if program.ranks == 1:
         raise InvalidInputError("program", "expected at least 2 ranks, got 1: nothing is sent")
-    check_name(name)
     places, sizes = _places(program)
     gpus = []
     for rank in range(program.ranks):
@@ -108,7 +97,7 @@ def write_mscclpp(program: Program, *, name: str) -> str:
         }
         gpus.append({"id": rank, **buffers, **_gpu(program, rank, places)})
     document = {
-        "name": name,
+        "name": name_of(program),
         "collective": "allreduce",
         "protocol": "Simple",
         "inplace": True,

@@ -23,14 +23,13 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-READ = ("cpu_op", "user_annotation", "python_function", *DEVICE)
+READ = ("cpu_op", "user_annotation", *DEVICE)
 RUNTIMES = ("_runtime", "_driver")
 """Endings of categories of calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
-MODULE = "nn.Module: "
 RUN = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 STEP = "ProfilerStep#"
-"""Starts of names: of modules, of autograd nodes, of completed gradients and of steps."""
+"""Starts of names: of autograd nodes, of completed gradients and of steps."""
 
 _SHAPED = (
     ACCUMULATE,
@@ -137,15 +136,14 @@ class Kept:
         self.held, self.numbered = len(numbers), max(numbers, default=-1) + 1
 
     def _keep(self, raw: RawEvent, category: str, index: int) -> None:
+        if category == "python_function":
+            self.stacks = True
+            return
         path = f"traceEvents[{index}]"
         start, lasts = _ns(raw.ts, path, "ts"), _ns(raw.dur, path, "dur")
         if lasts < 0:
             self.backwards.append(index)
             return
-        if category == "python_function":
-            self.stacks = True
-            if not raw.name.startswith(MODULE):
-                return
         read = category in READ or category.endswith(RUNTIMES)
         args = (raw.args if read else None) or _NOTHING
         shaped = category not in DEVICE and raw.name.startswith(_SHAPED)

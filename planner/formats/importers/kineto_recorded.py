@@ -55,17 +55,10 @@ _WAITS = re.compile(r"Synchronize")
 
 
 def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = None) -> Recorded:
-    """Return the computation and the transfers of a trace.
+    """Return the computation and the transfers of a trace; `rank` is its rank if it has none.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace.
-    rank : int
-        Its rank, if the trace does not say it.
-    transfers : pattern, optional
-        Pattern in the names of further transfers: kernels, or operators without a device. All
-        others then compute, and none is doubtful.
+    `transfers` is a pattern in the names of further transfers: kernels, or operators without a
+    device. All others then compute, and none is doubtful.
     """
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
     steps = tuple(

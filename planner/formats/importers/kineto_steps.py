@@ -237,10 +237,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
         forward[-1].append(call)
     return TrainingStep(
         name=name,
-        forward=tuple(
-            f"{call.module}/{call.event.name}" if call.module else call.event.name
-            for call, *_ in forward
-        ),
+        forward=tuple(call.event.name for call, *_ in forward),
         backward=tuple(
             BackwardOp(node.name.removeprefix(RUN), None if place is None else place_of[place])
             for node, place in zip(nodes, makers, strict=True)

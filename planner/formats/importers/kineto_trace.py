@@ -11,9 +11,8 @@ Complexity: O(events · log events). Source: Google's description of the Trace E
 
 import re
 import zlib
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain, pairwise
@@ -25,7 +24,6 @@ from planner.formats.importers.foreign import foreign_trace
 from planner.formats.importers.kineto_events import (
     ACCUMULATE,
     DEVICE,
-    MODULE,
     READ,
     RUN,
     RUNTIMES,
@@ -38,7 +36,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 
-MAX_TEXT = 1 << 36  # longest trace that is read (bytes without compression)
 _HEAD = 1 << 16  # bytes in which a mark of another tool is sought
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _EARLY = "the file ends early: let the profiler finish before the file is copied"
@@ -56,7 +53,6 @@ class Call:
     """An operator that no other operator called."""
 
     event: Event
-    module: str  # around it, such as ``Linear_0``; empty if unknown
     inside: tuple[Event, ...]  # the operator itself and all operators that it called, by start
     kernels: tuple[Event, ...] = ()  # kernels and copies that were started during it
 
@@ -116,12 +112,12 @@ def read_trace(data: bytes) -> Trace:
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}
-    operators, ranges, modules = (by_category.pop(name, []) for name in READ[:3])
+    operators, ranges = (by_category.pop(name, []) for name in READ[:2])
     first = devices[0] if isinstance(devices, list) and devices else None
     name = first.get("name") if isinstance(first, dict) else None
     started = tuple(chain.from_iterable(runtime.values()))
     return Trace(
-        calls=_named_as_today(_with_kernels(_nested(operators, modules), started, kernels)),
+        calls=_named_as_today(_nested(operators, started, kernels)),
         ranges=tuple(sorted(ranges, key=lambda event: event.start_ns)),
         kernels=tuple(kernels),
         runtime_calls=started,
@@ -141,12 +137,12 @@ def read_trace(data: bytes) -> Trace:
 
 def _no_operators(kept: Kept) -> str:
     """Return the error of a trace without operators: no recorded CPU, or another tool."""
-    what = "expected events of category cpu_op (before torch 1.12: Operator)"
     others = sorted(category for category, events in kept.by_category.items() if events)
-    if any(name in DEVICE or name.endswith(RUNTIMES) for name in others):
-        return f"{what}: record with ProfilerActivity.CPU"
     has = f"it has {', '.join(map(shown, others[:5]))}" if others else "no event has a category"
-    return f"{what}: {has}; give a trace of torch.profiler, recorded with ProfilerActivity.CPU"
+    return (
+        f"expected events of category cpu_op (before torch 1.12: Operator): {has}; give a trace of "
+        "torch.profiler, recorded with ProfilerActivity.CPU"
+    )
 
 
 def _text(data: bytes) -> bytes:
@@ -155,16 +151,11 @@ def _text(data: bytes) -> bytes:
     if data.startswith(b"\x1f\x8b"):
         unpacking = zlib.decompressobj(wbits=31)
         try:
-            text = unpacking.decompress(data, MAX_TEXT + 1)
+            text = unpacking.decompress(data)
         except zlib.error as error:
             raise InvalidInputError("", f"not gzip: {error}") from None
-        if len(text) <= MAX_TEXT and not unpacking.eof:
+        if not unpacking.eof:
             raise InvalidInputError("", f"not gzip: {_EARLY}")
-    if len(text) > MAX_TEXT:
-        raise InvalidInputError(
-            "",
-            f"expected at most {MAX_TEXT} bytes of text: record fewer steps, or without with_stack",
-        )
     return text.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -210,62 +201,35 @@ def _whole(info: Any, field: str, least: int) -> int | None:
     return value if type(value) is int and value >= least else None
 
 
-def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
-    """Nest operators and modules; an event belongs to the one on its thread it starts in."""
-    threads: dict[Any, list[tuple[Event, bool]]] = defaultdict(list)
-    for event in operators:
-        threads[event.thread].append((event, True))
-    for event in modules:
-        threads[event.thread].append((event, False))
-    calls: list[Call] = []
-    for members in threads.values():
-        members.sort(key=lambda member: (member[0].start_ns, -member[0].end_ns, member[0].index))
-        around: list[Event] = []  # modules
-        root, module, inside = None, "", list[Event]()
-        for event, operates in members:
-            if root is not None and operates and event.start_ns < root.end_ns:
-                inside.append(event)
-                continue
-            while around and around[-1].end_ns <= event.start_ns:
-                around.pop()
-            if not operates:
-                around.append(event)
-                continue
-            if root is not None:
-                calls.append(Call(root, module, tuple(inside)))
-            root, inside = event, [event]
-            module = around[-1].name.removeprefix(MODULE) if around else ""
-        if root is not None:
-            calls.append(Call(root, module, tuple(inside)))
-    return sorted(calls, key=lambda call: (call.event.start_ns, call.event.index))
-
-
-def _with_kernels(
-    calls: Sequence[Call], runtime: Iterable[Event], device: Iterable[Event]
+def _nested(
+    operators: Iterable[Event], runtime: Iterable[Event], device: Iterable[Event]
 ) -> tuple[Call, ...]:
-    """Return the calls with the kernels and copies that they started."""
+    """Nest operators; one belongs to the outermost on its thread during which it starts.
+
+    So do the kernels and copies that a call of the runtime launches.
+    """
     started: dict[int | None, list[Event]] = defaultdict(list)
     for event in device:
         started[event.correlation].append(event)
-    threads: dict[Any, list[int]] = defaultdict(list)
-    for place, call in enumerate(calls):
-        threads[call.event.thread].append(place)
-    begins = {
-        thread: [calls[place].event.start_ns for place in places]
-        for thread, places in threads.items()
-    }
-    kernels: dict[int, list[Event]] = defaultdict(list)
-    for event in runtime:
-        if event.correlation not in started or event.thread not in begins:
-            continue
-        before = bisect_right(begins[event.thread], event.start_ns) - 1
-        place = threads[event.thread][before]
-        if before >= 0 and event.start_ns < calls[place].event.end_ns:
-            kernels[place] += started[event.correlation]
-    return tuple(
-        replace(call, kernels=tuple(kernels[place])) if place in kernels else call
-        for place, call in enumerate(calls)
-    )
+    rows = [
+        *((event, False) for event in operators),
+        *((event, True) for event in runtime if event.correlation in started),
+    ]
+    rows.sort(key=lambda row: (row[0].start_ns, row[1], -row[0].end_ns, row[0].index))
+    calls: list[tuple[list[Event], list[Event]]] = []
+    last: dict[Any, tuple[list[Event], list[Event]]] = {}
+    for event, launches in rows:
+        call = last.get(event.thread)
+        if call is not None and event.start_ns < call[0][0].end_ns:
+            if launches:
+                call[1].extend(started[event.correlation])
+            else:
+                call[0].append(event)
+        elif not launches:
+            last[event.thread] = ([event], [])
+            calls.append(last[event.thread])
+    nested = (Call(inside[0], tuple(inside), tuple(kernels)) for inside, kernels in calls)
+    return tuple(sorted(nested, key=lambda call: (call.event.start_ns, call.event.index)))
 
 
 def _named_as_today(calls: tuple[Call, ...]) -> tuple[Call, ...]:

@@ -15,10 +15,9 @@ definition of bus bandwidth in its doc/PERFORMANCE.md.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from itertools import groupby
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -61,10 +60,6 @@ _WORDS = {
     *("bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2", "sum", "prod", "mulsum"),
 }
 """Types and operations: every row has one, whatever else is damaged."""
-_TIMES = ("time", "cputime")
-_CPU_TIMES = (
-    "these are the times in which a CPU launches, not those of transfers: run nccl-tests without -C"
-)
 
 
 class _Side(NamedTuple):
@@ -76,7 +71,7 @@ class _Side(NamedTuple):
     wrong: float
 
 
-_Sides = tuple[_Side | None, _Side | None]  # measurements out of place and in place
+_Sides = list[_Side | None]  # measurements out of place and in place
 
 
 class _ListedRank(NamedTuple):
@@ -88,21 +83,23 @@ class _ListedRank(NamedTuple):
     where: str
 
 
+class _Row(NamedTuple):
+    """A row, printed or of JSON; it is read only if wanted."""
+
+    where: str
+    content: list[str] | NcclResult
+
+
 @dataclass
 class _Run:
-    """What is known of the run whose rows follow."""
+    """A run: what is known of it, and its table."""
 
     collective: str = ""
     ranks: list[_ListedRank] = field(default_factory=list)
     gpus: int = 0
-
-
-@dataclass
-class _Table:
-    run: _Run
-    header: int  # its line
-    columns: list[str]
-    rows: list["_TextRow"] = field(default_factory=list)
+    header: int = 0  # the line of the header
+    columns: list[str] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
     ended: bool = False
 
 
@@ -122,52 +119,54 @@ def read_nccl_tests(
     other. Ranks that cannot be those of one run are an `InvalidInputError`.
     """
     found = Collected()
-    runs: list[_Run] = []
-    all_rows = _rows_of(data.decode("utf-8", errors="replace"), name)
-    for _, rows in groupby(all_rows, key=lambda row: id(row.run)):
-        first = next(rows)
-        test = first.run.collective or collective
+    assumed: tuple[str, ...] = ()
+    text = data.decode("utf-8", errors="replace")
+    if text.lstrip().startswith("{") and not HEADER.search(text):  # a prefix may be a brace
+        runs = [_of_json(text)]
+    else:
+        runs = [run for run in _tables(text, name) if run.rows]
+    for run in runs:
+        test = run.collective or collective
         if test not in COLLECTIVES:
-            for row in (first, *rows):
+            for row in run.rows:
                 found.leave(f"of {test or 'an unknown test (--collective says which)'}", row.where)
             continue
         kind: Collective = test
-        count, each = _ranks(first.run, ranks, per_host, first.where)
-        runs.append(first.run)
-        for row in (first, *rows):
-            size, side, reason = _chosen(row.read(), in_place=in_place)
-            reason = reason or _doubt(side, size, float(bus_factor(kind, count)))
-            if reason:
-                found.leave(reason, row.where)
+        count, each = _ranks(run, ranks, per_host)
+        if not (run.ranks or per_host):
+            assumed = (_ONE_HOST,)
+        for row in run.rows:
+            chosen = _chosen(run, row, float(bus_factor(kind, count)), in_place=in_place)
+            if isinstance(chosen, str):
+                found.leave(chosen, row.where)
             else:
-                time = round(side.time * 1000)
-                found.add(TimedRow(kind, count, each, size, time, row.where))
-    assumed = () if per_host or not found.rows or all(run.ranks for run in runs) else (_ONE_HOST,)
-    return found.read("no row of nccl-tests that could be used", assumed)
+                found.add(TimedRow(kind, count, each, *chosen, row.where))
+    return found.read("no row of nccl-tests that could be used", assumed if found.rows else ())
 
 
-_NONE = _Side(0, 0, 0, 0)
-
-
-def _chosen(row: tuple[int, _Sides] | None, *, in_place: bool) -> tuple[int, _Side, str]:
-    """Return a row's size and the requested measurement, or the reason why it has none."""
-    if row is None:
-        return 0, _NONE, "without its last columns"
-    size, sides = row
+def _chosen(run: _Run, row: _Row, factor: float, *, in_place: bool) -> tuple[int, int] | str:
+    """Return a row's size and requested time (ns), or the reason why it cannot be used."""
+    if isinstance(row.content, NcclResult):
+        size, sides = _of_result(row.content, row.where)
+    elif len(row.content) < len(run.columns) and row is run.rows[-1]:
+        return "without its last columns"
+    else:
+        size, sides = _of_cells(run, row.content, row.where)
     if not size:
-        return 0, _NONE, "of 0 bytes"
+        return "of 0 bytes"
     side, other = sides[::-1] if in_place else sides
     if side is not None:
-        return size, side, ""
+        return _doubt(side, size, factor) or (size, round(side.time * 1000))
     if other is None:
-        return size, _NONE, "without a time"
+        return "without a time"
     if in_place:
-        return size, _NONE, "without a time in place (without --in-place: the others)"
-    return size, _NONE, "without a time out of place (--in-place takes the others)"
+        return "without a time in place (without --in-place: the others)"
+    return "without a time out of place (--in-place takes the others)"
 
 
-def _ranks(run: _Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
+def _ranks(run: _Run, ranks: int | None, per_host: int | None) -> tuple[int, int]:
     """Return the number of ranks of a run, and of ranks per host."""
+    where = run.rows[0].where
     _check_listed(run.ranks)
     hosts = Counter(rank.host for rank in run.ranks)
     listed_ranks = len(run.ranks)
@@ -248,106 +247,61 @@ def _doubt(side: _Side, size: int, factor: float) -> str:
 
 
 # ---
-# The tables, text or JSON, as rows with what is known of their runs.
+# The tables, text or JSON: rows, with what is known of their runs.
 
 
-class _TextRow(NamedTuple):
-    """A row of a printed table; it is read only if wanted."""
+def _of_cells(run: _Run, cells: Sequence[str], where: str) -> tuple[int, _Sides]:
+    """Return the size and the measurements of a printed row."""
+    columns = run.columns
+    names = f"the header on line {run.header} names {len(columns)} columns"
+    starts = [place for place, column in enumerate(columns) if column == "time"]
 
-    table: _Table
-    line: int
-    cells: list[str]
+    def wrong(place: int, message: str) -> InvalidInputError:
+        kind = " (in place)" if sum(start <= place for start in starts) > 1 else ""
+        return InvalidInputError(f"{where}, column {columns[place]}{kind}", message)
 
-    @property
-    def run(self) -> _Run:
-        """The run that it belongs to."""
-        return self.table.run
-
-    @property
-    def where(self) -> str:
-        """Its line."""
-        return f"line {self.line}"
-
-    def read(self) -> tuple[int, _Sides] | None:
-        """Return its size and measurements; None if the row is unfinished."""
-        columns, cells = self.table.columns, self.cells
-        names = f"the header on line {self.table.header} names {len(columns)} columns"
-        if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
-            raise self._wrong(0, f"expected bytes, got {shown(cells[0])}")
-        if len(cells) > len(columns) and columns[-1] != "timestamp":
-            raise InvalidInputError(self.where, f"{len(cells)} cells, and {names}")
-        if len(cells) < len(columns):
-            if self is self.table.rows[-1]:
-                return None
-            what = f"no value: {len(cells)} cells, and {names}: correct the line, or remove it"
-            raise self._wrong(len(cells), what)
-        size = int(cells[0])
-        if not size:
-            return size, (None, None)
-        starts = [place for place, column in enumerate(columns) if column in _TIMES]
-        if "cputime" in columns:
-            raise self._wrong(starts[0], _CPU_TIMES)
-        sides = [self._side(start) for start in starts]
-        return size, ((*sides, None, None)[0], (*sides, None, None)[1])
-
-    def _side(self, start: int) -> _Side | None:
-        """Return the measurement whose time is in column `start`, or None."""
-        behind = self.table.columns[start + 3 : start + 4]
+    def side(start: int) -> _Side | None:
+        behind = columns[start + 3 : start + 4]
         ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
-        if all(cell == "N/A" for cell in self.cells[start:ends]):
+        if all(cell == "N/A" for cell in cells[start:ends]):
             return None
         numbers = []
         for place in range(start, ends):
-            cell = self.cells[place]
+            cell = cells[place]
             number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
             if number is None or (place == start and not isfinite(number)):
-                what = f"expected a number, got {shown(cell)}: correct or remove it"
-                raise self._wrong(place, what)
+                raise wrong(place, f"expected a number, got {shown(cell)}: correct or remove it")
             numbers.append(number)
-        time, algorithm, bus, *wrong = numbers
+        time, algorithm, bus, *errors = numbers
         # Older tests print the largest error, which is rarely 0, instead of the number of errors.
-        return _Side(time, algorithm, bus, wrong[0] if behind == ["#wrong"] else 0.0)
+        return _Side(time, algorithm, bus, errors[0] if behind == ["#wrong"] else 0.0)
 
-    def _wrong(self, place: int, message: str) -> InvalidInputError:
-        columns = self.table.columns
-        kind = " (in place)" if sum(name in _TIMES for name in columns[: place + 1]) > 1 else ""
-        return InvalidInputError(f"{self.where}, column {columns[place]}{kind}", message)
+    if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
+        raise wrong(0, f"expected bytes, got {shown(cells[0])}")
+    if len(cells) > len(columns) and columns[-1] != "timestamp":
+        raise InvalidInputError(where, f"{len(cells)} cells, and {names}")
+    if len(cells) < len(columns):
+        what = f"no value: {len(cells)} cells, and {names}: correct the line, or remove it"
+        raise wrong(len(cells), what)
+    size = int(cells[0])
+    sides = [side(start) if size else None for start in starts]
+    return size, [*sides, None, None][:2]
 
 
-class _JsonRow(NamedTuple):
-    """A row of JSON; it is read only if wanted."""
+def _of_result(result: NcclResult, where: str) -> tuple[int, _Sides]:
+    """Return the size and the measurements of a row of JSON."""
 
-    run: _Run
-    where: str
-    result: NcclResult
-
-    def read(self) -> tuple[int, _Sides]:
-        """Return its size and measurements."""
-        size = self.result.size
-        out, in_place = (self._side(key) if size else None for key in ("out_of_place", "in_place"))
-        return size, (out, in_place)
-
-    def _side(self, key: str) -> _Side | None:
-        side: NcclSide | None = getattr(self.result, key)
+    def timed(key: str) -> _Side | None:
+        side: NcclSide | None = getattr(result, key)
         if side is None:
             return None
-        if side.cpu_time is not None:
-            raise InvalidInputError(f"{self.where}.{key}.cpu_time", _CPU_TIMES)
         if side.time is UNSET or not isfinite(side.time):
-            raise InvalidInputError(f"{self.where}.{key}.time", "expected a number")
+            raise InvalidInputError(f"{where}.{key}.time", "expected a number")
         return _Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
 
-
-def _rows_of(text: str, name: str) -> Iterator[_TextRow | _JsonRow]:
-    """Yield the rows of an output; the file's `name` may name the test where the text does not.
-
-    A malformed table is an `InvalidInputError`.
-    """
-    if text.lstrip().startswith("{") and not HEADER.search(text):  # a prefix may be a brace
-        yield from _of_json(text)
-        return
-    for table in _tables(text, name):
-        yield from table.rows
+    return result.size, [
+        timed(key) if result.size else None for key in ("out_of_place", "in_place")
+    ]
 
 
 def _test_of(name: str) -> str:
@@ -358,8 +312,9 @@ def _test_of(name: str) -> str:
     return next((known for known in COLLECTIVES if known in name), "")
 
 
-def _tables(text: str, name: str) -> list[_Table]:
-    tables: list[_Table] = []
+def _tables(text: str, name: str) -> list[_Run]:
+    """Return the runs of a printed output; a malformed header is an `InvalidInputError`."""
+    tables: list[_Run] = []
     run, named = _Run(_test_of(name)), False  # of the header that comes next
     for line in printed_lines(text, HEADER, "busbw"):
         own = line.text.strip()
@@ -373,30 +328,30 @@ def _tables(text: str, name: str) -> list[_Table]:
             named = True
         elif "busbw" in own and HEADER.match(own):
             if tables and not named:
-                run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
-            tables.append(_table(run, line))
+                run.ranks, run.gpus = tables[-1].ranks, tables[-1].gpus
+            run.header, run.columns = line.number, _columns(line)
+            tables.append(run)
             run, named = _Run(run.collective), False
         elif tables and _END.match(own):
             tables[-1].ended = True
         elif tables and not own.startswith("#"):
             cells = own.split()
             if _is_row(cells, inside=not tables[-1].ended):
-                tables[-1].rows.append(_TextRow(tables[-1], line.number, cells))
+                tables[-1].rows.append(_Row(f"line {line.number}", cells))
     return tables
 
 
-def _table(run: _Run, line: PrintedLine) -> _Table:
-    """Return an empty table with the columns of a header."""
+def _columns(line: PrintedLine) -> list[str]:
+    """Return the columns of a header."""
     columns = re.sub(r"^\s*#(?!wrong)", "", line.text).split()
-    sides = [column for column in columns if column in (*_TIMES, "algbw", "busbw")]
-    times = [column for column in sides if column in _TIMES]
-    if len(times) > 2 or sides != [name for time in times for name in (time, "algbw", "busbw")]:
+    sides = [column for column in columns if column in ("time", "algbw", "busbw")]
+    if sides not in (["time", "algbw", "busbw"], ["time", "algbw", "busbw"] * 2):
         raise InvalidInputError(
             f"line {line.number}",
             "expected the columns time, algbw and busbw, once or twice, got "
             f"{shown(line.text.strip())}",
         )
-    return _Table(run, line.number, columns)
+    return columns
 
 
 def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
@@ -419,7 +374,7 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _of_json(text: str) -> Iterator[_JsonRow]:
+def _of_json(text: str) -> _Run:
     document = typed(decode(text), NcclOutput)
     config, arguments = _mapping(document.config), document.args
     key = "devices" if document.devices else "config.devices"
@@ -433,8 +388,8 @@ def _of_json(text: str) -> Iterator[_JsonRow]:
     threads, gpus = config.get("nthreads"), config.get("ngpus")
     if isinstance(threads, int) and isinstance(gpus, int):
         run.gpus = threads * gpus
-    for place, result in enumerate(document.results):
-        yield _JsonRow(run, f"results[{place}]", result)
+    run.rows = [_Row(f"results[{place}]", row) for place, row in enumerate(document.results)]
+    return run
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ them are not complete, and say so. O(bytes); memory: running jobs, and under 1 k
 Source: JsonProtocol (3 and 4); AppStatusUtils for scheduler delay.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ from planner.model.units import counted
 _MS = 10**6
 _MAX_NS = 2**62
 
-_START = b'{"Event":"'
+_EVENT = re.compile(rb'\s*\{\s*"Event"\s*:\s*"(?:[^"]*\.)?([^".]*)"')
+"""The beginning of a line of Spark's, and the event's name without its package."""
 
 
 @dataclass(slots=True)
@@ -82,32 +83,23 @@ class _Reader:
         self.used: set[str] = set()
         self.ended = False
         self.unreadable: list[str] = []
-        self.why: dict[str, list[str]] = {}  # by event: why lines of it could not be read
+        self.why = ""  # the first unreadable event, and the reason
         self.events = self.tasks = self.started = 0
-        self.cut = ""
 
     def take(self, line: Line) -> None:
         """Process one line."""
-        text = line.text.lstrip()
-        if not text:
-            return
-        if text.startswith(_START):
-            name = text[len(_START) : text.find(b'"', len(_START))]
-        else:
-            name = _event_of(text)
-        if not name:
-            self._not_read(line)
+        begin = _EVENT.match(line.text)
+        if begin is None:
+            if line.text.strip():
+                self._not_read(line)
             return
         self.events += 1
-        kind = name.rpartition(b".")[2]
-        if kind not in DECODERS:
-            if not line.whole and not text.rstrip().endswith(b"}"):
-                self.cut = line.where
+        if begin[1] not in DECODERS:
             return
         try:
-            event = DECODERS[kind].decode(text)
+            event = DECODERS[begin[1]].decode(line.text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self.why.setdefault(kind.decode(), []).append(f"{line.where}: {error}")
+            self.why = self.why or f" ({line.where}: {error})"
             self._not_read(line)
         else:
             self._follow(event)
@@ -116,12 +108,10 @@ class _Reader:
         if not self.events:
             raise InvalidInputError(
                 line.where,
-                'expected an event of Spark\'s, such as {"Event":"SparkListenerLogStart"',
+                "expected an event of Spark's, plain or packed by zstd, such as "
+                '{"Event":"SparkListenerLogStart"',
             )
-        if line.whole:
-            self.unreadable.append(line.where)
-        else:
-            self.cut = line.where
+        self.unreadable.append(line.where)
 
     def _follow(self, event: Any) -> None:
         match event:
@@ -245,51 +235,31 @@ class _Reader:
         return longest
 
 
-def read_spark_log(path: Path, progress: Callable[[int], None] | None = None) -> Application:
+def read_spark_log(path: Path) -> Application:
     """Read an event log: a file, or the directory of a rolling one.
 
-    `progress` is called with the bytes read so far. A codec whose package is not installed is a
-    `MissingExtraError`.
+    A codec whose package is not installed is a `MissingExtraError`.
     """
-    parts, warnings = parts_of(path)
-    before = 0
-
-    def told(done: int) -> None:
-        if progress is not None:
-            progress(before + done)
-
-    def lines() -> Iterator[Line]:
-        nonlocal before
-        for part in parts:
-            with part.open("rb") as source:
-                name = part.name if len(parts) > 1 else ""
-                yield from lines_of(source, name, warnings.append, told)
-            before += part.stat().st_size
-
-    return read_events(lines(), warnings)
-
-
-def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Application:
-    """Return the application of an event log; `warnings` is read after all lines."""
+    parts, doubts = parts_of(path)
     reader = _Reader()
-    for line in lines:
-        reader.take(line)
+    for part in parts:
+        with part.open("rb") as source:
+            for line in lines_of(source, part.name if len(parts) > 1 else "", doubts.append):
+                reader.take(line)
     if not reader.events:
         raise InvalidInputError("", "expected events of Spark's, got an empty file")
-    for what, count in (("JobStart", reader.started), ("TaskEnd", reader.tasks)):
+    for what, count in (
+        ("JobStart", reader.started),
+        ("TaskEnd", reader.tasks),
+        ("JobEnd", len(reader.jobs)),
+    ):
         if not count:
-            why = reader.why.get(f"SparkListener{what}", [])
-            lacks = f"no SparkListener{what} in {counted(reader.events, 'event')}"
-            if why:
-                lacks = f"none of {len(why):,} SparkListener{what} can be read ({why[0]})"
-            raise InvalidInputError("", f"{lacks}: nothing to measure")
-    if not reader.jobs:
-        why = reader.why.get("SparkListenerJobEnd", ["no SparkListenerJobEnd"])
-        raise InvalidInputError("", f"no job ended ({why[0]}): nothing to measure")
-    doubts = list(warnings)
-    if reader.cut:
-        doubts.append(f"{reader.cut} is cut: read up to there")
-    elif not reader.ended:
+            raise InvalidInputError(
+                "",
+                f"no SparkListener{what} that can be used in {counted(reader.events, 'event')}"
+                f"{reader.why}: nothing to measure",
+            )
+    if not reader.ended:
         doubts.append("without an end: the application still runs, or the log was cut")
     if reader.unreadable:
         first = ", ".join(reader.unreadable[:3])
@@ -312,15 +282,6 @@ def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Applicat
         sum(reader.cores[executor] // reader.per_task for executor in used),
         tuple(doubts),
     )
-
-
-def _event_of(text: bytes) -> bytes:
-    """Return the event's name of a line that does not begin with it."""
-    try:
-        value = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        return bytes(value["Event"]).strip(b'"') if "Event" in value else b""
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return b""
 
 
 def _group(properties: dict[str, Any] | None) -> int:

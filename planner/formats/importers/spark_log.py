@@ -25,8 +25,6 @@ MAX_LINE = 1 << 28  # longest line (bytes): plans of SQL may have some megabytes
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
 _STEP = 1 << 14  # packed bytes that are unpacked at once
-_NOT_READ = {b"LZ4Block": "lz4", b"ZV": "lzf", b"\x82SNAPPY": "snappy"}
-"""Other codecs of Spark, by how their files begin."""
 
 
 class Line(NamedTuple):
@@ -34,7 +32,6 @@ class Line(NamedTuple):
 
     text: bytes
     where: str  # its place, such as ``line 12``
-    whole: bool  # whether it had a line end
 
 
 def parts_of(path: Path) -> tuple[list[Path], list[str]]:
@@ -65,50 +62,30 @@ def parts_of(path: Path) -> tuple[list[Path], list[str]]:
     return [rolled[number] for number in numbers], warnings
 
 
-def lines_of(
-    source: BinaryIO,
-    name: str,
-    warn: Callable[[str], None],
-    progress: Callable[[int], None] | None = None,
-) -> Iterator[Line]:
+def lines_of(source: BinaryIO, name: str, warn: Callable[[str], None]) -> Iterator[Line]:
     """Yield the lines of a file, with `name` in their places if the log has several files.
 
-    `warn` is called with damages, `progress` with the bytes read so far.
+    `warn` is called with damages.
     """
     prefix = f"{name}, " if name else ""
     number, rest = 0, b""
-    for piece in _unpacked(_pieces(source, progress), lambda text: warn(f"{prefix}{text}")):
+    for piece in _unpacked(source, lambda text: warn(f"{prefix}{text}")):
         *whole, rest = (rest + piece).split(b"\n") if rest else piece.split(b"\n")
         for text in whole:
             number += 1
-            yield Line(text, f"{prefix}line {number}", whole=True)
+            yield Line(text, f"{prefix}line {number}")
         if len(rest) > MAX_LINE:
             raise InvalidInputError(
                 f"{prefix}line {number + 1}", f"expected at most {MAX_LINE} bytes a line"
             )
     if rest.strip():
-        yield Line(rest, f"{prefix}line {number + 1}", whole=False)
+        yield Line(rest, f"{prefix}line {number + 1}")
 
 
-def _pieces(source: BinaryIO, progress: Callable[[int], None] | None) -> Iterator[bytes]:
-    read = 0
-    while data := source.read(PIECE):
-        read += len(data)
-        if progress is not None:
-            progress(read)
-        yield data
-
-
-def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
+def _unpacked(source: BinaryIO, warn: Callable[[str], None]) -> Iterator[bytes]:
     """Yield the unpacked text, in pieces, up to the first damage."""
+    pieces = iter(lambda: source.read(PIECE), b"")
     first = next(pieces, b"")
-    other = next((codec for start, codec in _NOT_READ.items() if first.startswith(start)), None)
-    if other is not None:
-        raise InvalidInputError(
-            "",
-            f"packed by {other}, which is not read: write logs with "
-            "spark.eventLog.compression.codec=zstd",
-        )
     if not first.startswith(b"\x28\xb5\x2f\xfd"):
         yield from chain([first], pieces)
         return
