@@ -22,6 +22,7 @@ from planner.jsonio.links import (
     Digits,
     FailedDocument,
     Number,
+    failed_document,
     failures_of,
     link_notes,
     links_of,
@@ -171,14 +172,6 @@ class TransferRow(Struct, frozen=True, kw_only=True):
     part: Number | UnsetType = UNSET
 
 
-class FailedCounts(Struct, frozen=True, kw_only=True):
-    """How many of each have failed."""
-
-    servers: Number
-    nics: Number
-    switches: Number
-
-
 class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
 
@@ -186,7 +179,7 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
     k: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
-    failed: FailedCounts | UnsetType = UNSET
+    failed: FailedDocument | UnsetType = UNSET
     switches: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     full_transfer_ns: Annotated[Moment, says("T_F: the gradient over one link")]
     ideal_ns: Annotated[
@@ -216,9 +209,9 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         assert self.objective_ns is not None
         failed = ""
         if self.failed is not UNSET:
-            counts = structs.asdict(self.failed)
             names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
-            words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
+            counts = {text: len(getattr(self.failed, name)) for name, text in names.items()}
+            words = [f"{text}: {count}" for text, count in counts.items() if count]
             failed = f" (failed {', '.join(words)})"
         return (
             f"A synchronisation of {counted(self.servers, 'server')} on BCube({self.n}, {self.k})"
@@ -275,12 +268,11 @@ def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlA
 def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
     """Return an answer with the fields that do not depend on the plan."""
     bcube, ideal = problem.bcube, ideal_ns(problem)
-    failed = {name: len(getattr(problem.failed, name)) for name in FailedCounts.__struct_fields__}
     return filled(
         BmlAnswer,
         bcube,
         **head(BmlAnswer, result),
-        failed=FailedCounts(**failed) if problem.failed else UNSET,
+        failed=failed_document(bcube, problem.failed) if problem.failed else UNSET,
         full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
