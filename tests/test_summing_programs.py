@@ -163,13 +163,6 @@ def test_another_program_than_the_plan_s_is_refused(
     assert caught.value.path == f"synchronisation.{path}"
 
 
-def test_a_list_that_is_not_there_is_missing() -> None:
-    changed = {**planned("around"), "schedule": "all"}
-    with pytest.raises(InvalidInputError) as caught:
-        read_plan(json.dumps(changed).encode())
-    assert caught.value.path == "transfers"
-
-
 MIXED: dict[str, Any] = {
     "problem": "iteration",
     "profile": {
