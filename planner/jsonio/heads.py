@@ -4,10 +4,11 @@ The status is derived: an answer is `optimal` exactly if its objective equals it
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from planner.jsonio.results import PlanDocument
 from planner.jsonio.types import Id, Moment, says
@@ -27,7 +28,7 @@ H = TypeVar("H", bound="Head")
 
 
 WITH_PLAN: Any = UNSET
-"""Default of a field that every answer with a plan has."""
+"""Default of a field that every answer with a plan has: its type does not allow `UnsetType`."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -131,20 +132,31 @@ def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
     return warned(answer, (*profile.doubts, *doubts))
 
 
-def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
+@cache
+def _with_plan(kind: type[Head]) -> list[str]:
+    """Return the fields that every answer with a plan has."""
+    hints = get_type_hints(kind)
+    return [
+        field.name
+        for field in fields(kind)
+        if field.default is WITH_PLAN and UnsetType not in get_args(hints[field.name])
+    ]
+
+
+def check_head(answer: Head, plan: str, *, costs: str = "") -> None:
     """Check that an answer holds a plan, and that status, objective and bound agree.
 
-    `plan` and `others` are fields that every plan has; the one named `costs` equals the objective.
-    Raises InvalidInputError with the path of the first field that is missing or contradicts the
-    others.
+    `plan` is a field that only answers with a plan have; the one named `costs` equals the
+    objective. Raises InvalidInputError with the path of the first field that is missing or
+    contradicts the others.
     """
     status, objective, bound = answer.status, answer.objective_ns, answer.lower_bound_ns
     if getattr(answer, plan) is UNSET:
         why = getattr(answer, "reason", UNSET)
         because = "" if why is UNSET else f": {why}"
         raise InvalidInputError(plan, f"the answer ({status}) holds no plan{because}")
-    for name in (*others, "objective_ns"):
-        if getattr(answer, name) in (UNSET, None):
+    for name in (*_with_plan(type(answer)), "objective_ns"):
+        if getattr(answer, name) is UNSET or (name == "objective_ns" and objective is None):
             raise InvalidInputError(name, "missing: it comes with a plan")
     assert objective is not None
     if costs and objective != getattr(answer, costs):

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.bml.program import REPLAN
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.plan import MIXED
-from planner.jsonio.heads import check_head
+from planner.jsonio.heads import WITH_PLAN, check_head
 from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
 from planner.jsonio.transfers import (
@@ -203,10 +203,9 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The chosen plan, what else there is, the bounds and the timeline."""
 
     problem: Literal["iteration"] = "iteration"
-    network_bound_ns: (
-        Annotated[int, Meta(ge=0, description="ns that no synchronisation algorithm undercuts")]
-        | UnsetType
-    ) = UNSET
+    network_bound_ns: Annotated[
+        int, Meta(ge=0, description="ns that no synchronisation algorithm undercuts")
+    ] = WITH_PLAN
     model: str
     cluster: str
     machines: Count
@@ -216,19 +215,19 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
         tuple[Digits, ...] | UnsetType,
         says("of a BCube where something has failed: the server of each rank"),
     ] = UNSET
-    synchronisation: SynchronisationAnswer | UnsetType = UNSET
-    op_order: Names | UnsetType = UNSET
-    transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] | UnsetType = UNSET
+    synchronisation: SynchronisationAnswer = WITH_PLAN
+    op_order: Names = WITH_PLAN
+    transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] = WITH_PLAN
     barrier: bool = False
-    iteration_ns: Moment | UnsetType = UNSET
-    backward_ns: Moment | UnsetType = UNSET
-    computation_ns: Moment | UnsetType = UNSET
-    communication_ns: Moment | UnsetType = UNSET
-    startup_ns: Moment | UnsetType = UNSET
-    stall_ns: Moment | UnsetType = UNSET
+    iteration_ns: Moment = WITH_PLAN
+    backward_ns: Moment = WITH_PLAN
+    computation_ns: Moment = WITH_PLAN
+    communication_ns: Moment = WITH_PLAN
+    startup_ns: Moment = WITH_PLAN
+    stall_ns: Moment = WITH_PLAN
     slowed_ns: Moment | UnsetType = UNSET
     interference: InterferenceAnswer | UnsetType = UNSET
-    schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] | UnsetType = UNSET
+    schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] = WITH_PLAN
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     pull_bytes: Annotated[
         dict[str, Size] | UnsetType, says("the same of pulls, where they are others")
@@ -243,29 +242,20 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         """Return one line about the plan."""
-        assert self.synchronisation is not UNSET
-        assert self.transfers is not UNSET
-        assert self.iteration_ns is not UNSET
-        stalls = 0 if self.stall_ns is UNSET else self.stall_ns
         return (
             f"An iteration on {self.cluster} takes {format_ns(self.iteration_ns)} with "
             f"{counted(len(self.transfers), 'transfer')} by {self.synchronisation.named}, "
-            f"{self.synchronisation.mode}; computation waits {format_ns(stalls)} of it"
+            f"{self.synchronisation.mode}; computation waits {format_ns(self.stall_ns)} of it"
         )
 
 
 def timeline(answer: IterationAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
-    check_head(answer, "transfers", "schedule", "backward_ns", costs="iteration_ns")
-    assert answer.transfers is not UNSET
-    assert answer.schedule is not UNSET
-    assert answer.backward_ns is not UNSET
-    assert answer.iteration_ns is not UNSET
-    order = () if answer.op_order is UNSET else answer.op_order
-    check_iteration("transfers", answer.transfers, answer.schedule, order, answer.iteration_ns)
-    if answer.synchronisation is not UNSET:
-        _check_names(answer.synchronisation, answer.transfers)
-        _check_programs(answer, answer.synchronisation)
+    check_head(answer, "transfers", costs="iteration_ns")
+    order, end_ns = answer.op_order, answer.iteration_ns
+    check_iteration("transfers", answer.transfers, answer.schedule, order, end_ns)
+    _check_names(answer.synchronisation, answer.transfers)
+    _check_programs(answer, answer.synchronisation)
     _check_sent(answer, answer.transfers)
     kinds = [transfer.kind for transfer in answer.transfers]
     return timeline_of(answer.schedule, answer.transfers, kinds, answer.backward_ns)

@@ -242,7 +242,7 @@ def scaling(answer: YanAnswer) -> Scaling:
     other.
     """
     configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
-    check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
+    check_head(answer, "configuration", costs="epoch_ns")
     anywhere = answer.lower_bound_any_mapping_ns
     if isinstance(anywhere, int) and anywhere > epoch:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")

@@ -64,7 +64,7 @@ def programs_of_transfers(answer: Answer) -> tuple[Program, ...]:
 
     A plan that leaves it open is an `InvalidInputError`.
     """
-    if not isinstance(answer, IterationAnswer) or answer.transfers is UNSET:
+    if not isinstance(answer, IterationAnswer):
         return (summing_program(answer).program,)
     recipes = _recipes(answer)
     programs = {recipe: made(recipe) for recipe in {*recipes.values()}}
@@ -89,10 +89,9 @@ def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -
             "algorithm", f"expected one by which transfers are summed up: {named}"
         )
     recipe = first if algorithm is None else recipes[algorithm]
-    transfers = () if answer.transfers is UNSET else answer.transfers
     depths = {
         transfer.depth or 1
-        for transfer in transfers
+        for transfer in answer.transfers
         if recipes.get(transfer.algorithm or None, first) == recipe
     } or {1}
     if depth not in depths and (depth is not None or len(depths) > 1):

@@ -157,16 +157,15 @@ def read_answer(answer: Answer) -> Program | Layers:
         pushed = or_none(answer.parameter_bytes) or {}
         pulled = or_none(answer.pull_bytes) or pushed
         recipes, rows = recipes_of(answer), []
-        for transfer in or_none(answer.transfers) or ():
+        for transfer in answer.transfers:
             pieces = _named_pieces(transfer, pulled if transfer.kind == "pull" else pushed)
             recipe = recipes[or_none(transfer.algorithm)]
             batch = Batch(pieces, transfer.bytes, or_none(transfer.depth) or 1, recipe)
             rows.append((transfer.kind, batch))
         return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
-        batches = or_none(answer.batches) or ()
         names = or_none(answer.layer_parameters)
-        return Layers(answer.direction, batches, names, or_none(answer.layer_bytes))
+        return Layers(answer.direction, answer.batches, names, or_none(answer.layer_bytes))
     if isinstance(answer, BigdlAnswer):
         slices, order = or_none(answer.slices), or_none(answer.pull_order)
         if slices is None or order is None:
@@ -188,18 +187,15 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
     The recipe is None for the ring if the answer does not describe it, and with a single worker.
     """
-    synchronisation = or_none(answer.synchronisation)
-    if synchronisation is None:
-        return {None: None}
     recipes: dict[str | None, Recipe | None] = {}
-    for used in synchronisation.algorithms:
+    for used in answer.synchronisation.algorithms:
         recipes[used.algorithm] = recipe = recipe_in(used.program)
         if recipe is None and used.algorithm not in ("ring", "none"):
             raise InvalidInputError(
                 "synchronisation.program",
                 f"missing: how to run {used.algorithm}; plan again, or with --algorithms",
             )
-    return {None: recipes[synchronisation.algorithm], **recipes}
+    return {None: recipes[answer.synchronisation.algorithm], **recipes}
 
 
 def _named_pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:
