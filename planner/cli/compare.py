@@ -44,7 +44,6 @@ from planner.jsonio.heads import Head, of_profile, warned
 from planner.jsonio.interfaces import families
 from planner.jsonio.profiles import profile_of
 from planner.jsonio.service import decode_request
-from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import or_none
 from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
@@ -159,9 +158,6 @@ def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     of_request = isinstance(value, dict) and "problem" in value
     if isinstance(value, dict) and of_request and "status" in value:
         raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
-    if not of_request:
-        with in_file(options.file):
-            refuse_other(value, "profile")
     return (_requested if of_request else _profiled)(data, options)
 
 
