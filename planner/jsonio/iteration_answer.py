@@ -21,7 +21,7 @@ from planner.jsonio.transfers import (
     placed,
     timeline_of,
 )
-from planner.jsonio.types import Moment, Rows, Size, says
+from planner.jsonio.types import Moment, Size, says
 from planner.jsonio.what_if import AdviceField, TargetedAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
@@ -54,26 +54,11 @@ class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Depth | UnsetType = UNSET
 
 
-class CostAnswer(Struct, frozen=True, kw_only=True):
-    """What a transfer costs: ``startup_ns + bytes · ns_per_byte``, or what a measured table says.
-
-    Of a table `startup_ns` is its first time and `ns_per_byte` its last slope.
-    """
-
-    startup_ns: Size
-    ns_per_byte: float
-    table: Rows | UnsetType = UNSET
-
-
 class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
-    """An algorithm at one depth, what its transfers cost, and how it is run."""
+    """An algorithm at one depth, and how it is run."""
 
     algorithm: str
     depth: Depth | UnsetType = UNSET
-    steps: Annotated[int, Meta(ge=0, description="of an all-reduce")]
-    all_reduce: CostAnswer
-    push: CostAnswer
-    pull: CostAnswer
     program: ProgramAnswer | UnsetType = UNSET
 
 

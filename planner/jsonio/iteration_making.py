@@ -28,7 +28,6 @@ from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
     CandidateAnswer,
     ChangeAnswer,
-    CostAnswer,
     InterferenceAnswer,
     IterationAnswer,
     MemoryAnswer,
@@ -44,7 +43,6 @@ from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
 from planner.model.clusters import Cluster
-from planner.model.costs import AffineCost, TableCost
 from planner.model.topologies import BCube
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
@@ -192,23 +190,12 @@ def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
 
 
 def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
-    option, (name, depth) = problem.costs[how], how
+    name, depth = how
     return AlgorithmAnswer(
         algorithm=name,
         depth=depth if depth > 1 else UNSET,
-        steps=option.steps,
-        all_reduce=_cost(option.all_reduce),
-        push=_cost(option.half),
-        pull=_cost(option.pull),
         program=program_answer(recipe_on(problem.cluster, name)),
     )
-
-
-def _cost(cost: AffineCost | TableCost) -> CostAnswer:
-    if isinstance(cost, TableCost):
-        slope = float(cost.pieces()[-1].slope)
-        return filled(CostAnswer, cost, ns_per_byte=slope, table=cost.points)
-    return filled(CostAnswer, cost)
 
 
 def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:

@@ -123,12 +123,6 @@ def test_algorithms_and_modes_can_be_chosen(algorithm: str, mode: str) -> None:
     assert len(answer["alternatives"]) == 1
     kinds = {transfer["kind"] for transfer in answer["transfers"]}
     assert kinds == ({"all_reduce"} if mode == "replicated" else {"push", "pull"})
-    # three quarters of a gradient each way over one NIC, at a nanosecond a byte
-    assert chosen["push"]["ns_per_byte"] == 0.75
-    assert chosen["all_reduce"]["ns_per_byte"] == 1.5
-    steps = {"ring": 6, "halving_doubling": 4, "ps": 2, "shuffle": 2}[algorithm]
-    assert chosen["steps"] == steps
-    assert chosen["all_reduce"]["startup_ns"] == 100 * steps
 
 
 @pytest.mark.parametrize("method", iteration.METHODS)
