@@ -135,15 +135,6 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     runner_up: RunnerUp | None
 
 
-class InterferenceAnswer(Struct, frozen=True, kw_only=True):
-    """What an all-reduce and computation take from each other; a push or a pull half as much."""
-
-    startup_ns: Size
-    ns_per_byte: float
-    slowdown: Annotated[float, Meta(ge=1)]
-    delay_ns: Size = 0
-
-
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
     """What each worker has to remember under the plan, with its largest transfer."""
 
@@ -211,7 +202,6 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     startup_ns: Moment = WITH_PLAN
     stall_ns: Moment = WITH_PLAN
     slowed_ns: Moment | UnsetType = UNSET
-    interference: InterferenceAnswer | UnsetType = UNSET
     schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] = WITH_PLAN
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     pull_bytes: Annotated[

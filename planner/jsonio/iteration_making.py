@@ -28,7 +28,6 @@ from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
     CandidateAnswer,
     ChangeAnswer,
-    InterferenceAnswer,
     IterationAnswer,
     MemoryAnswer,
     RunnerUp,
@@ -81,6 +80,7 @@ def answer(
     assert evaluation is not None
     schedule = _schedule(problem, plan, evaluation)
     names = [parameter.name for parameter in problem.graph.parameters]
+    computed, alone = evaluation.computation_ns, problem.base.windows.compute_ns
     return filled(
         IterationAnswer,
         evaluation,
@@ -93,7 +93,7 @@ def answer(
             for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
-        **_beside(problem, evaluation),
+        slowed_ns=UNSET if problem.interference.is_none else computed - alone,
         backward_ns=evaluation.iteration.backward[-1][1],
         schedule=schedule,
         parameter_bytes=_sizes(problem, problem.pushed),
@@ -113,17 +113,6 @@ def _failed(cluster: Cluster) -> dict[str, Any]:
     return {
         "failed": failed_document(bcube, cluster.failed),
         "ranks": tuple(map(bcube.digits, cluster.ranks)),
-    }
-
-
-def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the fields about contention: its parameters and the slowdown of computation."""
-    beside = problem.interference
-    if beside.is_none:
-        return {}
-    return {
-        "interference": filled(InterferenceAnswer, beside),
-        "slowed_ns": evaluation.computation_ns - problem.base.windows.compute_ns,
     }
 
 
