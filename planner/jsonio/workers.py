@@ -50,13 +50,6 @@ class Limits:
 Serve: TypeAlias = Callable[[bytes, Callable[[bytes], None], Cancel], tuple[int, bytes]]
 
 
-class Usage(NamedTuple):
-    """Resources that an answer took."""
-
-    seconds: float  # processor time
-    peak_bytes: int  # of the process so far, without what it inherited
-
-
 class OverLimitError(Exception):
     """A message exceeded `limit`, the name of a field of `Limits`."""
 
@@ -73,7 +66,7 @@ class _Answer(NamedTuple):
     """What comes before the bytes of an answer."""
 
     status: int
-    usage: Usage
+    grown: bool  # whether the process holds so much memory that another should answer the next
     exceeded: str | None  # the limit
 
 
@@ -104,7 +97,6 @@ class Worker:
         self._serve = serve
         self._limits = limits
         self._process: _Process | None = None
-        self.usage = Usage(0.0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -140,15 +132,10 @@ class Worker:
         except BaseException:
             self.close()
             raise
-        self.usage = answered.usage
-        memory = self._limits.memory_bytes
-        large = memory is not None and self.usage.peak_bytes > memory // 2
-        if large or answered.exceeded == "memory_bytes":
-            self.close()  # the next message gets all of the memory
+        if answered.grown:
+            self.close()
         if answered.exceeded is not None:
             raise OverLimitError(answered.exceeded)
-        if limit is not None and answered.status == 1 and self.usage.seconds > limit:
-            raise OverLimitError("seconds")  # a program that it started was stopped
         return answered.status, answer
 
     @property
@@ -194,9 +181,8 @@ class Worker:
         """Return the error for a process that has died."""
         assert self._process is not None
         code, usage = _ended(self._process)
-        peak = max(0, usage.ru_maxrss * 1024 - self._process.inherited)
+        peak = usage.ru_maxrss * 1024 - self._process.inherited
         self._process = None
-        self.usage = Usage(usage.ru_utime + usage.ru_stime, peak)
         number = -os.waitstatus_to_exitcode(code)
         if number == signal.SIGXCPU:
             return OverLimitError("seconds")
@@ -300,17 +286,16 @@ def _answer(
         status, answer = serve(channel.send, Cancelled(channel))
     except MemoryError:
         exceeded, status, answer = "memory_bytes", 0, b""
-    peaks = (
-        resource.getrusage(who).ru_maxrss * 1024
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    peak = max(0, *(rss - inherited for rss in peaks))
-    if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
-        # Compiled code reports lack of memory in its own way.
-        exceeded, answer = "memory_bytes", b""
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak = max(resource.getrusage(who).ru_maxrss * 1024 for who in whose) - inherited
+    grown = limits.memory_bytes is not None and peak > limits.memory_bytes // 2
+    if status == 1 and grown:
+        exceeded, answer = "memory_bytes", b""  # compiled code reports it in its own way
+    elif status == 1 and limits.seconds is not None and _cpu_s() - before > limits.seconds:
+        exceeded, answer = "seconds", b""  # a program that it started was stopped
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
         exceeded, answer = "answer_bytes", b""
-    channel.send(_Answer(status, Usage(_cpu_s() - before, peak), exceeded))
+    channel.send(_Answer(status, grown or exceeded == "memory_bytes", exceeded))
     channel.send_bytes(answer)
 
 
