@@ -30,9 +30,6 @@ from planner.solving.deadline import Cancel
 _LOOK_S = 0.02
 """Interval between checks for cancellation."""
 
-_PATIENCE = 10
-"""Wall-clock limit of a message, as a multiple of its processor time limit."""
-
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Threads of libraries take memory without benefit here; set before the libraries are imported."""
 
@@ -121,11 +118,9 @@ class Worker:
             raise OverLimitError("request_bytes")
         if self._process is None:
             self._process = _started(self._serve, self._limits)
-        limit = self._limits.seconds
-        until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
         try:
             self._over(partial(self._process.channel.send, message))
-            while isinstance(answered := self._over(partial(self._next, until, cancel)), bytes):
+            while isinstance(answered := self._over(partial(self._next, cancel)), bytes):
                 if told is not None:
                     told(answered)
             answer = self._over(self._process.channel.recv_bytes)
@@ -153,15 +148,13 @@ class Worker:
         """Take a step over the connection; raise the reason if the process has died."""
         try:
             return step()
-        except TimeoutError:
-            raise OverLimitError("seconds") from None
         except (EOFError, OSError):
             raise self._death() from None
 
-    def _next(self, until: float | None, cancel: Cancel | None) -> Any:
+    def _next(self, cancel: Cancel | None) -> Any:
         """Return the next message of the process: progress, or the head of its answer.
 
-        `until` is a limit on the monotonic clock; a cancellation is passed on meanwhile.
+        A cancellation is passed on meanwhile.
         """
         assert self._process is not None
         channel, asked = self._process.channel, False
@@ -169,13 +162,8 @@ class Worker:
             if cancel is not None and cancel.is_set() and not asked:
                 channel.send(None)
                 asked = True
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if cancel is not None:
-                left = _LOOK_S if left is None else min(left, _LOOK_S)
-            if channel.poll(left):
+            if channel.poll(None if cancel is None else _LOOK_S):
                 return channel.recv()
-            if until is not None and time.monotonic() >= until:
-                raise TimeoutError
 
     def _death(self) -> Exception:
         """Return the error for a process that has died."""
