@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.bml.program import REPLAN
+from planner.families.caramel.checker import check_contents
 from planner.families.collectives.recipes import Recipe
+from planner.families.iteration.evaluation import check_pulls, in_transfers
 from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import WITH_PLAN, check_head
 from planner.jsonio.links import Digits, FailedDocument
@@ -17,9 +19,9 @@ from planner.jsonio.transfers import (
     ParameterBytes,
     TransferDocument,
     check_iteration,
-    check_parts,
     placed,
     timeline_of,
+    typed_transfers,
 )
 from planner.jsonio.types import Moment, Size, says
 from planner.jsonio.what_if import AdviceField, TargetedAnswer
@@ -203,7 +205,7 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     stall_ns: Moment = WITH_PLAN
     slowed_ns: Moment | UnsetType = UNSET
     schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] = WITH_PLAN
-    parameter_bytes: ParameterBytes | UnsetType = UNSET
+    parameter_bytes: ParameterBytes = WITH_PLAN
     pull_bytes: Annotated[
         dict[str, Size] | UnsetType, says("the same of pulls, where they are others")
     ] = UNSET
@@ -231,7 +233,7 @@ def timeline(answer: IterationAnswer) -> Timeline:
     check_iteration("transfers", answer.transfers, answer.schedule, order, end_ns)
     _check_names(answer.synchronisation, answer.transfers)
     _check_programs(answer, answer.synchronisation)
-    _check_sent(answer, answer.transfers)
+    _check_sent(answer)
     kinds = [transfer.kind for transfer in answer.transfers]
     return timeline_of(answer.schedule, answer.transfers, kinds, answer.backward_ns)
 
@@ -284,38 +286,15 @@ def _check_names(
         raise InvalidInputError(f"{path}.depth", why)
 
 
-def _check_sent(answer: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
-    """Check that every byte is pushed exactly once, and pulled exactly once afterwards."""
-    sizes = None if answer.parameter_bytes is UNSET else answer.parameter_bytes
-    pulled = sizes if answer.pull_bytes is UNSET else answer.pull_bytes
-    sums = [
-        (place, transfer) for place, transfer in enumerate(transfers) if transfer.kind != "pull"
-    ]
-    pulls = [
-        (place, transfer) for place, transfer in enumerate(transfers) if transfer.kind == "pull"
-    ]
-    if pulls and any(transfer.kind == "all_reduce" for _, transfer in sums):
-        raise InvalidInputError("transfers", "all-reduces and pulls in one plan")
-    summed = check_parts("transfers", sums, sizes)
-    if not any(transfer.kind == "push" for _, transfer in sums):
-        return
-    handed = check_parts("transfers", pulls, pulled)
-    if summed.keys() != handed.keys():
-        odd = min(summed.keys() ^ handed.keys())
-        raise InvalidInputError("transfers", f"{shown(odd)} is not both pushed and pulled")
-    alike = answer.pull_bytes is UNSET
-    for name, parts in handed.items():
-        for start, stop, place in parts:
-            needed = [
-                number
-                for first, last, number in summed[name]
-                if not alike or -1 in (stop, last) or (first < stop and start < last)
-            ]
-            if max(needed) > place:
-                raise InvalidInputError(
-                    f"transfers[{place}]", f"pulls {shown(name)} before all of it was pushed"
-                )
-            if transfers[place].ready_ns < max(transfers[number].end_ns for number in needed):
-                raise InvalidInputError(
-                    f"transfers[{place}].ready_ns", f"before {shown(name)} was pushed"
-                )
+def _check_sent(answer: IterationAnswer) -> None:
+    """Check that every byte is summed exactly once, and pulled exactly once after a push."""
+    pushed = answer.parameter_bytes
+    pulled = pushed if answer.pull_bytes is UNSET else answer.pull_bytes
+    if list(pulled) != list(pushed):
+        raise InvalidInputError("pull_bytes", "expected the parameters of parameter_bytes")
+    transfers = typed_transfers("transfers", answer.transfers, pushed, pulled)
+    sums = [place for place, transfer in enumerate(transfers) if transfer.kind != "pull"]
+    names, sizes = list(pushed), list(pushed.values())
+    with in_transfers(sums):
+        check_contents(names, sizes, 1, [transfers[place] for place in sums])
+    check_pulls(names, sizes, list(pulled.values()), 1, transfers)

@@ -143,7 +143,7 @@ def read_answer(answer: Answer) -> Program | Layers:
     An answer that leaves the program open is an `InvalidInputError`.
     """
     if isinstance(answer, CaramelAnswer):
-        sizes = or_none(answer.parameter_bytes) or {}
+        sizes = answer.parameter_bytes
         groups = (
             Batch(_named_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups
         )
@@ -154,7 +154,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             )
         return GradientProgram(tuple(groups), answer.barrier)
     if isinstance(answer, IterationAnswer):
-        pushed = or_none(answer.parameter_bytes) or {}
+        pushed = answer.parameter_bytes
         pulled = or_none(answer.pull_bytes) or pushed
         recipes, rows = recipes_of(answer), []
         for transfer in answer.transfers:
