@@ -5,13 +5,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.bml.program import REPLAN
 from planner.families.caramel.checker import check_contents
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.evaluation import check_pulls, in_transfers
 from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import WITH_PLAN, check_head
-from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
 from planner.jsonio.transfers import (
     Names,
@@ -26,7 +24,6 @@ from planner.jsonio.transfers import (
 from planner.jsonio.types import Moment, Size, says
 from planner.jsonio.what_if import AdviceField, TargetedAnswer
 from planner.model.errors import InvalidInputError
-from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 from planner.solving.timeline import Timeline
@@ -188,11 +185,6 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     cluster: str
     machines: Count
     workers: Count
-    failed: FailedDocument | UnsetType = UNSET
-    ranks: Annotated[
-        tuple[Digits, ...] | UnsetType,
-        says("of a BCube where something has failed: the server of each rank"),
-    ] = UNSET
     synchronisation: SynchronisationAnswer = WITH_PLAN
     op_order: Names = WITH_PLAN
     transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] = WITH_PLAN
@@ -243,26 +235,12 @@ def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAns
     recipes: dict[str, Recipe | None] = {}
     for used in synchronisation.algorithms:
         check_program(used.algorithm, used.program, answer.workers)
-        _check_failed(answer, used.program)
         recipe = recipe_in(used.program)
         if recipes.setdefault(used.algorithm, recipe) != recipe:
             raise InvalidInputError(
                 "synchronisation.others",
                 f"expected {shown(used.algorithm)} at every depth by the same program",
             )
-
-
-def _check_failed(answer: IterationAnswer, program: ProgramAnswer | UnsetType) -> None:
-    """Check that failures and ranks agree with those of the programs."""
-    recipe = recipe_in(program)
-    if program is UNSET or recipe is None or recipe.generator != REPLAN:
-        return
-    if answer.failed != program.failed:
-        raise InvalidInputError("failed", "expected what the program goes around")
-    bcube, dead = BCube(*recipe.shape[:2]), recipe.failed.servers
-    working = (server for server in range(bcube.servers) if server not in dead)
-    if answer.ranks != tuple(map(bcube.digits, working)):
-        raise InvalidInputError("ranks", "expected the servers that work, in order")
 
 
 def _check_names(

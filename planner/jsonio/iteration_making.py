@@ -37,12 +37,9 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     WhyAnswer,
 )
-from planner.jsonio.links import failed_document
 from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
-from planner.model.clusters import Cluster
-from planner.model.topologies import BCube
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result
@@ -68,7 +65,6 @@ def answer(
         "cluster": cluster.name,
         "machines": cluster.machines,
         "workers": cluster.workers,
-        **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
         "target": target_answer(problem.target),
@@ -103,17 +99,6 @@ def answer(
         if alternatives
         else UNSET,
     )
-
-
-def _failed(cluster: Cluster) -> dict[str, Any]:
-    """Return the fields about failures: the failed parts and the remaining ranks."""
-    bcube = cluster.topology
-    if not cluster.failed or not isinstance(bcube, BCube):
-        return {}
-    return {
-        "failed": failed_document(bcube, cluster.failed),
-        "ranks": tuple(map(bcube.digits, cluster.ranks)),
-    }
 
 
 def sizing_answer(samples: int, sizing: Sizing) -> SizingAnswer:
