@@ -330,7 +330,7 @@ def told(case: Case[Problem], result: Result[Any, Any], deadline: Deadline | Non
         return answer(case.problem, result, case.request.wanted(case.problem), listing)
     except TimeUpError:
         runtime = result.runtime_s
-        late = Result[Any, Any](result.method, None, None, None, runtime, True, OUT_OF_TIME)
+        late: Result[Any, Any] = Result(result.method, None, None, None, runtime, True, OUT_OF_TIME)
         return answer(case.problem, late)
 
 
