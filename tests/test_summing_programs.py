@@ -71,16 +71,14 @@ def test_a_plan_of_bml_is_algorithm_1(method: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
-def test_around_failures_the_program_is_what_is_listed(method: str) -> None:
-    answer = solved(BML, method=method, failed=FAILED, schedule="all")
+def test_around_failures_the_program_is_that_of_the_plan(method: str) -> None:
+    answer = solved(BML, method=method, failed=FAILED, with_plan=True)
     program, depth, size = summed(answer)
-    assert (program.ranks, depth, size) == (9, 1, 900)
+    assert (program.ranks, depth, size) == (9, answer["rounds"], None)
     assert check(program) == "replay"
-    for schedule in ("none", {"server": [0, 1]}):
-        silent = solved(BML, method=method, failed=FAILED, schedule=schedule)
-        with pytest.raises(InvalidInputError) as caught:
-            summed(silent)
-        assert caught.value.path == "transfers"
+    with pytest.raises(InvalidInputError) as caught:
+        summed(solved(BML, method=method, failed=FAILED, schedule="all"))
+    assert caught.value.path == "plan"
 
 
 def test_slices_are_the_chunks_of_a_direct_exchange() -> None:
@@ -133,7 +131,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "iteration": {**REQUEST, "algorithms": ["ring"]},
     "slices": BIGDL,
     "cube": BML,
-    "around": {**BML, "failed": FAILED, "schedule": "all"},
+    "around": {**BML, "failed": FAILED, "with_plan": True},
 }
 PROGRAM = {"generator": "ring", "shape": [4]}
 
@@ -161,13 +159,6 @@ def test_another_program_than_the_plan_s_is_refused(
     with pytest.raises(InvalidInputError) as caught:
         read_plan(json.dumps(changed).encode())
     assert caught.value.path == f"synchronisation.{path}"
-
-
-def test_a_list_that_is_not_there_is_no_program() -> None:
-    changed = {key: value for key, value in planned("around").items() if key != "transfers"}
-    with pytest.raises(InvalidInputError) as caught:
-        read_plan(json.dumps(changed).encode())
-    assert caught.value.path == "transfers"
 
 
 MIXED: dict[str, Any] = {

@@ -104,17 +104,10 @@ def test_nothing_is_left_behind(worker: Worker) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_what_an_answer_took_is_known(worker: Worker) -> None:
-    worker.ask(b"abc")
-    assert 0 <= worker.usage.seconds < 1
-    assert 0 <= worker.usage.peak_bytes < 2**27
-
-
 def test_a_large_parent_leaves_as_much_memory_as_a_small_one() -> None:
     held = bytearray(os.urandom(2**20) * 192)  # more than the limit, and written to
     with Worker(serve, LIMITS) as worker:
         assert worker.ask(b"abc") == (0, b"cba")
-        assert worker.usage.peak_bytes < 2**26
         assert worker.ask(b"some")[0] == 0
         with pytest.raises(OverLimitError):
             worker.ask(b"memory")

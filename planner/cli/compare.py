@@ -38,19 +38,17 @@ from planner.families.drizzle.family import limits_text
 from planner.families.iteration import fsdp_from_profile as fully_sharded
 from planner.families.iteration.sizing import scheduling_from_profile
 from planner.jsonio import PROBLEMS, decode_profile
-from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import Head, of_profile, warned
 from planner.jsonio.interfaces import families
 from planner.jsonio.profiles import profile_of
 from planner.jsonio.service import decode_request
-from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import or_none
 from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.profiles import Profile
-from planner.solving.compare import IGNORE_MEMORY, Case, Place, compare
+from planner.solving.compare import Case, Place, compare
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
@@ -159,9 +157,6 @@ def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     of_request = isinstance(value, dict) and "problem" in value
     if isinstance(value, dict) and of_request and "status" in value:
         raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
-    if not of_request:
-        with in_file(options.file):
-            refuse_other(value, "profile")
     return (_requested if of_request else _profiled)(data, options)
 
 
@@ -174,15 +169,14 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
         request = decode_request(data)
         problem: str = request.problem
         made = request.to_problem()
-        document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
+        document = getattr(request, "profile", UNSET)
         profile = None if document is UNSET else profile_of(document)
-        doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts
     if options.problem not in (None, problem):
         raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
     asked = {"method": request.method, **_limit(options, request)}
     asked["regret"] = getattr(request, "regret", False)
     title = "" if profile is None else profile.name
-    return problem, Case(made, "request", asked, profile, None, request, title, doubts)
+    return problem, Case(made, "request", asked, profile, None, request, title)
 
 
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
@@ -206,11 +200,8 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
         made = make(profile, place, settled)
     except InvalidInputError as error:
         raise _of_network(error, place, options) from None
-    doubts = place.notes
-    if place.cluster is not None and IGNORE_MEMORY in family.options:
-        doubts = (*place.cluster.memory_doubts, *doubts)
     name = profile.name
-    return problem, Case(made, name, settled, profile, place, None, name, doubts)
+    return problem, Case(made, name, settled, profile, place, None, name, place.notes)
 
 
 def _of_network(

@@ -109,13 +109,12 @@ def _memory(cluster: Cluster) -> str:
 
 def sentence(answer: IterationAnswer) -> str:
     """Return the algorithm, the mode and the number of transfers."""
-    assert answer.synchronisation is not UNSET
     synchronisation = answer.synchronisation
     return f"{synchronisation.named}, {synchronisation.mode}: {sent_text(answer)}"
 
 
 def _plan(answer: IterationAnswer) -> Iterator[str]:
-    if answer.objective_ns is None or answer.iteration_ns is UNSET:
+    if answer.objective_ns is None:
         yield f"{answer.status}: {answer.reason or ''}"
         return
     yield f"plan ({answer.method}): {sentence(answer)}"
@@ -123,7 +122,6 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
     if answer.why is not UNSET:
         yield f"iteration {total} = {_parts(answer.why)}"
     else:
-        assert answer.stall_ns is not UNSET
         yield f"iteration {total}, of which computation waits {format_ns(answer.stall_ns)}"
     if answer.slowed_ns is not UNSET:
         yield f"transfers slow the computation down by {format_ns(answer.slowed_ns)} in all"
@@ -131,7 +129,7 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         gap = answer.objective_ns / answer.lower_bound_ns - 1 if answer.lower_bound_ns else 0.0
         bound = format_ns(answer.lower_bound_ns)
         text = f"{answer.status}: {format_share(gap)} above the bound {bound}"
-        if answer.network_bound_ns is not UNSET and answer.network_bound_ns:
+        if answer.network_bound_ns:
             least = answer.objective_ns / answer.network_bound_ns - 1
             text += f", {format_share(least)} above what any algorithm needs on this network"
         yield text

@@ -5,8 +5,6 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from msgspec import UNSET
-
 from planner.cli.common import check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
 from planner.cli.parsing import add_options, given
@@ -126,7 +124,7 @@ def _beside(
 
 
 def _summary(answered: IterationAnswer) -> str:
-    if answered.iteration_ns is UNSET:
+    if answered.objective_ns is None:
         return f"{answered.status}: {answered.reason or ''}"
     return f"iteration {format_ns(answered.iteration_ns)} by {sentence(answered)}"
 

@@ -129,7 +129,7 @@ def _about(path: str, answer: "Answer") -> PlanReport:
 def _collective(ran: Ran) -> str:
     """Return the names of the programs that reduced the gradients."""
     first, ranks = ran.answers[0], ran.ranks
-    if isinstance(first, IterationAnswer) and first.synchronisation is not UNSET:
+    if isinstance(first, IterationAnswer):
         recipes = dict.fromkeys(recipes_of(first).values())
         names = [f"ring({ranks})" if recipe is None else made(recipe).name for recipe in recipes]
         return ", ".join(names)

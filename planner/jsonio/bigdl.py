@@ -186,7 +186,7 @@ def ranking(answer: BigdlAnswer) -> Ranking:
 
     Raises InvalidInputError, with a path, if there is no plan or the parts contradict each other.
     """
-    check_head(answer, "phases", "times_full_transfer")
+    check_head(answer, "phases")
     check_same(answer.gradient_bytes, answer.elements * answer.element_bytes, "gradient_bytes")
     phases = placed("phases", answer.phases)
     check_order(phases, "start_ns", "end_ns")

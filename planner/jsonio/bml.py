@@ -1,9 +1,8 @@
 """The JSON interface of gradient synchronisation on a BCube (BML)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import islice
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
@@ -15,13 +14,14 @@ from planner.families.bml.reroute import GRACE_S, Damage
 from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import WITH_PLAN, check_head, head, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
     LINK_RULES,
     Digits,
     FailedDocument,
     Number,
+    failed_document,
     failures_of,
     link_notes,
     links_of,
@@ -37,16 +37,15 @@ from planner.jsonio.types import (
     Time,
     filled,
     made_of,
-    or_none,
     says,
 )
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_same, shown, total
 from planner.solving.compare import Case
-from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError, watched
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.result import Result
 from planner.solving.views import Compared
@@ -84,8 +83,31 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     def to_problem(self) -> Problem:
         """Return the typed problem, if the transfers that are wanted can be listed."""
         problem = problem_of(self)
-        wanted_of(self, problem)
+        self.wanted(problem)
         return problem
+
+    def wanted(self, problem: Problem) -> range | None:
+        """Return the servers whose transfers the answer lists, or None for no listing.
+
+        Raises InvalidInputError if the server does not exist or has failed, or if too many
+        transfers would have to be looked at, those without bytes included.
+        """
+        if self.schedule == "none":
+            return None
+        wanted = range(problem.bcube.servers)
+        if isinstance(self.schedule, ServerDocument):
+            server = problem.bcube.server(self.schedule.server, "schedule.server")
+            if server in problem.failed.servers:
+                raise InvalidInputError("schedule.server", "expected one that has not failed")
+            wanted = range(server, server + 1)
+        each = 2 * self.k**2 * (self.n - 1) * sum(map(bool, problem.chunks))
+        if not problem.failed and len(wanted) * each > MAX_LOOKED_AT:
+            raise _too_many(wanted)
+        return wanted
+
+    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about links that were estimated from measured collectives."""
+        return link_notes(self, self.n**self.k)
 
 
 REQUEST_RULES: dict[str, Any] = {
@@ -103,30 +125,11 @@ def problem_of(request: BmlRequest) -> Problem:
     return made_of(Problem, request, bcube=bcube, network=network, failed=failed)
 
 
-def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
-    """Return the servers whose transfers the answer lists, or None for no listing.
-
-    Raises InvalidInputError if the server does not exist or has failed, or if there would be too
-    many transfers.
-    """
-    schedule, wanted = request.schedule, None
-    if isinstance(schedule, ServerDocument):
-        server = problem.bcube.server(schedule.server, "schedule.server")
-        if server in problem.failed.servers:
-            raise InvalidInputError("schedule.server", "expected one that has not failed")
-        wanted = range(server, server + 1)
-    elif schedule == "all":
-        wanted = range(problem.bcube.servers)
-    if wanted is not None:
-        check_listable(problem, wanted)  # fail before building the plan
-    return wanted
-
-
 MAX_TRANSFERS = 10**6
 """Largest number of transfers that an answer lists."""
 
 MAX_LOOKED_AT = 2 * MAX_TRANSFERS
-"""Largest number of transfers scanned for those that carry bytes."""
+"""Largest number of transfers that are looked at for those that carry bytes."""
 
 MAX_CUT_OFF = 1000
 """Largest number of unreachable servers that an answer names."""
@@ -170,14 +173,6 @@ class TransferRow(Struct, frozen=True, kw_only=True):
     part: Number | UnsetType = UNSET
 
 
-class FailedCounts(Struct, frozen=True, kw_only=True):
-    """How many of each have failed."""
-
-    servers: Number
-    nics: Number
-    switches: Number
-
-
 class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
 
@@ -185,7 +180,7 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
     k: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
-    failed: FailedCounts | UnsetType = UNSET
+    failed: FailedDocument | UnsetType = UNSET
     switches: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     full_transfer_ns: Annotated[Moment, says("T_F: the gradient over one link")]
     ideal_ns: Annotated[
@@ -205,9 +200,6 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] | UnsetType = UNSET
     comparison: dict[str, ComparisonRow] = WITH_PLAN
     transfers: tuple[TransferRow, ...] | UnsetType = UNSET
-    schedule: Annotated[Literal["all"] | Digits, says("whose transfers are listed")] | UnsetType = (
-        UNSET
-    )
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
 
     def sentence(self) -> str:
@@ -215,9 +207,9 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
         assert self.objective_ns is not None
         failed = ""
         if self.failed is not UNSET:
-            counts = structs.asdict(self.failed)
             names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
-            words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
+            counts = {text: len(getattr(self.failed, name)) for name, text in names.items()}
+            words = [f"{text}: {count}" for text, count in counts.items() if count]
             failed = f" (failed {', '.join(words)})"
         return (
             f"A synchronisation of {counted(self.servers, 'server')} on BCube({self.n}, {self.k})"
@@ -241,9 +233,8 @@ def answer(
         damage = Damage(bcube, problem.failed)
         part = damage.cut_off() if damage.living and not result.timed_out else ()
         return structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
-    listed_of: Literal["all"] | tuple[int, ...] | UnsetType = UNSET
-    if wanted is not None:
-        listed_of = "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
+    tensors = problem.layer_bytes if problem.size_bytes else ()
+    compared = compare(bcube, tensors=tensors or None)
     return structs.replace(
         base,
         pieces=plan.threads * plan.pieces,
@@ -254,9 +245,8 @@ def answer(
             filled(StepRow, step, bytes=total(step.bytes, "layer_bytes", "the bytes of a step"))
             for step in evaluation.steps
         ),
-        comparison=comparison_of(problem),
+        comparison={known.name: _compared(problem, known) for known in compared},
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
-        schedule=listed_of,
     )
 
 
@@ -274,22 +264,14 @@ def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlA
 def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
     """Return an answer with the fields that do not depend on the plan."""
     bcube, ideal = problem.bcube, ideal_ns(problem)
-    failed = {name: len(getattr(problem.failed, name)) for name in FailedCounts.__struct_fields__}
     return filled(
         BmlAnswer,
         bcube,
         **head(BmlAnswer, result),
-        failed=FailedCounts(**failed) if problem.failed else UNSET,
+        failed=failed_document(bcube, problem.failed) if problem.failed else UNSET,
         full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
-
-
-def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
-    """Return the time of every algorithm for the same number of servers and no failures."""
-    tensors = problem.layer_bytes if problem.size_bytes else ()
-    known = compare(problem.bcube, tensors=tensors or None)
-    return {algorithm.name: _compared(problem, algorithm) for algorithm in known}
 
 
 def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
@@ -302,17 +284,6 @@ def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
     )
 
 
-def check_listable(problem: Problem, wanted: range) -> None:
-    """Raise an error, before planning, if more transfers would have to be scanned than allowed.
-
-    Transfers without bytes count, too.
-    """
-    bcube = problem.bcube
-    each = 2 * bcube.k**2 * (bcube.n - 1)
-    if not problem.failed and len(wanted) * each * sum(map(bool, problem.chunks)) > MAX_LOOKED_AT:
-        raise _too_many(wanted)
-
-
 def _too_many(wanted: range) -> InvalidInputError:
     hint = "; ask for one server" if len(wanted) > 1 else ""
     return InvalidInputError(
@@ -323,15 +294,8 @@ def _too_many(wanted: range) -> InvalidInputError:
 def _transfers(
     problem: Problem, plan: Plan, wanted: range, deadline: Deadline
 ) -> Iterator[TransferRow]:
-    parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
-    if not parts:
-        return
-    # Count before listing, so that a request that is refused costs no memory.
-    moves = watched(
-        (transfer for server in wanted for transfer in plan.transfers(server)), deadline
-    )
-    if next(islice(moves, MAX_LOOKED_AT // parts, None), None):
-        raise _too_many(wanted)
+    if not problem.size_bytes:
+        return  # there may be 2^62 servers
     digits = cache(problem.bcube.digits)  # rows share the tuples
     listing = (entry for server in wanted for entry in listed(problem, plan, server, deadline))
     for number, entry in enumerate(listing):
@@ -354,27 +318,19 @@ def _transfers(
         )
 
 
-def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    limit = or_none(request.time_limit_s)
-    last = Deadline(limit, control.get("cancel")).later(GRACE_S)
-    problem = problem_of(request)
-    wanted = wanted_of(request, problem)
-    result, _, more = planned(BML, request, problem, control)
-    fields, listing = more(), last.share(2)  # encoding takes as long as listing
-    try:
-        made = structs.replace(answer(problem, result, wanted, listing), **fields)
-        return warned(made, link_notes(request, problem.bcube.servers))
-    except TimeUpError:
-        runtime = result.runtime_s
-        return answer(problem, Result(result.method, None, None, None, runtime, True, OUT_OF_TIME))
-
-
-def told(case: Case[Problem], result: Result[Any, Any], _: object) -> BmlAnswer:
-    """Return the answer to a case, without transfers."""
+def told(case: Case[Problem], result: Result[Any, Any], deadline: Deadline | None) -> BmlAnswer:
+    """Return the answer to a case; until a deadline, with the transfers a request asks for."""
     if isinstance(result.plan, Collective):
         return algorithm_answer(case.problem, result)
-    return answer(case.problem, result)
+    if case.request is None or deadline is None:
+        return answer(case.problem, result)
+    listing = deadline.later(GRACE_S).share(2)  # encoding takes as long as listing
+    try:
+        return answer(case.problem, result, case.request.wanted(case.problem), listing)
+    except TimeUpError:
+        runtime = result.runtime_s
+        late: Result[Any, Any] = Result(result.method, None, None, None, runtime, True, OUT_OF_TIME)
+        return answer(case.problem, late)
 
 
 MAX_SWITCHES = 2**70
@@ -386,11 +342,9 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
 
     Raises InvalidInputError if there is no plan, or the parts contradict each other.
     """
-    check_head(answer, "steps", "comparison")
+    check_head(answer, "steps")
     if answer.cut_off is not UNSET:
         raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
-    if answer.schedule is not UNSET and answer.transfers is UNSET:
-        raise InvalidInputError("transfers", "missing: schedule says that they are listed")
     assert answer.objective_ns is not None
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
@@ -420,6 +374,5 @@ INTERFACE = Interface(
     answer=BmlAnswer,
     told=told,
     view=times,
-    run=run,
     request_rules=REQUEST_RULES,
 )

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import caramel
+from planner.families.caramel.checker import check_contents
 from planner.families.caramel.evaluation import Evaluation, plan_heads
 from planner.families.caramel.for_target import BUCKETS, exported
 from planner.families.caramel.methods import RULES
@@ -24,10 +25,10 @@ from planner.jsonio.transfers import (
     ParameterBytes,
     TransferDocument,
     check_iteration,
-    check_parts,
     op_times,
     sent,
     timeline_of,
+    typed_transfers,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, made_of, or_none
 from planner.jsonio.what_if import (
@@ -153,7 +154,7 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
     workers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | UnsetType = UNSET
     ranks: Machines | UnsetType = UNSET
-    parameter_bytes: ParameterBytes | UnsetType = UNSET
+    parameter_bytes: ParameterBytes = WITH_PLAN
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
 
@@ -292,35 +293,17 @@ def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[Group
     return tuple(answers)
 
 
-_FIELDS = (
-    "op_order",
-    "order",
-    "control_edges",
-    "iteration_ns",
-    "backward_ns",
-    "computation_ns",
-    "communication_ns",
-    "stall_ns",
-    "overlap",
-    "utilisation",
-    "schedule",
-)
-"""Fields that every plan has and that are never null."""
-
-
 def timeline(answer: CaramelAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
-    check_head(answer, "groups", *_FIELDS, costs="iteration_ns")
-    for name in ("threshold_bytes", "rho"):  # these may be null
-        if getattr(answer, name) is UNSET:
-            raise InvalidInputError(name, "missing: it comes with a plan")
+    check_head(answer, "groups", costs="iteration_ns")
     check_iteration("groups", answer.groups, answer.schedule, answer.op_order, answer.iteration_ns)
     for place, edge in enumerate(answer.control_edges):
         if not set(answer.op_order).issuperset(edge):
             raise InvalidInputError(f"control_edges[{place}]", "expected names in op_order")
-    sizes = or_none(answer.parameter_bytes)
-    carried = check_parts("groups", list(enumerate(answer.groups)), sizes)
-    if sorted(answer.order) != sorted(carried):
+    sizes = answer.parameter_bytes
+    names, groups = list(sizes), typed_transfers("groups", answer.groups, sizes)
+    check_contents(names, list(sizes.values()), 1, groups)
+    if sorted(answer.order) != sorted(names):
         raise InvalidInputError("order", "expected each parameter of the groups once")
     kinds: list[Kind] = ["all_reduce"] * len(answer.groups)
     return timeline_of(answer.schedule, answer.groups, kinds, answer.backward_ns)

@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
 from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_form
-from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none, says
 from planner.model.clusters import MAX_MACHINES, Cluster
 from planner.model.errors import InvalidInputError, PluginError
@@ -93,9 +92,7 @@ class ClusterDocument(
 
 def decode_cluster(data: bytes | str) -> Cluster:
     """Read a cluster from JSON text; an error has the path of the first wrong field."""
-    value = decode(data)
-    refuse_other(value, "cluster")
-    return cluster_of(typed(value, ClusterDocument))
+    return cluster_of(typed(decode(data), ClusterDocument))
 
 
 def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:

@@ -7,7 +7,7 @@ ignores or reports without a path. msgspec checks types and ranges, and generate
 import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from math import copysign, inf, isfinite, nan
+from math import isfinite, nan
 from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,9 @@ MAX_WRITTEN = 2 * MAX_DECIMALS
 MAX_DEPTH = 100
 """Deepest nesting of arrays and objects. Valid documents need about ten levels."""
 
+_SCALARS = frozenset({int, float, bool, type(None)})
+"""Types of plain values that hold no others and cannot be wrong."""
+
 _TOO_DEEP = "not acceptable JSON: nested too deeply"
 _TOO_SMALL = f"expected a number of at most {MAX_DECIMALS} decimals"
 
@@ -47,7 +50,6 @@ def decode(data: bytes | str) -> Any:
     Raises InvalidInputError, with a path, for text that is not JSON in UTF-8, deep nesting,
     duplicate keys, unpaired surrogates and numbers that are too long.
     """
-    loose = isinstance(data, str)  # a str may hold an unpaired surrogate without an escape
     try:
         text = data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -63,13 +65,12 @@ def decode(data: bytes | str) -> Any:
             value = json.loads(
                 text, object_pairs_hook=_object, parse_float=_number, parse_int=_saturated
             )
-        _check(value, "", 0, texts=loose or "\\u" in text)  # otherwise no surrogate can be unpaired
+        return plain(value)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidInputError("", f"not JSON: {error.msg} at {where}") from None
     except RecursionError:
         raise InvalidInputError("", _TOO_DEEP) from None
-    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Refused:
@@ -107,26 +108,6 @@ def _saturated(digits: str) -> int:
     return -huge if digits.startswith("-") else huge
 
 
-def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
-    """Raise an error for placeholders and deep nesting; if `texts`, also for invalid strings."""
-    if depth > MAX_DEPTH:
-        raise InvalidInputError("", _TOO_DEEP)
-    looked_at = (dict, list, _Refused, str) if texts else (dict, list, _Refused)
-    if isinstance(value, _Refused):
-        raise InvalidInputError(join(path, value.key) if value.key else path, value.message)
-    if isinstance(value, str):
-        _text(value, path)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _text(key, path)
-            if isinstance(item, looked_at):
-                _check(item, join(path, key), depth + 1, texts=texts)
-    elif isinstance(value, list):
-        for position, item in enumerate(value):
-            if isinstance(item, looked_at):
-                _check(item, f"{path}[{position}]", depth + 1, texts=texts)
-
-
 def plain(value: Any, path: str = "") -> Any:
     """Return a value as plain JSON values: dict, list, str, numbers, bool, None.
 
@@ -139,13 +120,15 @@ def plain(value: Any, path: str = "") -> Any:
 def _plain(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise InvalidInputError("", _TOO_DEEP)
+    if isinstance(value, Decimal):
+        value = nan if value.is_nan() else _number(str(value))
+    if isinstance(value, _Refused):
+        raise InvalidInputError(join(path, value.key) if value.key else path, value.message)
     if isinstance(value, float):
         return float(value)  # NumPy's doubles are floats with another repr
     if isinstance(value, str):
         return str(_text(value, path))
-    if isinstance(value, Decimal):
-        return _plain_decimal(value, path)
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool | Decimal):
         return value
     if isinstance(value, Integral):
         return int(value)
@@ -157,25 +140,15 @@ def _plain(value: Any, path: str, depth: int) -> Any:
             if not isinstance(key, str):
                 raise InvalidInputError(path, f"expected strings as keys, got {shown(key)}")
             _text(key, path)
-            items[str(key)] = _plain(item, join(path, key), depth + 1)
+            known = type(item) in _SCALARS
+            items[str(key)] = item if known else _plain(item, join(path, key), depth + 1)
         return items
     if isinstance(value, list | tuple):
         return [
-            item if type(item) is int else _plain(item, f"{path}[{position}]", depth + 1)
+            item if type(item) in _SCALARS else _plain(item, f"{path}[{position}]", depth + 1)
             for position, item in enumerate(value)
         ]
     raise InvalidInputError(path, f"expected a JSON value, got {shown(value)}")
-
-
-def _plain_decimal(value: Decimal, path: str) -> float | Decimal:
-    """Return a Decimal as `decode` would return it."""
-    if not value.is_finite():
-        return nan if value.is_nan() else copysign(inf, value)
-    if value and value.adjusted() < -MAX_DECIMALS:
-        raise InvalidInputError(path, _TOO_SMALL)
-    if len(value.as_tuple().digits) > MAX_WRITTEN:
-        raise InvalidInputError(path, f"expected a number of at most {MAX_WRITTEN} characters")
-    return value
 
 
 def _text(value: str, path: str) -> str:

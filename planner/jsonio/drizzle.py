@@ -142,7 +142,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     curve contradict each other.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
-    check_head(answer, "group_size", "overhead")
+    check_head(answer, "group_size")
     assert time is not None
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")

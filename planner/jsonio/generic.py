@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head
+from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import PROBLEMS, Interface, types_of
 from planner.jsonio.types import fields_of
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
@@ -72,7 +72,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         kw_only=True,
         forbid_unknown_fields=True,
     )
-    shown = [(known.name, kind | UnsetType, UNSET) for known, kind in _fields(plan_type)]
+    shown = [(known.name, kind, WITH_PLAN) for known, kind in _fields(plan_type)]
     for name, _, _ in shown:
         if name in WhatIfAnswer.__struct_fields__:
             raise InvalidInputError(name, "is a field of every answer: rename the plan's")
@@ -104,13 +104,13 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         request=request,
         answer=answer,
         told=told,
-        view=_view(names_of_plan),
+        view=_view(names_of_plan[0]),
     )
 
 
-def _view(names: list[str]) -> Callable[[Any], Timeline]:
+def _view(plan: str) -> Callable[[Any], Timeline]:
     def view(answer: Any) -> Timeline:
-        check_head(answer, *names)
+        check_head(answer, plan)
         bars = () if answer.timeline is UNSET else answer.timeline
         if not bars:
             raise InvalidInputError("timeline", "missing: the evaluation has no `timeline` to draw")

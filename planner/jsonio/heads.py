@@ -4,10 +4,11 @@ The status is derived: an answer is `optimal` exactly if its objective equals it
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from planner.jsonio.results import PlanDocument
 from planner.jsonio.types import Id, Moment, says
@@ -21,20 +22,15 @@ _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.solving.result.Infeasibility`."""
 
 
-_HOUR_NS = 3600 * 10**9
-
 H = TypeVar("H", bound="Head")
 
 
 WITH_PLAN: Any = UNSET
-"""Default of a field that every answer with a plan has."""
+"""Default of a field that every answer with a plan has: its type does not allow `UnsetType`."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
     """Fields of every answer: problem, method, objective, bound, status."""
-
-    longest_ns: ClassVar[int] = _HOUR_NS
-    """A longer plan is likely due to a wrong unit: iterations take seconds."""
 
     id: Id | UnsetType = UNSET
     problem: str
@@ -46,10 +42,7 @@ class Head(Struct, frozen=True, kw_only=True):
     plan: PlanDocument | UnsetType = UNSET
     warnings: Annotated[
         tuple[str, ...] | UnsetType,
-        says(
-            "why times may be off, which numbers are likely in other units, and "
-            "why a start plan was ignored"
-        ),
+        says("why times may be off, and why a start plan was ignored"),
     ] = UNSET
     profile_threads: (
         Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
@@ -81,26 +74,13 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
         "objective_ns": result.objective_ns,
         "lower_bound_ns": result.lower_bound_ns,
         "runtime_s": result.runtime_s,
-        "warnings": (*result.warnings, *_too_long(result.objective_ns, kind.longest_ns)) or UNSET,
+        "warnings": tuple(result.warnings) or UNSET,
     }
     if result.infeasibility is not None:
         for name in _REASONS:
             if name in kind.__struct_fields__:
                 fields[name] = getattr(result.infeasibility, name)
     return fields
-
-
-def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
-    """Return the warning about a wrong unit if the plan takes too long, or nothing."""
-    if objective_ns is None or objective_ns <= longest_ns:
-        return ()
-    hours = objective_ns / _HOUR_NS
-    lasts = f"{hours / 24:,.1f} days" if hours >= 24 else f"{hours:.1f} hours"
-    text = (
-        f"the plan takes {lasts}, so a number is likely in another unit: times are in nanoseconds, "
-        "sizes in bytes, and rates in bytes per second (10 Gb/s is 1.25e9)"
-    )
-    return (text,)
 
 
 def _made_by(answer: Head) -> str:
@@ -131,20 +111,31 @@ def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
     return warned(answer, (*profile.doubts, *doubts))
 
 
-def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
+@cache
+def _with_plan(kind: type[Head]) -> list[str]:
+    """Return the fields that every answer with a plan has."""
+    hints = get_type_hints(kind)
+    return [
+        field.name
+        for field in fields(kind)
+        if field.default is WITH_PLAN and UnsetType not in get_args(hints[field.name])
+    ]
+
+
+def check_head(answer: Head, plan: str, *, costs: str = "") -> None:
     """Check that an answer holds a plan, and that status, objective and bound agree.
 
-    `plan` and `others` are fields that every plan has; the one named `costs` equals the objective.
-    Raises InvalidInputError with the path of the first field that is missing or contradicts the
-    others.
+    `plan` is a field that only answers with a plan have; the one named `costs` equals the
+    objective. Raises InvalidInputError with the path of the first field that is missing or
+    contradicts the others.
     """
     status, objective, bound = answer.status, answer.objective_ns, answer.lower_bound_ns
     if getattr(answer, plan) is UNSET:
         why = getattr(answer, "reason", UNSET)
         because = "" if why is UNSET else f": {why}"
         raise InvalidInputError(plan, f"the answer ({status}) holds no plan{because}")
-    for name in (*others, "objective_ns"):
-        if getattr(answer, name) in (UNSET, None):
+    for name in (*_with_plan(type(answer)), "objective_ns"):
+        if getattr(answer, name) is UNSET or (name == "objective_ns" and objective is None):
             raise InvalidInputError(name, "missing: it comes with a plan")
     assert objective is not None
     if costs and objective != getattr(answer, costs):

@@ -172,12 +172,12 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     direction: Literal["pull", "push"]
     objective: Literal["makespan", "eq4"]
     batches: tuple[LayerRange, ...] = WITH_PLAN
-    makespan_ns: Moment | UnsetType = UNSET
-    eq4_ns: Moment | UnsetType = UNSET
-    eq5_holds: bool | UnsetType = UNSET
-    overlap_ns: Moment | UnsetType = UNSET
-    exposed_communication_ns: Moment | UnsetType = UNSET
-    exposed_computation_ns: Moment | UnsetType = UNSET
+    makespan_ns: Moment = WITH_PLAN
+    eq4_ns: Moment = WITH_PLAN
+    eq5_holds: bool = WITH_PLAN
+    overlap_ns: Moment = WITH_PLAN
+    exposed_communication_ns: Moment = WITH_PLAN
+    exposed_computation_ns: Moment = WITH_PLAN
     slowed_ns: Moment | UnsetType = UNSET
     schedule: tuple[BatchAnswer, ...] = WITH_PLAN
     layer_names: tuple[str, ...] | UnsetType = UNSET
@@ -215,7 +215,7 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     Raises InvalidInputError, with a path, if there is no plan, a layer is in no batch, or times
     contradict each other.
     """
-    check_head(answer, "schedule", "batches")
+    check_head(answer, "schedule")
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):
@@ -250,8 +250,7 @@ def _check_times(answer: IbatchAnswer, schedule: Sequence[BatchAnswer]) -> None:
     end = getattr(schedule[-1], "compute_end_ns" if pulls else "transfer_end_ns")
     if answer.objective == "makespan":
         check_same(answer.objective_ns, end, "objective_ns")
-    if answer.makespan_ns is not UNSET:
-        check_same(answer.makespan_ns, end, "makespan_ns")
+    check_same(answer.makespan_ns, end, "makespan_ns")
 
 
 def answer(

@@ -41,7 +41,6 @@ from planner.jsonio.what_if import (
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
-from planner.model.units import three_digits
 from planner.model.validation import MAX_VALUE, inside, one_of
 from planner.solving.deadline import NEVER, Control, Deadline
 from planner.solving.methods import REPLAN
@@ -242,31 +241,18 @@ def planned(
         more["targets"] = targets_answer(exported(problem, result.plan, end))
     answered = answer(problem, result, alternatives, model=profile.name, deadline=deadline)
     answered = structs.replace(answered, **more)
-    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
-    return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
+    answered = of_profile(answered, profile, doubts(problem, result.plan))
+    return Planned(problem, result, alternatives, answered)
 
 
-def doubts(
-    problem: Problem, plan: iteration.Plan | None, answered: IterationAnswer
-) -> tuple[str, ...]:
-    """Return warnings about assumed costs, and for which start-ups the plan stays ahead."""
+def doubts(problem: Problem, plan: iteration.Plan | None) -> tuple[str, ...]:
+    """Return warnings about assumed costs."""
     if plan is None:
         return ()
     notes = notes_of(problem.cluster, plan)
     if not assumed_startups(problem.cluster) or problem.cluster.workers == 1:
         return notes
-    doubt = "start-ups are assumed, not measured"
-    if answered.why is UNSET or answered.why.runner_up is None:
-        return (doubt, *notes)
-    second = answered.why.runner_up
-    factor = next((change.factor for change in second.wins_if if change.what == "startup"), None)
-    lead = f"the plan leads {second.algorithm}, {second.mode}"
-    if factor is None and second.timed_out is True:
-        return (f"{doubt}; time ran out before it was known at which {lead}", *notes)
-    if factor is None:
-        return (f"{doubt}; {lead} at 1/1024 to 1024 times these", *notes)
-    side = "above" if factor < 1 else "below"
-    return (f"{doubt}; {lead} while they are {side} {three_digits(factor)} times these", *notes)
+    return ("start-ups are assumed, not measured", *notes)
 
 
 def _prepared(

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.bml.program import REPLAN
+from planner.families.caramel.checker import check_contents
 from planner.families.collectives.recipes import Recipe
+from planner.families.iteration.evaluation import check_pulls, in_transfers
 from planner.families.iteration.plan import MIXED
-from planner.jsonio.heads import check_head
-from planner.jsonio.links import Digits, FailedDocument
+from planner.jsonio.heads import WITH_PLAN, check_head
 from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
 from planner.jsonio.transfers import (
     Names,
@@ -17,14 +17,13 @@ from planner.jsonio.transfers import (
     ParameterBytes,
     TransferDocument,
     check_iteration,
-    check_parts,
     placed,
     timeline_of,
+    typed_transfers,
 )
-from planner.jsonio.types import Moment, Rows, Size, says
+from planner.jsonio.types import Moment, Size, says
 from planner.jsonio.what_if import AdviceField, TargetedAnswer
 from planner.model.errors import InvalidInputError
-from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 from planner.solving.timeline import Timeline
@@ -54,26 +53,11 @@ class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Depth | UnsetType = UNSET
 
 
-class CostAnswer(Struct, frozen=True, kw_only=True):
-    """What a transfer costs: ``startup_ns + bytes · ns_per_byte``, or what a measured table says.
-
-    Of a table `startup_ns` is its first time and `ns_per_byte` its last slope.
-    """
-
-    startup_ns: Size
-    ns_per_byte: float
-    table: Rows | UnsetType = UNSET
-
-
 class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
-    """An algorithm at one depth, what its transfers cost, and how it is run."""
+    """An algorithm at one depth, and how it is run."""
 
     algorithm: str
     depth: Depth | UnsetType = UNSET
-    steps: Annotated[int, Meta(ge=0, description="of an all-reduce")]
-    all_reduce: CostAnswer
-    push: CostAnswer
-    pull: CostAnswer
     program: ProgramAnswer | UnsetType = UNSET
 
 
@@ -150,15 +134,6 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     runner_up: RunnerUp | None
 
 
-class InterferenceAnswer(Struct, frozen=True, kw_only=True):
-    """What an all-reduce and computation take from each other; a push or a pull half as much."""
-
-    startup_ns: Size
-    ns_per_byte: float
-    slowdown: Annotated[float, Meta(ge=1)]
-    delay_ns: Size = 0
-
-
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
     """What each worker has to remember under the plan, with its largest transfer."""
 
@@ -203,33 +178,26 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The chosen plan, what else there is, the bounds and the timeline."""
 
     problem: Literal["iteration"] = "iteration"
-    network_bound_ns: (
-        Annotated[int, Meta(ge=0, description="ns that no synchronisation algorithm undercuts")]
-        | UnsetType
-    ) = UNSET
+    network_bound_ns: Annotated[
+        int, Meta(ge=0, description="ns that no synchronisation algorithm undercuts")
+    ] = WITH_PLAN
     model: str
     cluster: str
     machines: Count
     workers: Count
-    failed: FailedDocument | UnsetType = UNSET
-    ranks: Annotated[
-        tuple[Digits, ...] | UnsetType,
-        says("of a BCube where something has failed: the server of each rank"),
-    ] = UNSET
-    synchronisation: SynchronisationAnswer | UnsetType = UNSET
-    op_order: Names | UnsetType = UNSET
-    transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] | UnsetType = UNSET
+    synchronisation: SynchronisationAnswer = WITH_PLAN
+    op_order: Names = WITH_PLAN
+    transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] = WITH_PLAN
     barrier: bool = False
-    iteration_ns: Moment | UnsetType = UNSET
-    backward_ns: Moment | UnsetType = UNSET
-    computation_ns: Moment | UnsetType = UNSET
-    communication_ns: Moment | UnsetType = UNSET
-    startup_ns: Moment | UnsetType = UNSET
-    stall_ns: Moment | UnsetType = UNSET
+    iteration_ns: Moment = WITH_PLAN
+    backward_ns: Moment = WITH_PLAN
+    computation_ns: Moment = WITH_PLAN
+    communication_ns: Moment = WITH_PLAN
+    startup_ns: Moment = WITH_PLAN
+    stall_ns: Moment = WITH_PLAN
     slowed_ns: Moment | UnsetType = UNSET
-    interference: InterferenceAnswer | UnsetType = UNSET
-    schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] | UnsetType = UNSET
-    parameter_bytes: ParameterBytes | UnsetType = UNSET
+    schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] = WITH_PLAN
+    parameter_bytes: ParameterBytes = WITH_PLAN
     pull_bytes: Annotated[
         dict[str, Size] | UnsetType, says("the same of pulls, where they are others")
     ] = UNSET
@@ -243,30 +211,21 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         """Return one line about the plan."""
-        assert self.synchronisation is not UNSET
-        assert self.transfers is not UNSET
-        assert self.iteration_ns is not UNSET
-        stalls = 0 if self.stall_ns is UNSET else self.stall_ns
         return (
             f"An iteration on {self.cluster} takes {format_ns(self.iteration_ns)} with "
             f"{counted(len(self.transfers), 'transfer')} by {self.synchronisation.named}, "
-            f"{self.synchronisation.mode}; computation waits {format_ns(stalls)} of it"
+            f"{self.synchronisation.mode}; computation waits {format_ns(self.stall_ns)} of it"
         )
 
 
 def timeline(answer: IterationAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
-    check_head(answer, "transfers", "schedule", "backward_ns", costs="iteration_ns")
-    assert answer.transfers is not UNSET
-    assert answer.schedule is not UNSET
-    assert answer.backward_ns is not UNSET
-    assert answer.iteration_ns is not UNSET
-    order = () if answer.op_order is UNSET else answer.op_order
-    check_iteration("transfers", answer.transfers, answer.schedule, order, answer.iteration_ns)
-    if answer.synchronisation is not UNSET:
-        _check_names(answer.synchronisation, answer.transfers)
-        _check_programs(answer, answer.synchronisation)
-    _check_sent(answer, answer.transfers)
+    check_head(answer, "transfers", costs="iteration_ns")
+    order, end_ns = answer.op_order, answer.iteration_ns
+    check_iteration("transfers", answer.transfers, answer.schedule, order, end_ns)
+    _check_names(answer.synchronisation, answer.transfers)
+    _check_programs(answer, answer.synchronisation)
+    _check_sent(answer)
     kinds = [transfer.kind for transfer in answer.transfers]
     return timeline_of(answer.schedule, answer.transfers, kinds, answer.backward_ns)
 
@@ -276,26 +235,12 @@ def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAns
     recipes: dict[str, Recipe | None] = {}
     for used in synchronisation.algorithms:
         check_program(used.algorithm, used.program, answer.workers)
-        _check_failed(answer, used.program)
         recipe = recipe_in(used.program)
         if recipes.setdefault(used.algorithm, recipe) != recipe:
             raise InvalidInputError(
                 "synchronisation.others",
                 f"expected {shown(used.algorithm)} at every depth by the same program",
             )
-
-
-def _check_failed(answer: IterationAnswer, program: ProgramAnswer | UnsetType) -> None:
-    """Check that failures and ranks agree with those of the programs."""
-    recipe = recipe_in(program)
-    if program is UNSET or recipe is None or recipe.generator != REPLAN:
-        return
-    if answer.failed != program.failed:
-        raise InvalidInputError("failed", "expected what the program goes around")
-    bcube, dead = BCube(*recipe.shape[:2]), recipe.failed.servers
-    working = (server for server in range(bcube.servers) if server not in dead)
-    if answer.ranks != tuple(map(bcube.digits, working)):
-        raise InvalidInputError("ranks", "expected the servers that work, in order")
 
 
 def _check_names(
@@ -319,38 +264,15 @@ def _check_names(
         raise InvalidInputError(f"{path}.depth", why)
 
 
-def _check_sent(answer: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
-    """Check that every byte is pushed exactly once, and pulled exactly once afterwards."""
-    sizes = None if answer.parameter_bytes is UNSET else answer.parameter_bytes
-    pulled = sizes if answer.pull_bytes is UNSET else answer.pull_bytes
-    sums = [
-        (place, transfer) for place, transfer in enumerate(transfers) if transfer.kind != "pull"
-    ]
-    pulls = [
-        (place, transfer) for place, transfer in enumerate(transfers) if transfer.kind == "pull"
-    ]
-    if pulls and any(transfer.kind == "all_reduce" for _, transfer in sums):
-        raise InvalidInputError("transfers", "all-reduces and pulls in one plan")
-    summed = check_parts("transfers", sums, sizes)
-    if not any(transfer.kind == "push" for _, transfer in sums):
-        return
-    handed = check_parts("transfers", pulls, pulled)
-    if summed.keys() != handed.keys():
-        odd = min(summed.keys() ^ handed.keys())
-        raise InvalidInputError("transfers", f"{shown(odd)} is not both pushed and pulled")
-    alike = answer.pull_bytes is UNSET
-    for name, parts in handed.items():
-        for start, stop, place in parts:
-            needed = [
-                number
-                for first, last, number in summed[name]
-                if not alike or -1 in (stop, last) or (first < stop and start < last)
-            ]
-            if max(needed) > place:
-                raise InvalidInputError(
-                    f"transfers[{place}]", f"pulls {shown(name)} before all of it was pushed"
-                )
-            if transfers[place].ready_ns < max(transfers[number].end_ns for number in needed):
-                raise InvalidInputError(
-                    f"transfers[{place}].ready_ns", f"before {shown(name)} was pushed"
-                )
+def _check_sent(answer: IterationAnswer) -> None:
+    """Check that every byte is summed exactly once, and pulled exactly once after a push."""
+    pushed = answer.parameter_bytes
+    pulled = pushed if answer.pull_bytes is UNSET else answer.pull_bytes
+    if list(pulled) != list(pushed):
+        raise InvalidInputError("pull_bytes", "expected the parameters of parameter_bytes")
+    transfers = typed_transfers("transfers", answer.transfers, pushed, pulled)
+    sums = [place for place, transfer in enumerate(transfers) if transfer.kind != "pull"]
+    names, sizes = list(pushed), list(pushed.values())
+    with in_transfers(sums):
+        check_contents(names, sizes, 1, [transfers[place] for place in sums])
+    check_pulls(names, sizes, list(pulled.values()), 1, transfers)

@@ -28,8 +28,6 @@ from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
     CandidateAnswer,
     ChangeAnswer,
-    CostAnswer,
-    InterferenceAnswer,
     IterationAnswer,
     MemoryAnswer,
     RunnerUp,
@@ -39,13 +37,9 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     WhyAnswer,
 )
-from planner.jsonio.links import failed_document
 from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
-from planner.model.clusters import Cluster
-from planner.model.costs import AffineCost, TableCost
-from planner.model.topologies import BCube
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result
@@ -71,7 +65,6 @@ def answer(
         "cluster": cluster.name,
         "machines": cluster.machines,
         "workers": cluster.workers,
-        **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
         "target": target_answer(problem.target),
@@ -83,6 +76,7 @@ def answer(
     assert evaluation is not None
     schedule = _schedule(problem, plan, evaluation)
     names = [parameter.name for parameter in problem.graph.parameters]
+    computed, alone = evaluation.computation_ns, problem.base.windows.compute_ns
     return filled(
         IterationAnswer,
         evaluation,
@@ -95,7 +89,7 @@ def answer(
             for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
-        **_beside(problem, evaluation),
+        slowed_ns=UNSET if problem.interference.is_none else computed - alone,
         backward_ns=evaluation.iteration.backward[-1][1],
         schedule=schedule,
         parameter_bytes=_sizes(problem, problem.pushed),
@@ -105,28 +99,6 @@ def answer(
         if alternatives
         else UNSET,
     )
-
-
-def _failed(cluster: Cluster) -> dict[str, Any]:
-    """Return the fields about failures: the failed parts and the remaining ranks."""
-    bcube = cluster.topology
-    if not cluster.failed or not isinstance(bcube, BCube):
-        return {}
-    return {
-        "failed": failed_document(bcube, cluster.failed),
-        "ranks": tuple(map(bcube.digits, cluster.ranks)),
-    }
-
-
-def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the fields about contention: its parameters and the slowdown of computation."""
-    beside = problem.interference
-    if beside.is_none:
-        return {}
-    return {
-        "interference": filled(InterferenceAnswer, beside),
-        "slowed_ns": evaluation.computation_ns - problem.base.windows.compute_ns,
-    }
 
 
 def sizing_answer(samples: int, sizing: Sizing) -> SizingAnswer:
@@ -192,23 +164,12 @@ def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
 
 
 def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
-    option, (name, depth) = problem.costs[how], how
+    name, depth = how
     return AlgorithmAnswer(
         algorithm=name,
         depth=depth if depth > 1 else UNSET,
-        steps=option.steps,
-        all_reduce=_cost(option.all_reduce),
-        push=_cost(option.half),
-        pull=_cost(option.pull),
         program=program_answer(recipe_on(problem.cluster, name)),
     )
-
-
-def _cost(cost: AffineCost | TableCost) -> CostAnswer:
-    if isinstance(cost, TableCost):
-        slope = float(cost.pieces()[-1].slope)
-        return filled(CostAnswer, cost, ns_per_byte=slope, table=cost.points)
-    return filled(CostAnswer, cost)
 
 
 def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import (
     Count,
     PositiveRate,
@@ -242,9 +241,7 @@ class Described:
 
 def decode_network(data: bytes) -> Described:
     """Read a network from JSON text; errors carry a path."""
-    value = decode(data)
-    refuse_other(value, "network")
-    return described(typed(value, NetworkDocument), "")
+    return described(typed(decode(data), NetworkDocument), "")
 
 
 def described(document: NetworkDocument, path: str = "network") -> Described:

@@ -153,7 +153,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
 
     Raises InvalidInputError if the plan does not fit its graph or has another cost than stated.
     """
-    check_head(answer, "order", "merged", "nodes")
+    check_head(answer, "order")
     problem = problem_of(answer)
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)

@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
-from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import Size, Time, filled, laid_out, made_of, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
@@ -108,9 +107,7 @@ PROFILE_RULES = {
 
 def decode_profile(data: bytes | str) -> Profile:
     """Read a profile from JSON text; an error has the path of the first wrong field."""
-    value = decode(data)
-    refuse_other(value, "profile")
-    return profile_of(typed(value, ProfileDocument))
+    return profile_of(typed(decode(data), ProfileDocument))
 
 
 def profile_of(document: ProfileDocument) -> Profile:

@@ -12,7 +12,6 @@ from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head
 from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.results import PlanDocument, plain_plan
-from planner.jsonio.translating import instead
 from planner.jsonio.types import Id
 from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError, PluginError
@@ -21,8 +20,6 @@ from planner.solving.deadline import Cancel, Incumbent
 
 OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 
-
-_NO_ANSWER = "missing: expected an answer of planner solve"
 
 ErrorCode = Literal["invalid_request", "limit_exceeded", "internal_error"]
 
@@ -198,9 +195,7 @@ def decode_answer(data: bytes | str) -> tuple[Any, Any]:
     if isinstance(value, dict) and "error" in value:
         raise InvalidInputError("error", "the file holds an error, not a plan")
     if isinstance(value, dict) and "status" not in value:
-        raise InvalidInputError(
-            "status", ", ".join(filter(None, (_NO_ANSWER, instead(value, "plan"))))
-        )
+        raise InvalidInputError("status", "missing: expected an answer of planner solve")
     interface = _interface(value)
     answer = typed(value, interface.answer)
     return answer, interface.view(answer)
@@ -233,13 +228,7 @@ def _interface(request: Any) -> Interface:
     if not isinstance(request, dict):
         raise InvalidInputError("", f"expected an object, got {shown(request)}")
     if "problem" not in request:
-        other = instead(request, "request")
-        raise InvalidInputError(
-            "problem",
-            f"missing: expected a request, {other}"
-            if other
-            else f"missing; expected one of {', '.join(PROBLEMS)}",
-        )
+        raise InvalidInputError("problem", f"missing; expected one of {', '.join(PROBLEMS)}")
     return PROBLEMS[one_of(request["problem"], PROBLEMS, "problem")]
 
 

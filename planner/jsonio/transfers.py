@@ -11,7 +11,9 @@ from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Phase
 from planner.model.layers import module_range
 from planner.model.validation import check_count, check_same, shown
-from planner.solving.timeline import Interval, Kind, Mark, Timeline, Window
+from planner.solving.timeline import Interval, Mark, Timeline, Window
+from planner.solving.timeline import Kind as Drawn
+from planner.solving.transfers import Kind, Part, Transfer
 
 _SHOWN = 60
 """Characters for parameter names in a transfer's label."""
@@ -90,7 +92,7 @@ def _carried(transfer: TransferDocument) -> str:
 def timeline_of(
     schedule: Sequence[OpTimes],
     transfers: Sequence[TransferDocument],
-    kinds: Sequence[Kind],
+    kinds: Sequence[Drawn],
     backward_ns: int,
 ) -> Timeline:
     """Return the timeline of ops and transfers; `kinds` has the kind of each transfer."""
@@ -100,7 +102,7 @@ def timeline_of(
     windows = []
     for number, (transfer, does) in enumerate(zip(transfers, kinds, strict=True)):
         label = f"{does.replace('_', '-')} {number + 1}: {_carried(transfer)}"
-        parts: tuple[tuple[Kind, int, int], ...] = (
+        parts: tuple[tuple[Drawn, int, int], ...] = (
             ("startup", transfer.start_ns, transfer.startup_end_ns),
             (does, transfer.startup_end_ns, transfer.end_ns),
         )
@@ -113,16 +115,13 @@ def timeline_of(
 
 
 # ---
-# Check plans in answers that are read again: times in order, and every byte sent exactly once.
+# Check plans in answers that are read again: times in order, and transfers as large as their parts.
 #
 # A plan may come from an edited file. Before it is drawn, exported or run, its times must be those
-# of resources that do one thing at a time, and its transfers must be complete. Durations are not
-# priced again: that is what `evaluate` of the family does, given the problem.
+# of resources that do one thing at a time. That its transfers are complete is what the family
+# checks. Durations are not priced again: that is what its `evaluate` does, given the problem.
 #
-# Complexity: O(rows), and O(parts · log parts) for the bytes sent. Source: own.
-
-Span = tuple[int, int, int]
-"""Start and stop (bytes) of a part, and the index of the transfer that carries it."""
+# Complexity: O(rows). Source: own.
 
 Rows = list[tuple[str, Any]]
 """Rows of an answer, each with its path."""
@@ -174,57 +173,32 @@ def check_iteration(
     check_same(iteration_ns, max(row.end_ns for _, row in ops + sent), "iteration_ns")
 
 
-def check_parts(
+def typed_transfers(
     name: str,
-    transfers: Sequence[tuple[int, TransferDocument]],
-    sizes: Mapping[str, int] | None,
-) -> dict[str, list[Span]]:
-    """Return the parts of each parameter, in order, each with its transfer.
+    rows: Sequence[TransferDocument],
+    sizes: Mapping[str, int],
+    pulled: Mapping[str, int] | None = None,
+) -> list[Transfer]:
+    """Return the transfers of an answer, each as large as its parts.
 
-    Raises InvalidInputError unless every byte of every parameter is sent exactly once, and each
-    transfer is as large as its parts. `transfers` are those of one direction, with their positions.
-    If `sizes` (bytes) are unknown, the ends of parameters are not checked, and a parameter sent
-    whole stops at -1.
+    `sizes` are the bytes of each parameter; `pulled` those of pulls, if they differ.
     """
-    spans: dict[str, list[Span]] = {}
-    for number, transfer in transfers:
-        path = f"{name}[{number}]"
-        part = {} if transfer.part is UNSET else transfer.part
-        for key, (first, stop) in part.items():
-            if key not in transfer.parameters:
+    place = {key: number for number, key in enumerate(sizes)}
+    transfers = []
+    for path, row in placed(name, rows):
+        kind: Kind = getattr(row, "kind", "all_reduce")
+        sent = pulled if pulled is not None and kind == "pull" else sizes
+        part = {} if row.part is UNSET else row.part
+        for key in part:
+            if key not in row.parameters:
                 raise InvalidInputError(f"{path}.part.{key}", "no parameter of this transfer")
-            if first >= stop:
-                raise InvalidInputError(f"{path}.part.{key}", "expected a part, got none")
-        if len(set(transfer.parameters)) < len(transfer.parameters):
+        if len(set(row.parameters)) < len(row.parameters):
             raise InvalidInputError(f"{path}.parameters", "a parameter is given twice")
-        size = 0
-        for place, key in enumerate(transfer.parameters):
-            if sizes is not None and key not in sizes:
-                raise InvalidInputError(
-                    f"{path}.parameters[{place}]", f"{shown(key)} is not in parameter_bytes"
-                )
-            first, stop = part.get(key, (0, -1 if sizes is None else sizes[key]))
-            spans.setdefault(key, []).append((first, stop, number))
-            size += stop - first
-        if sizes is not None or len(part) == len(transfer.parameters):
-            check_same(transfer.bytes, size, f"{path}.bytes")
-    for key, sent in spans.items():
-        sent.sort()
-        if sent[0][0]:
-            raise InvalidInputError(name, f"bytes [0, {sent[0][0]}) of {shown(key)} are not sent")
-        for (_, reached, number), (start, _, place) in pairwise(sent):
-            if reached == -1 or start < reached:
-                where = f"{name}[{max(number, place)}].parameters"
-                raise InvalidInputError(where, f"{shown(key)} is sent twice")
-            if start > reached:
-                raise InvalidInputError(
-                    name, f"bytes [{reached}, {start}) of {shown(key)} are not sent"
-                )
-    for key, size in (sizes or {}).items():
-        if key not in spans:
-            raise InvalidInputError(name, f"{shown(key)} is not sent")
-        if spans[key][-1][1] != size:
-            raise InvalidInputError(
-                name, f"{shown(key)} has {size} bytes, {spans[key][-1][1]} are sent"
-            )
-    return spans
+        for spot, key in enumerate(row.parameters):
+            if key not in sent:
+                where = f"{path}.parameters[{spot}]"
+                raise InvalidInputError(where, f"{shown(key)} is not in parameter_bytes")
+        parts = (Part(place[key], *part.get(key, (0, sent[key]))) for key in row.parameters)
+        transfers.append(Transfer(tuple(parts), kind=kind))
+        check_same(row.bytes, transfers[-1].size_bytes, f"{path}.bytes")
+    return transfers

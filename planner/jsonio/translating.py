@@ -2,9 +2,9 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -205,41 +205,3 @@ def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
 def _choices(types: list[msgspec.inspect.Type]) -> list[str]:
     literals = [inner for inner in types if isinstance(inner, msgspec.inspect.LiteralType)]
     return [str(value) for literal in literals for value in literal.values]
-
-
-# ---
-# Recognise a document of another type than expected, and tell the user where it belongs.
-
-Kind = Literal["plan", "request", "cluster", "profile", "network"]
-
-
-_PLANS = "planner plan PROFILE, or planner compare PROFILE,"
-_KINDS: Mapping[Kind, tuple[tuple[set[str], ...], str, str]] = {
-    "plan": (({"problem", "status"},), "a plan", "planner draw, export and run take it as PLAN"),
-    "request": (({"problem"},), "a request", "planner solve answers it"),
-    "cluster": (
-        ({"machines", "topology"}, {"machines", "nic"}, {"topology", "nic"}),
-        "a cluster",
-        "planner plan, report and compare take it as --cluster",
-    ),
-    "profile": (({"layers"}, {"ops"}), "a profile", f"{_PLANS} with -o plan.json plans with it"),
-    "network": (({"network"},), "a measured network", "planner compare takes it as --network"),
-}
-"""Document types by fields that only they have (the first match counts), and texts about them."""
-
-
-def instead(value: Any, wanted: Kind) -> str:
-    """Return such as ``got a request: planner solve answers it``; empty if the type may fit."""
-    if not isinstance(value, Mapping):
-        return ""
-    for kind, (marks, called, belongs) in _KINDS.items():
-        if any(marked <= value.keys() for marked in marks):
-            return "" if kind == wanted else f"got {called}: {belongs}"
-    return ""
-
-
-def refuse_other(value: Any, wanted: Kind) -> None:
-    """Raise an error if a document is plainly of another type than `wanted`."""
-    other = instead(value, wanted)
-    if other:
-        raise InvalidInputError("", f"expected {_KINDS[wanted][1]}, {other}")

@@ -30,9 +30,6 @@ from planner.solving.deadline import Cancel
 _LOOK_S = 0.02
 """Interval between checks for cancellation."""
 
-_PATIENCE = 10
-"""Wall-clock limit of a message, as a multiple of its processor time limit."""
-
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Threads of libraries take memory without benefit here; set before the libraries are imported."""
 
@@ -48,13 +45,6 @@ class Limits:
 
 
 Serve: TypeAlias = Callable[[bytes, Callable[[bytes], None], Cancel], tuple[int, bytes]]
-
-
-class Usage(NamedTuple):
-    """Resources that an answer took."""
-
-    seconds: float  # processor time
-    peak_bytes: int  # of the process so far, without what it inherited
 
 
 class OverLimitError(Exception):
@@ -73,7 +63,7 @@ class _Answer(NamedTuple):
     """What comes before the bytes of an answer."""
 
     status: int
-    usage: Usage
+    grown: bool  # whether the process holds so much memory that another should answer the next
     exceeded: str | None  # the limit
 
 
@@ -104,7 +94,6 @@ class Worker:
         self._serve = serve
         self._limits = limits
         self._process: _Process | None = None
-        self.usage = Usage(0.0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -129,26 +118,19 @@ class Worker:
             raise OverLimitError("request_bytes")
         if self._process is None:
             self._process = _started(self._serve, self._limits)
-        limit = self._limits.seconds
-        until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
         try:
             self._over(partial(self._process.channel.send, message))
-            while isinstance(answered := self._over(partial(self._next, until, cancel)), bytes):
+            while isinstance(answered := self._over(partial(self._next, cancel)), bytes):
                 if told is not None:
                     told(answered)
             answer = self._over(self._process.channel.recv_bytes)
         except BaseException:
             self.close()
             raise
-        self.usage = answered.usage
-        memory = self._limits.memory_bytes
-        large = memory is not None and self.usage.peak_bytes > memory // 2
-        if large or answered.exceeded == "memory_bytes":
-            self.close()  # the next message gets all of the memory
+        if answered.grown:
+            self.close()
         if answered.exceeded is not None:
             raise OverLimitError(answered.exceeded)
-        if limit is not None and answered.status == 1 and self.usage.seconds > limit:
-            raise OverLimitError("seconds")  # a program that it started was stopped
         return answered.status, answer
 
     @property
@@ -166,15 +148,13 @@ class Worker:
         """Take a step over the connection; raise the reason if the process has died."""
         try:
             return step()
-        except TimeoutError:
-            raise OverLimitError("seconds") from None
         except (EOFError, OSError):
             raise self._death() from None
 
-    def _next(self, until: float | None, cancel: Cancel | None) -> Any:
+    def _next(self, cancel: Cancel | None) -> Any:
         """Return the next message of the process: progress, or the head of its answer.
 
-        `until` is a limit on the monotonic clock; a cancellation is passed on meanwhile.
+        A cancellation is passed on meanwhile.
         """
         assert self._process is not None
         channel, asked = self._process.channel, False
@@ -182,21 +162,15 @@ class Worker:
             if cancel is not None and cancel.is_set() and not asked:
                 channel.send(None)
                 asked = True
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if cancel is not None:
-                left = _LOOK_S if left is None else min(left, _LOOK_S)
-            if channel.poll(left):
+            if channel.poll(None if cancel is None else _LOOK_S):
                 return channel.recv()
-            if until is not None and time.monotonic() >= until:
-                raise TimeoutError
 
     def _death(self) -> Exception:
         """Return the error for a process that has died."""
         assert self._process is not None
         code, usage = _ended(self._process)
-        peak = max(0, usage.ru_maxrss * 1024 - self._process.inherited)
+        peak = usage.ru_maxrss * 1024 - self._process.inherited
         self._process = None
-        self.usage = Usage(usage.ru_utime + usage.ru_stime, peak)
         number = -os.waitstatus_to_exitcode(code)
         if number == signal.SIGXCPU:
             return OverLimitError("seconds")
@@ -300,17 +274,16 @@ def _answer(
         status, answer = serve(channel.send, Cancelled(channel))
     except MemoryError:
         exceeded, status, answer = "memory_bytes", 0, b""
-    peaks = (
-        resource.getrusage(who).ru_maxrss * 1024
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    peak = max(0, *(rss - inherited for rss in peaks))
-    if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
-        # Compiled code reports lack of memory in its own way.
-        exceeded, answer = "memory_bytes", b""
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak = max(resource.getrusage(who).ru_maxrss * 1024 for who in whose) - inherited
+    grown = limits.memory_bytes is not None and peak > limits.memory_bytes // 2
+    if status == 1 and grown:
+        exceeded, answer = "memory_bytes", b""  # compiled code reports it in its own way
+    elif status == 1 and limits.seconds is not None and _cpu_s() - before > limits.seconds:
+        exceeded, answer = "seconds", b""  # a program that it started was stopped
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
         exceeded, answer = "answer_bytes", b""
-    channel.send(_Answer(status, Usage(_cpu_s() - before, peak), exceeded))
+    channel.send(_Answer(status, grown or exceeded == "memory_bytes", exceeded))
     channel.send_bytes(answer)
 
 

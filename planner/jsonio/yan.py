@@ -28,7 +28,7 @@ from planner.jsonio.network import one_form
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, says
 from planner.jsonio.what_if import WhatIfRequest
-from planner.jsonio.yan_answer import YanAnswer, answer, front_rows, scaling
+from planner.jsonio.yan_answer import YanAnswer, answer, scaling, top_rows
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.compare import Case
@@ -203,10 +203,9 @@ def told(
     if request.pareto and result.plan is not None:
         from planner.families.yan.pareto import pareto_front
 
-        made = replace(made, pareto=front_rows(pareto_front(case.problem, deadline=deadline)))
+        made = replace(made, pareto=top_rows(pareto_front(case.problem, deadline=deadline)))
     if case.profile is None and request.profile is not UNSET:
-        doubts = cluster_of(request.cluster, "cluster").memory_doubts
-        made = of_profile(made, profile_of(request.profile), doubts)
+        made = of_profile(made, profile_of(request.profile))
     return made
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -40,13 +40,10 @@ class ChoiceAnswer(Struct, frozen=True, kw_only=True):
     copies: Number
 
 
-class MappedAnswer(Struct, frozen=True, kw_only=True):
+class MappedAnswer(ChoiceAnswer, frozen=True, kw_only=True):
     """How one layer is run, and on which worker of the replica each partition's copies are."""
 
     name: str
-    partitions: Number
-    threads: Number
-    copies: Number
     mapping: tuple[tuple[Index, ...], ...]
 
 
@@ -80,23 +77,10 @@ class Breakdown(Struct, frozen=True, kw_only=True):
     """Where the time of an epoch goes; the parts add up to it."""
 
     layers: Annotated[tuple[LayerBreakdown, ...], Meta(min_length=1)]
-    computation_ns: Moment
-    communication_ns: Moment
-    weight_reading_ns: Moment
-
-
-class FrontRow(Struct, frozen=True, kw_only=True):
-    """The best configuration of some machines, and what an epoch takes in it."""
-
-    machines: Machines
-    epoch_ns: Moment
-    workers_per_replica: Machines
-    replicas: Machines
-    parameter_servers: Machines
 
 
 class TopRow(Struct, frozen=True, kw_only=True):
-    """The best configuration of a triple of workers, replicas and servers."""
+    """The best configuration of a triple of workers, replicas and servers, or of some machines."""
 
     workers_per_replica: Machines
     replicas: Machines
@@ -116,8 +100,6 @@ class ExploredAnswer(Struct, frozen=True, kw_only=True):
 class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The configuration, what an epoch takes and the proof; or why there is none."""
 
-    longest_ns: ClassVar[int] = 366 * 24 * 3600 * 10**9  # epochs of large data sets take days
-
     problem: Literal["yan"] = "yan"
     machines: Machines
     epoch_ns: Moment = WITH_PLAN
@@ -126,7 +108,7 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     top: tuple[TopRow, ...] | UnsetType = UNSET
     explored: ExploredAnswer | UnsetType = UNSET
     lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
-    pareto: tuple[FrontRow, ...] | UnsetType = UNSET
+    pareto: tuple[TopRow, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
         UNSET
@@ -165,10 +147,7 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
         epoch_ns=_rounded(estimate.epoch),
         configuration=_configuration(problem, plan.configuration),
         breakdown=_breakdown(problem, estimate),
-        top=tuple(
-            filled(TopRow, ranked.configuration, epoch_ns=_rounded(ranked.epoch))
-            for ranked in plan.ranking
-        ),
+        top=top_rows(plan.ranking),
         explored=filled(ExploredAnswer, plan.explored),
         lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
     )
@@ -196,16 +175,7 @@ def _breakdown(problem: Problem, estimate: Estimate) -> Breakdown:
         LayerBreakdown(name=layer.name, **{f"{phase}_ns": next(phases) for phase in times._fields})
         for layer, times in zip(problem.layers, estimate.layers, strict=True)
     )
-
-    def together(*names: str) -> int:
-        return sum(getattr(row, f"{name}_ns") for row in rows for name in names)
-
-    return Breakdown(
-        layers=rows,
-        computation_ns=together("forward_computation", "backward_computation", "weight_update"),
-        communication_ns=together("forward_communication", "backward_communication"),
-        weight_reading_ns=together("weight_reading"),
-    )
+    return Breakdown(layers=rows)
 
 
 def _whole(times: Sequence[Fraction]) -> Iterator[int]:
@@ -218,16 +188,10 @@ def _whole(times: Sequence[Fraction]) -> Iterator[int]:
         before = after
 
 
-def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
-    """Return the JSON form of the points of a front."""
+def top_rows(ranking: Iterable[Ranked]) -> tuple[TopRow, ...]:
+    """Return the JSON form of ranked configurations."""
     return tuple(
-        filled(
-            FrontRow,
-            ranked.configuration,
-            machines=ranked.configuration.machines_used,
-            epoch_ns=_rounded(ranked.epoch),
-        )
-        for ranked in ranking
+        filled(TopRow, ranked.configuration, epoch_ns=_rounded(ranked.epoch)) for ranked in ranking
     )
 
 
@@ -242,7 +206,7 @@ def scaling(answer: YanAnswer) -> Scaling:
     other.
     """
     configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
-    check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
+    check_head(answer, "configuration", costs="epoch_ns")
     anywhere = answer.lower_bound_any_mapping_ns
     if isinstance(anywhere, int) and anywhere > epoch:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
@@ -257,7 +221,7 @@ def scaling(answer: YanAnswer) -> Scaling:
     )
 
 
-def _point(triple: ConfigurationAnswer | TopRow | FrontRow, epoch_ns: int) -> Point:
+def _point(triple: ConfigurationAnswer | TopRow, epoch_ns: int) -> Point:
     return Point(triple.workers_per_replica, triple.replicas, triple.parameter_servers, epoch_ns)
 
 
@@ -313,10 +277,9 @@ def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, .
     return points or (best,)
 
 
-def _points(rows: Iterable[TopRow | FrontRow], name: str) -> tuple[Point, ...]:
+def _points(rows: Iterable[TopRow], name: str) -> tuple[Point, ...]:
     points = []
     for path, row in placed(name, rows):
         points.append(_point(row, row.epoch_ns))
-        field = "machines" if isinstance(row, FrontRow) else "machines_used"
-        check_same(getattr(row, field), points[-1].machines, f"{path}.{field}")
+        check_same(row.machines_used, points[-1].machines, f"{path}.machines_used")
     return tuple(points)

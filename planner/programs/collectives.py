@@ -5,18 +5,22 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
+from planner.families.bml.checker import Ground, check
 from planner.families.bml.program import made, program_of
+from planner.families.bml.reroute import Damage
 from planner.families.bml.trees import Plan
 from planner.families.collectives.exchange import bml_program
 from planner.families.collectives.layout import GivenLayout
 from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.recipes import Recipe
-from planner.jsonio import bml_transfers
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml import BmlAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.links import failures_of
+from planner.jsonio.results import plan_of
 from planner.model.errors import InvalidInputError
-from planner.model.topologies import BCube
+from planner.model.topologies import BCube, Failures
+from planner.model.validation import inside, shown
 from planner.programs.from_plans import Answer, read_plan, recipes_of, through_a_driver
 
 
@@ -67,10 +71,9 @@ def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -
             "algorithm", f"expected one by which transfers are summed up: {named}"
         )
     recipe = first if algorithm is None else recipes[algorithm]
-    transfers = () if answer.transfers is UNSET else answer.transfers
     depths = {
         transfer.depth or 1
-        for transfer in transfers
+        for transfer in answer.transfers
         if recipes.get(transfer.algorithm or None, first) == recipe
     } or {1}
     if depth not in depths and (depth is not None or len(depths) > 1):
@@ -100,17 +103,21 @@ def _sliced(answer: BigdlAnswer, slices: Sequence[tuple[int, int]]) -> Program:
 
 
 def _of_bcube(answer: BmlAnswer) -> SummingProgram:
-    if bml_transfers.lists_all(answer):
-        program, size = bml_transfers.program_of(answer)
-        if not size:
-            raise InvalidInputError("transfers", "expected some, got none")
-        return SummingProgram(program, 1, size)
-    by_itself = answer.method in ("bml", "detour") and answer.failed is UNSET
-    if not by_itself or answer.steps is UNSET:
-        why = '; ask for "schedule": "all"' if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError("transfers", f"missing those of all servers{why}")
-    cube = BCube(answer.n, answer.k)
-    return SummingProgram(bml_program(cube), 1 if answer.rounds is UNSET else answer.rounds)
+    """Return the program of the plan that an answer holds, or else of Algorithm 1."""
+    bcube = BCube(answer.n, answer.k)
+    failed = Failures() if answer.failed is UNSET else failures_of(bcube, answer.failed)
+    if answer.plan is not UNSET:
+        with inside("plan"):
+            plan = plan_of(answer.plan)
+        if not isinstance(plan, Plan):
+            raise InvalidInputError("plan.kind", f"no plan of bml: {shown(answer.plan.kind)}")
+        damage = Damage(bcube, failed)
+        check(Ground(bcube, damage.dead, damage.down), plan)
+        return SummingProgram(program_of(plan), plan.rounds)
+    if failed or answer.method not in ("bml", "detour") or answer.steps is UNSET:
+        why = '; ask for "with_plan": true' if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError("plan", f"missing{why}")
+    return SummingProgram(bml_program(bcube), 1 if answer.rounds is UNSET else answer.rounds)
 
 
 # ---
@@ -122,7 +129,8 @@ def bcube_program(
 ) -> SummingProgram:
     """Return a plan's program, its depth, and the only tensor size it fits, if any.
 
-    A plan for another network, or one that does not list its transfers, is an `InvalidInputError`.
+    A plan for another network, or an answer around failures without its plan, is an
+    `InvalidInputError`.
     """
     if plan is None:
         return SummingProgram(bml_program(bcube))

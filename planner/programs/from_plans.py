@@ -91,7 +91,7 @@ def shards(plans: Sequence[IbatchAnswer]) -> ShardProgram:
                 tuple(Piece(name) for layer in table[start:stop] for name in layer),
                 None if sizes is None else sum(sizes[start:stop]),
             )
-            for start, stop in or_none(plan.batches) or ()
+            for start, stop in plan.batches
             if any(table[start:stop])
         )
     return ShardProgram.pushes_first(batches["pull"], batches["push"])
@@ -135,7 +135,7 @@ def read_answer(answer: Answer) -> Program:
     An answer that leaves the program open is an `InvalidInputError`.
     """
     if isinstance(answer, CaramelAnswer):
-        sizes = or_none(answer.parameter_bytes) or {}
+        sizes = answer.parameter_bytes
         groups = (
             Batch(_named_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups
         )
@@ -146,10 +146,10 @@ def read_answer(answer: Answer) -> Program:
             )
         return GradientProgram(tuple(groups), answer.barrier)
     if isinstance(answer, IterationAnswer):
-        pushed = or_none(answer.parameter_bytes) or {}
+        pushed = answer.parameter_bytes
         pulled = or_none(answer.pull_bytes) or pushed
         recipes, rows = recipes_of(answer), []
-        for transfer in or_none(answer.transfers) or ():
+        for transfer in answer.transfers:
             pieces = _named_pieces(transfer, pulled if transfer.kind == "pull" else pushed)
             recipe = recipes[or_none(transfer.algorithm)]
             batch = Batch(pieces, transfer.bytes, or_none(transfer.depth) or 1, recipe)
@@ -178,18 +178,15 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
     The recipe is None for the ring if the answer does not describe it, and with a single worker.
     """
-    synchronisation = or_none(answer.synchronisation)
-    if synchronisation is None:
-        return {None: None}
     recipes: dict[str | None, Recipe | None] = {}
-    for used in synchronisation.algorithms:
+    for used in answer.synchronisation.algorithms:
         recipes[used.algorithm] = recipe = recipe_in(used.program)
         if recipe is None and used.algorithm not in ("ring", "none"):
             raise InvalidInputError(
                 "synchronisation.program",
                 f"missing: how to run {used.algorithm}; plan again, or with --algorithms",
             )
-    return {None: recipes[synchronisation.algorithm], **recipes}
+    return {None: recipes[answer.synchronisation.algorithm], **recipes}
 
 
 def _named_pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:

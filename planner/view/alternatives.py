@@ -38,7 +38,7 @@ def alternative_rows(answer: IterationAnswer) -> list[tuple[str, ...]]:
 def alternative_table(answer: IterationAnswer) -> Html:
     """Return all algorithms and modes, the fastest first, and those left out."""
     rows, place = alternative_rows(answer), None
-    if answer.synchronisation is not UNSET:
+    if answer.objective_ns is not None:
         chosen = (answer.synchronisation.way, answer.synchronisation.mode)
         place = next((place for place, row in enumerate(rows) if row[:2] == chosen), None)
     shown = Html("")

@@ -85,7 +85,7 @@ def steps(
 
     `command` is the one that made the report, from ``planner report`` on.
     """
-    if answer.synchronisation is UNSET:
+    if answer.objective_ns is None:
         return
     advice = answer.advice
     if advice is not UNSET and advice.keep_ddp:

@@ -30,7 +30,7 @@ from planner.view.wording import (
 def verdict(answer: IterationAnswer, peers: Peers, cluster: Cluster) -> Html:
     """Return the result in three sentences, or the reason why there is no plan."""
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
-    if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
+    if answer.objective_ns is None:
         what = f" What binds: {', '.join(answer.binding)}." if answer.binding else ""
         return paragraph(
             element("strong", "There is no plan"),
@@ -99,10 +99,10 @@ def _standing(answer: IterationAnswer, peers: Peers) -> Html:
 
 def time_parts(answer: IterationAnswer) -> Html:
     """Return the parts of the iteration time, and what would make another plan win."""
-    if answer.iteration_ns is UNSET:
+    if answer.objective_ns is None:
         return Html("")
     if answer.why is UNSET:
-        stall = answer.stall_ns or 0
+        stall = answer.stall_ns
         return paragraph(
             "Of an iteration of ",
             element("strong", format_ns(answer.iteration_ns)),
@@ -135,16 +135,14 @@ def time_parts(answer: IterationAnswer) -> Html:
         )
         for kind, text, time in parts
     ]
-    sent = ""
-    if answer.communication_ns is not UNSET and answer.startup_ns is not UNSET:
-        beside = "costs no time"
-        if answer.slowed_ns is not UNSET:
-            beside = f"slows it down by {format_ns(answer.slowed_ns)} in all"
-        sent = (
-            f"The network is busy for {format_ns(answer.communication_ns)} of the "
-            f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
-            f"start-ups; what happens beside the computation {beside}."
-        )
+    beside = "costs no time"
+    if answer.slowed_ns is not UNSET:
+        beside = f"slows it down by {format_ns(answer.slowed_ns)} in all"
+    sent = (
+        f"The network is busy for {format_ns(answer.communication_ns)} of the "
+        f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
+        f"start-ups; what happens beside the computation {beside}."
+    )
     runner_up = "there is no other way of synchronising here that costs something else"
     if why.runner_up is not None:
         runner_up = runner_up_text(why.runner_up, answer.objective_ns or 0)

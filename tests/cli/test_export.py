@@ -209,7 +209,7 @@ SLICES = {
         (planner.solve({**SLICES, "elements": 13}), "program"),
         (planner.solve({**SLICES, "method": "reduce"}), "method"),
         (
-            planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}, "schedule": "all"}),
+            planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}, "with_plan": True}),
             "program",
         ),
     ],
@@ -231,7 +231,7 @@ def test_what_cannot_be_said_is_refused_with_its_reason(
 @pytest.mark.parametrize(
     ("answer", "path"),
     [
-        (planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}), "transfers"),
+        (planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}), "plan"),
         (caramel(), "problem"),
         ({**planner.solve(BCUBE), "objective_ns": 1}, "lower_bound_ns"),
     ],

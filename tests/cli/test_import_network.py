@@ -57,7 +57,6 @@ def test_plan_takes_it_and_says_what_was_not_measured(
     assert main([*arguments, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["synchronisation"]["algorithm"] == "measured"
-    assert "table" in answer["synchronisation"]["push"]
     assert any("among 8 ranks extrapolated from 2, 4" in text for text in answer["warnings"])
     assert main(arguments) == 0
     assert "measured tables" in capsys.readouterr().out

@@ -57,7 +57,6 @@ def test_measured_interference_is_counted(
     cluster = {**CLUSTER, "interference": beside}
     expected = planner.solve({**REQUEST, "element_bytes": 4, "cluster": cluster})
     assert without_runtime(answer) == without_runtime(json.loads(json.dumps(expected)))
-    assert answer["interference"] == beside
     assert main(["plan", *files, "--interference", str(path)]) == 0
     assert "transfers slow the computation down by " in capsys.readouterr().out
     for change, expected_error in (

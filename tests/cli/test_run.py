@@ -289,7 +289,7 @@ def test_without_a_launcher_it_says_how_to_start(
     [
         (["caramel.json", "--steps", "0"], "--steps: expected an integer >= 2"),
         (["caramel.json", "--picture", "step.txt"], "--picture: expected a name ending in"),
-        (["profile.json"], "profile.json: status: missing: expected an answer of planner solve, "),
+        (["profile.json"], "profile.json: status: missing: expected an answer of planner solve"),
         (["caramel.json", "--timeout", "nan"], "--timeout: expected seconds > 0"),
         (["caramel.json", "--timeout", "0"], "--timeout: expected seconds > 0"),
         (["caramel.json", "--model", "nothing"], "--model: expected module:factory"),

@@ -32,7 +32,7 @@ def answer(n: int, k: int, *, method: str = "auto", **fields: Any) -> dict[str, 
         "link_bytes_per_s": 1_000_000,
         "latency_ns": 100_000,
         "element_bytes": 4,
-        "schedule": "all",
+        "with_plan": True,
         "method": method,
     }
     if "layer_bytes" not in fields:

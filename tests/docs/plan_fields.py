@@ -114,7 +114,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(small, regret=True, scenarios=[{"startup": 2}]),
             solved(BML, k=1),
             solved(small, schedule="all", layer_bytes=[8, 32]),
-            solved(small, failed=failed, schedule="all"),
+            solved(small, failed=failed, schedule="all", with_plan=True),
         ],
     }[problem]()
 

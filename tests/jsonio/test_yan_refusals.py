@@ -118,7 +118,7 @@ def test_epochs_that_do_not_fit_are_refused() -> None:
         (("top", 0, "epoch_ns"), 1, "top"),
         (("top", 1, "epoch_ns"), 1, "top"),
         (("top", 1, "machines_used"), 1, "top[1].machines_used"),
-        (("pareto", 1, "machines"), 9, "pareto[1].machines"),
+        (("pareto", 1, "machines_used"), 9, "pareto[1].machines_used"),
     ],
 )
 def test_answers_that_contradict_themselves_are_refused(
@@ -126,11 +126,12 @@ def test_answers_that_contradict_themselves_are_refused(
 ) -> None:
     rows = [
         {
-            "machines": machines,
+            "machines_used": machines,
             "epoch_ns": epoch,
             "workers_per_replica": 1,
             "replicas": machines - 1,
             "parameter_servers": 1,
+            "layers": [{"partitions": 1, "threads": 1, "copies": 1}],
         }
         for machines, epoch in ((2, 10**13), (3, 10**12))
     ]

@@ -147,9 +147,7 @@ def test_an_answer_that_shards_where_some_own_nothing_is_refused() -> None:
     result = Result("ps", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
     whole = json.loads(msgspec.json.encode(answer(problem, result)))
     program = whole["synchronisation"]["program"]
-    whole["failed"] = {"nics": [[[0, 1], 0]]}
-    whole["ranks"] = [[0, 0], [0, 1], [1, 0], [1, 1]]
-    program.update(generator=REPLAN, failed=whole["failed"])
+    program.update(generator=REPLAN, failed={"nics": [[[0, 1], 0]]})
     for outcome in launch(attach_only, 4, whole):
         assert outcome.error is not None
         assert re.search("leaves some ranks without any", outcome.error.text)

@@ -62,11 +62,12 @@ def _check_groups(problem: Problem, plan: Plan) -> None:
         if group.depth < 1 or (depths is not None and group.depth not in depths):
             raise InvalidPlanError(f"{path}.depth", f"no cost is known for depth {group.depth}")
     sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
-    check_contents(problem.graph, sizes, problem.element_bytes, plan.groups)
+    names = [parameter.name for parameter in problem.graph.parameters]
+    check_contents(names, sizes, problem.element_bytes, plan.groups)
 
 
 def check_contents(
-    graph: Graph,
+    names: Sequence[str],
     sizes: Sequence[int],
     element_bytes: int,
     groups: Sequence[Transfer],
@@ -74,7 +75,7 @@ def check_contents(
 ) -> None:
     """Check that every byte is in exactly one group, and that no element is cut.
 
-    `sizes`: bytes of each parameter; `verb`: what happens to them. Raises `InvalidPlanError`.
+    `names`, `sizes`: of each parameter; `verb`: what happens to them. Raises `InvalidPlanError`.
     """
     carried: list[list[tuple[int, int]]] = [[] for _ in sizes]
     for number, group in enumerate(groups):
@@ -86,21 +87,19 @@ def check_contents(
         for index, start, stop in group.parts:
             if not 0 <= index < len(sizes):
                 raise InvalidPlanError(path, f"there is no parameter {index}")
-            name, size = graph.parameters[index].name, sizes[index]
+            name, size = names[index], sizes[index]
             if not 0 <= start < stop <= size:
                 raise InvalidPlanError(path, f"{name} has no bytes [{start}, {stop}) of {size}")
             if start % element_bytes or (stop % element_bytes and stop != size):
                 raise InvalidPlanError(path, f"{name} is cut inside an element")
             carried[index].append((start, stop))
-    for parameter, size, spans in zip(graph.parameters, sizes, carried, strict=True):
+    for name, size, spans in zip(names, sizes, carried, strict=True):
         reached = 0
         for start, stop in (*sorted(spans), (size, size)):
             if start != reached:
                 what = f"{verb} twice" if start < reached else f"not {verb}"
                 first, last = sorted((start, reached))
-                raise InvalidPlanError(
-                    "groups", f"bytes [{first}, {last}) of {parameter.name} are {what}"
-                )
+                raise InvalidPlanError("groups", f"bytes [{first}, {last}) of {name} are {what}")
             reached = stop
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import eq
 
 from planner.families.caramel.checker import check as check_gradients
 from planner.families.caramel.checker import check_contents, check_schedule
@@ -140,13 +141,14 @@ def check(problem: Problem, plan: Plan) -> None:
             raise InvalidPlanError(f"transfers[{number}].kind", "is none")
     summed = [number for number, transfer in enumerate(plan.transfers) if transfer.kind != "pull"]
     sums = undivided(plan.transfers[number] for number in summed)
-    with _in_transfers(summed):
+    with in_transfers(summed):
         check_gradients(problem.base, replace(plan.as_gradients, groups=sums))
-    _check_pulls(problem, plan)
+    names = [parameter.name for parameter in problem.graph.parameters]
+    check_pulls(names, problem.pushed, problem.pulled, problem.element_bytes, plan.transfers)
 
 
 @contextmanager
-def _in_transfers(numbers: Sequence[int]) -> Iterator[None]:
+def in_transfers(numbers: Sequence[int]) -> Iterator[None]:
     """Turn paths into some transfers, checked as groups, into paths into the whole plan."""
     try:
         yield
@@ -175,40 +177,49 @@ def check_room(problem: Problem, plan: Plan) -> None:
             )
 
 
-def _check_pulls(problem: Problem, plan: Plan) -> None:
-    """Check the pulls of a plan whose gradients are all summed exactly once."""
-    pulls = [number for number, transfer in enumerate(plan.transfers) if transfer.kind == "pull"]
-    pushes: list[list[tuple[int, Part]]] = [[] for _ in problem.pushed]
-    for number, transfer in enumerate(plan.transfers):
+def check_pulls(
+    names: Sequence[str],
+    pushed: Sequence[int],
+    pulled: Sequence[int],
+    element_bytes: int,
+    transfers: Sequence[Transfer],
+) -> None:
+    """Check the pulls of transfers by which all gradients are summed exactly once.
+
+    `names`, `pushed` and `pulled`: name, gradient bytes and bytes of each parameter.
+    """
+    pulls = [number for number, transfer in enumerate(transfers) if transfer.kind == "pull"]
+    pushes: list[list[tuple[int, Part]]] = [[] for _ in pushed]
+    for number, transfer in enumerate(transfers):
         for part in transfer.parts if transfer.kind == "push" else ():
             pushes[part.parameter].append((number, part))
     if not any(pushes):
         if pulls:
             raise InvalidPlanError(f"transfers[{pulls[0]}]", "pulls what nobody pushed")
         return
-    if any(transfer.kind == "all_reduce" for transfer in plan.transfers):
+    if any(transfer.kind == "all_reduce" for transfer in transfers):
         raise InvalidPlanError("transfers", "some gradients are pushed, some all-reduced")
-    with _in_transfers(pulls):
-        pulled = [plan.transfers[number] for number in pulls]
-        check_contents(problem.graph, problem.pulled, problem.element_bytes, pulled, "pulled")
-    last = [_last_pushes(problem, index, parts) for index, parts in enumerate(pushes)]
-    for number, transfer in zip(pulls, pulled, strict=True):
+    with in_transfers(pulls):
+        handed_out = [transfers[number] for number in pulls]
+        check_contents(names, pulled, element_bytes, handed_out, "pulled")
+    alike = map(eq, pushed, pulled)
+    last = [_last_pushes(same, parts) for same, parts in zip(alike, pushes, strict=True)]
+    for number, transfer in zip(pulls, handed_out, strict=True):
         for part in transfer.parts:
             if number < last[part.parameter](part):
-                name = problem.graph.parameters[part.parameter].name
                 raise InvalidPlanError(
-                    f"transfers[{number}]", f"pulls {name} before all of it was pushed"
+                    f"transfers[{number}]",
+                    f"pulls {names[part.parameter]} before all of it was pushed",
                 )
 
 
-def _last_pushes(
-    problem: Problem, index: int, pushes: Sequence[tuple[int, Part]]
-) -> Callable[[Part], int]:
+def _last_pushes(alike: bool, pushes: Sequence[tuple[int, Part]]) -> Callable[[Part], int]:
     """Return a function from a pull to the number of the last push that it needs, or -1.
 
-    A pull needs the pushes of the same bytes, or all if sizes differ. Pushes do not overlap.
+    A pull needs the pushes of the same bytes, or all if sizes are not `alike`. Pushes do not
+    overlap.
     """
-    if problem.pulled[index] != problem.pushed[index]:
+    if not alike:
         latest = max(number for number, _ in pushes)
         return lambda _: latest
     ordered = sorted(pushes, key=lambda push: push[1].start)

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from msgspec import UNSET
-
 from planner.families.collectives.program import sizes_of
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -116,10 +114,8 @@ def write_chakra(
             raise NotApplicableError(
                 "workers", "each worker draws its own op order, and the plan has the first's only"
             )
-    elif (
-        isinstance(answer, IterationAnswer)
-        and answer.transfers is not UNSET
-        and all(transfer.kind == "all_reduce" for transfer in answer.transfers)
+    elif isinstance(answer, IterationAnswer) and all(
+        transfer.kind == "all_reduce" for transfer in answer.transfers
     ):
         transfers = answer.transfers
         depths = [transfer.depth or 1 for transfer in answer.transfers]
@@ -128,8 +124,7 @@ def write_chakra(
             "problem",
             f"expected a plan of caramel, or a replicated one of iteration, got {answer.problem}",
         )
-    op_order = () if answer.op_order is UNSET else answer.op_order
-    schedule = () if answer.schedule is UNSET else answer.schedule
+    op_order, schedule = answer.op_order, answer.schedule
     _check(op_order, schedule, transfers, graph)
     phases = {graph_op.name: graph_op.phase for graph_op in graph.ops}
     order = sorted(op_order, key=lambda name: phases[name] == "forward")  # stable

@@ -310,9 +310,9 @@ class BcubeAllReduce(Interpreter):
         Ports of a switch, and levels.
     plan : bytes, mapping, answer or plan, optional
         The plan to follow in place of Algorithm 1. A plan of `planner.bml` fits tensors of all
-        sizes; so does an answer of ``planner solve`` that names its program, as JSON or plain
-        values. A plan around failures, with ``"schedule": "all"``, fits tensors of its own size.
-        Failed servers have no rank. Unused NICs need not work.
+        sizes; so does an answer of ``planner solve``, as JSON or plain values. Around failures
+        the answer has to hold its plan (``"with_plan": true``). Failed servers have no rank.
+        Unused NICs need not work.
 
     Raises
     ------

@@ -13,8 +13,6 @@ from operator import sub
 from statistics import median
 from typing import NamedTuple
 
-from msgspec import UNSET
-
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
@@ -146,15 +144,11 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
         "computation": None,
     }
     for answer in answers:
-        if isinstance(answer, CaramelAnswer | IterationAnswer) and isinstance(
-            answer.iteration_ns, int
-        ):
+        if isinstance(answer, CaramelAnswer | IterationAnswer):
             predicted["step"] = answer.iteration_ns
-            stall = answer.stall_ns
-            if stall is not UNSET:
-                predicted["exposed communication"] = stall
-                predicted["computation"] = answer.iteration_ns - stall
-        elif isinstance(answer, IbatchAnswer) and answer.makespan_ns is not UNSET:
+            predicted["exposed communication"] = answer.stall_ns
+            predicted["computation"] = answer.iteration_ns - answer.stall_ns
+        elif isinstance(answer, IbatchAnswer):
             phase = "forward phase" if answer.direction == "pull" else "backward phase"
             predicted[phase] = answer.makespan_ns
         elif isinstance(answer, FsdpAnswer):

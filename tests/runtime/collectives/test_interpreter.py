@@ -27,7 +27,7 @@ from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter,
 from planner.runtime.collectives.ring import Ring
 from planner.runtime.world.joining import join
 from tests.collectives.programs import all_programs
-from tests.runtime.collectives.test_bcube import TIMEOUT_S, bits, floats, integers, planned, values
+from tests.runtime.collectives.test_bcube import TIMEOUT_S, bits, floats, integers, values
 from tests.runtime.faulty import end, strike
 from tests.runtime.launching import launch
 from tests.thorough import THOROUGH
@@ -156,8 +156,7 @@ def test_what_is_wrong_is_refused_before_the_first_byte(kind: str, error: str, w
 def names() -> list[str]:
     world = join(TIMEOUT_S)
     found = []
-    plans = [None, planned(2, 1, "nothing"), planned(2, 1, "nothing", gradient_bytes=800)]
-    for plan in (*plans, bml.Schedule(BCube(2, 1)), bml.Schedule(BCube(2, 1), rounds=2)):
+    for plan in (None, bml.Schedule(BCube(2, 1)), bml.Schedule(BCube(2, 1), rounds=2)):
         one = BcubeAllReduce(world, 2, 1, plan)
         found.append(one.name)
         one.close()
@@ -173,7 +172,7 @@ def names() -> list[str]:
 def test_names_tell_programs_apart() -> None:
     found = values(launch(names, 2))
     assert found[0] == found[1]
-    none, _, _, same, *_ = found[0]
+    none, same, *_ = found[0]
     assert none == same == "bml(2, 1)"  # which are the same program
     assert len(set(found[0])) == len(found[0]) - 1
 
