@@ -5,7 +5,7 @@ The status is derived: an answer is `optimal` exactly if its objective equals it
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields, replace
@@ -22,6 +22,8 @@ _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.solving.result.Infeasibility`."""
 
 
+_HOUR_NS = 3600 * 10**9
+
 H = TypeVar("H", bound="Head")
 
 
@@ -31,6 +33,9 @@ WITH_PLAN: Any = UNSET
 
 class Head(Struct, frozen=True, kw_only=True):
     """Fields of every answer: problem, method, objective, bound, status."""
+
+    longest_ns: ClassVar[int] = _HOUR_NS
+    """A longer plan is likely due to a wrong unit: iterations take seconds."""
 
     id: Id | UnsetType = UNSET
     problem: str
@@ -42,7 +47,10 @@ class Head(Struct, frozen=True, kw_only=True):
     plan: PlanDocument | UnsetType = UNSET
     warnings: Annotated[
         tuple[str, ...] | UnsetType,
-        says("why times may be off, and why a start plan was ignored"),
+        says(
+            "why times may be off, which numbers are likely in other units, and "
+            "why a start plan was ignored"
+        ),
     ] = UNSET
     profile_threads: (
         Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
@@ -74,13 +82,26 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
         "objective_ns": result.objective_ns,
         "lower_bound_ns": result.lower_bound_ns,
         "runtime_s": result.runtime_s,
-        "warnings": tuple(result.warnings) or UNSET,
+        "warnings": (*result.warnings, *_too_long(result.objective_ns, kind.longest_ns)) or UNSET,
     }
     if result.infeasibility is not None:
         for name in _REASONS:
             if name in kind.__struct_fields__:
                 fields[name] = getattr(result.infeasibility, name)
     return fields
+
+
+def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
+    """Return the warning about a wrong unit if the plan takes too long, or nothing."""
+    if objective_ns is None or objective_ns <= longest_ns:
+        return ()
+    hours = objective_ns / _HOUR_NS
+    lasts = f"{hours / 24:,.1f} days" if hours >= 24 else f"{hours:.1f} hours"
+    text = (
+        f"the plan takes {lasts}, so a number is likely in another unit: times are in nanoseconds, "
+        "sizes in bytes, and rates in bytes per second (10 Gb/s is 1.25e9)"
+    )
+    return (text,)
 
 
 def _made_by(answer: Head) -> str:

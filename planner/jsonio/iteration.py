@@ -241,8 +241,8 @@ def planned(
         more["targets"] = targets_answer(exported(problem, result.plan, end))
     answered = answer(problem, result, alternatives, model=profile.name, deadline=deadline)
     answered = structs.replace(answered, **more)
-    answered = of_profile(answered, profile, doubts(problem, result.plan))
-    return Planned(problem, result, alternatives, answered)
+    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan))
+    return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
 
 
 def doubts(problem: Problem, plan: iteration.Plan | None) -> tuple[str, ...]:

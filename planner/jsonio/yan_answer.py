@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -99,6 +99,8 @@ class ExploredAnswer(Struct, frozen=True, kw_only=True):
 
 class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The configuration, what an epoch takes and the proof; or why there is none."""
+
+    longest_ns: ClassVar[int] = 366 * 24 * 3600 * 10**9  # epochs of large data sets take days
 
     problem: Literal["yan"] = "yan"
     machines: Machines

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 import planner
 from planner.cli import main
 from planner.jsonio import PROBLEMS, decode_answer
-from planner.jsonio.heads import Head, PlanOrReason
+from planner.jsonio.heads import Head, PlanOrReason, head
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer
+from planner.solving.result import Result
 from tests.jsonio.test_plan_files import METHODS
 
 ROUGH: dict[str, dict[str, Any]] = {
@@ -69,6 +71,35 @@ def test_every_reader_refuses_a_head_that_contradicts_itself(
     for command in commands:
         assert main(command) == 2
         assert capsys.readouterr() == ("", f"planner: error: {path}: {caught.value}\n")
+
+
+SLOW: dict[str, dict[str, Any]] = {
+    "ibatch": {"startup_ns": 10**14},
+    "caramel": {"network": {"startup_ns": 10**14, "ns_per_byte": 1}},
+    "yan": {},
+    "bml": {"link_bytes_per_s": 10, "gradient_bytes": 10**6},
+    "bigdl": {"link_bytes_per_s": 10, "elements": 10**6},
+    "drizzle": {},
+    "fsdp": {},
+    "iteration": {},
+    "overlap": {},
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_plan_of_days_is_likely_a_slip_of_units(problem: str) -> None:
+    kind = PROBLEMS[problem].answer
+    hour = 3600 * 10**9
+    longest = (366 * 24 if problem == "yan" else 1) * hour
+    for objective, warned in ((longest, False), (49 * 366 * hour, True)):
+        result: Result[Any, Any] = Result("m", object(), objective, None, 0.0)
+        said = head(kind, result)["warnings"]
+        assert (said is not UNSET) == warned
+        assert not warned or "takes 747.2 days, so a number is likely in another unit" in said[0]
+    assert "warnings" not in json.loads(text_of(problem))
+    if SLOW[problem]:
+        (text,) = planner.solve({**METHODS[problem][0], **SLOW[problem]})["warnings"]
+        assert "bytes per second" in text
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
