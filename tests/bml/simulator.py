@@ -26,6 +26,13 @@ def sizes_of(plan: Schedule | TreePlan, elements: int) -> list[int]:
         return [end - start for start, end in zip([0, *ends], ends, strict=False)]
     count = plan.threads * plan.pieces
     in_use = [number for number in range(count) if number not in set(plan.left_out)]
+    if plan.light_weight < 64:
+        weights = [0] * count
+        for number in in_use:
+            is_light = any(first <= number < stop for first, stop in plan.light)
+            weights[number] = plan.light_weight if is_light else 64
+        ends = [end * elements // sum(weights) for end in accumulate(weights)]
+        return [end - start for start, end in zip([0, *ends], ends, strict=False)]
     sizes = [0] * count
     ends, before = [0], 0
     for thread in range(plan.threads):

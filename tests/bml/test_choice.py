@@ -18,7 +18,7 @@ from planner.families.bml import (
     solve,
 )
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.evaluation import time_ns
+from planner.families.bml.evaluation import busiest_load, time_ns
 from planner.families.bml.methods import with_best_rounds
 from planner.families.bml.reroute import detour
 from planner.families.bml.trees import Plan
@@ -109,6 +109,8 @@ def test_without_time_detours_stay_as_they_are() -> None:
     better = solve(problem, method="detour")
     assert better.objective_ns is not None
     assert better.objective_ns < time_ns(problem, first.plan)
+    assert better.plan is not None
+    assert busiest_load(better.plan) < busiest_load(first.plan)
 
 
 def test_parts_of_whole_elements_are_tried_too() -> None:

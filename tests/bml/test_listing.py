@@ -1,21 +1,25 @@
 """What is listed, replayed byte by byte as an executor would that knows nothing but the list."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import groupby, islice
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import Failures, Problem, Schedule, TreePlan, solve
+from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan, solve
 from planner.families.bml.evaluation import Listed, listed, parts_of
+from planner.families.bml.methods import balanced
 from planner.families.bml.problem import Transfer
+from planner.families.bml.reroute import detour
+from planner.families.bml.schedule import FULL_WEIGHT
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.networks import single_failures
-from tests.bml.plans import detoured, intact, tree_planned
+from tests.bml.plans import detoured, intact, problems, tree_planned
 from tests.bml.simulator import parts_of as cut
 from tests.bml.simulator import sizes_of
 
@@ -33,7 +37,28 @@ class Piece(NamedTuple):
     bytes: range
 
 
-planned = st.one_of(intact(rounds=5), detoured(), tree_planned())
+@st.composite
+def lighter(draw: st.DrawFn) -> Planned:
+    """Draw a plan in which some ranges of pieces weigh less than others, or nothing."""
+    problem, plan = draw(st.one_of(intact(rounds=3), detoured()))
+    count = plan.threads * plan.pieces
+    ends = sorted(draw(st.sets(st.integers(0, count), max_size=6)))
+    light = tuple(zip(ends[::2], ends[1::2], strict=False))
+    covered = {piece for start, stop in light for piece in range(start, stop)}
+    assume(light and len(covered | set(plan.left_out)) < count)
+    weight = draw(st.integers(0, FULL_WEIGHT - 1))
+    return problem, replace(plan, light=light, light_weight=weight)
+
+
+@st.composite
+def balanced_plans(draw: st.DrawFn) -> Planned:
+    """Draw a plan in which servers with fewer NICs sum up less."""
+    bcube = BCube(2, 3)
+    damage = Damage(bcube, draw(st.sampled_from(single_failures(bcube))))
+    return draw(problems(bcube, damage.failed)), balanced(detour(damage), damage)
+
+
+planned = st.one_of(intact(rounds=5), detoured(), tree_planned(), lighter(), balanced_plans())
 
 
 def pieces_of(problem: Problem, plan: AnyPlan) -> list[Piece]:

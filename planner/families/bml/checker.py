@@ -14,12 +14,12 @@ Complexity: `check_complete` O(threads · pieces · transfers of a thread) in ar
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from planner.families.bml.problem import Transfer
-from planner.families.bml.schedule import Detour, DetourPart, Schedule
+from planner.families.bml.schedule import FULL_WEIGHT, Detour, DetourPart, Schedule
 from planner.families.bml.trees import Branch, Plan, TreePlan
 from planner.families.collectives.checker import fault_of, uncut
 from planner.families.collectives.program import Kind
@@ -358,7 +358,13 @@ def _check_schedule(plan: Schedule) -> None:
         _within(server, 0, servers, "dead")
     for place, piece in enumerate(plan.left_out):
         _within(piece, plan.left_out[place - 1] + 1 if place else 0, count, f"left_out[{place}]")
-    if len(plan.left_out) == count:
+    _within(plan.light_weight, 0, FULL_WEIGHT + 1, "light_weight")
+    for place, (start, stop) in enumerate(plan.light):
+        _within(start, 0, count, f"light[{place}][0]")
+        _within(stop, start + 1, count + 1, f"light[{place}][1]")
+    for place, ((_, stop), (start, _)) in enumerate(pairwise(plan.light), 1):
+        _within(start, stop, count, f"light[{place}][0]")
+    if (plan.light or plan.left_out) and not plan.total_weight:
         raise InvalidPlanError("left_out", "no piece is left that carries anything")
     for place, detour in enumerate(plan.detours):
         ends = levels, levels, servers, servers

@@ -284,16 +284,27 @@ def busiest_load(plan: Plan, deadline: Deadline = NEVER) -> Fraction:
 
     In the broadcast a piece loads the opposite direction of the links of its aggregation.
     """
-    import numpy as np
-
     if is_intact(plan):
         servers, levels = plan.bcube.servers, plan.bcube.k
         return Fraction(2 * (servers - 1), levels * servers)
     if isinstance(plan, TreePlan):
         return busiest_share(plan.branch_rows[:, 1:], plan.shares, deadline)
-    in_use = plan.threads * plan.pieces - len(plan.left_out)
-    both = sum(load.sent + load.received for load in loads(plan, plan.layout(in_use, 1), deadline))
-    return Fraction(int(np.max(both)), in_use)
+    layout = plan.layout(plan.total_weight, 1)
+    return Fraction(int(both_ways(plan, layout, deadline).max()), plan.total_weight)
+
+
+def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArray[np.int64]":
+    """Return the bytes sent plus received in the aggregation, shape (k, N).
+
+    This is each NIC's load in one direction over aggregation and broadcast together.
+    """
+    import numpy as np
+
+    both: NDArray[np.int64] = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=np.int64)
+    for step in loads(plan, layout, deadline):
+        both += step.sent
+        both += step.received
+    return both
 
 
 def _busiest(plan: Plan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline) -> list[int]:

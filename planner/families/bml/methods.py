@@ -7,19 +7,20 @@ bound. Guarantee: `lower_bound_ns` bounds every plan. Complexity: that of the mo
 Source: BML §4.3 (Algorithm 1); detours and trees are ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
-from planner.families.bml.evaluation import busiest_load, hops_of, time_ns
+from planner.families.bml.evaluation import both_ways, busiest_load, hops_of, time_ns
 from planner.families.bml.packing import few_trees, pack
 from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.families.bml.reroute import Damage, damage_of, detour
-from planner.families.bml.schedule import Schedule
+from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
 from planner.families.bml.trees import Plan, RootedTree, Tree, TreePlan, root_at_centre, trees_of
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
@@ -59,7 +60,12 @@ def _detour(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     plan = detour(damage)
     if not plan.changed:
         return Outcome(plan)
-    return Outcome(with_best_rounds(problem, plan, deadline), timed_out=deadline.passed)
+    plans = [plan]
+    if not deadline.passed:
+        with suppress(TimeUpError):
+            plans.append(balanced(plan, replace(damage, deadline=deadline)))
+    plans = [with_best_rounds(problem, candidate, deadline) for candidate in dict.fromkeys(plans)]
+    return Outcome(_fastest(problem, plans, damage.deadline), timed_out=deadline.passed)
 
 
 def _trees(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -268,3 +274,56 @@ def _unrounded(problem: Problem, plan: Plan, deadline: Deadline) -> int:
     excess = 2 * sum(times[:-1]) - (2 * plan.steps - 1) * times[-1]
     starts = problem.network.startup_ns * sum(size > 0 for size in problem.chunks)
     return isqrt(int(max(excess, Fraction(0)) / starts)) if starts else MAX_ROUNDS
+
+
+# ---
+# Smaller pieces for servers that have lost NICs, to balance the load of NICs.
+#
+# Method: golden-section search over one common weight of the pieces that such a server passes on;
+# why: docs/bml.md, "Why smaller pieces are found by a line search".
+# Guarantee: never a larger load than with equal pieces. With two levels nothing can be gained.
+# Complexity: twice the time of summing loads, and O(k·N) for each weight. Source: own.
+
+
+def balanced(schedule: Schedule, damage: Damage) -> Schedule:
+    """Return the schedule with the piece weight that minimises the load of the busiest NIC."""
+    bcube = schedule.bcube
+    slices = {
+        (thread * bcube.servers + offset, thread * bcube.servers + offset + length)
+        for server in damage.degraded
+        for thread in range(bcube.k)
+        for offset, length in [slice_of(bcube, thread, 0, server)]
+    }
+    if bcube.k < 3 or not slices:
+        return schedule
+    lighter = replace(schedule, light=tuple(sorted(slices)))
+    in_use = schedule.threads * schedule.pieces - len(schedule.left_out)
+    covered = sum(stop - first for first, stop in slices)
+    least = 0 if covered < in_use else 1  # some piece must have a weight
+    # In units of weight no piece is rounded, so loads are linear in the weight.
+    low, high = (
+        both_ways(candidate, candidate.layout(candidate.total_weight, 1), damage.deadline)
+        for candidate in (replace(lighter, light_weight=weight) for weight in (least, FULL_WEIGHT))
+    )
+
+    def load(weight: int) -> Fraction:
+        ahead, behind = weight - least, FULL_WEIGHT - weight
+        busiest = int((low * behind + high * ahead).max())
+        total = replace(lighter, light_weight=weight).total_weight
+        return Fraction(busiest, (FULL_WEIGHT - least) * total)
+
+    best = _minimum(load, least, FULL_WEIGHT)
+    return replace(lighter, light_weight=best) if best < FULL_WEIGHT else schedule
+
+
+def _minimum(value: Callable[[int], Fraction], low: int, high: int) -> int:
+    """Return the minimiser of a quasi-convex function of integers, the larger one on ties."""
+    at = cache(value)
+    while high - low > 2:
+        left = low + (high - low) * 3 // 8
+        right = max(left + 1, low + (high - low) * 5 // 8)
+        if at(left) < at(right):
+            high = right
+        else:
+            low = left
+    return min(range(low, high + 1), key=lambda place: (at(place), -place))

@@ -11,20 +11,24 @@ server. With f detours O(f) once more. Source: Wang et al., "BML", NeurIPS 2018,
 Algorithm 1.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.families.bml.problem import Transfer
-from planner.families.collectives.layout import EvenLayout
+from planner.families.collectives.layout import EvenLayout, Layout, RangedLayout
 from planner.model.topologies import BCube
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+FULL_WEIGHT = 64
+"""The weight of a piece, where some are lighter."""
 
 
 class DetourPart(NamedTuple):
@@ -73,6 +77,10 @@ class Schedule:
         Every transfer between living servers, or to a failed one, whose link is blocked.
     left_out : tuple of int
         Pieces without elements, in order, as ``thread·N + piece``.
+    light : tuple of (int, int)
+        Disjoint ranges of smaller pieces, numbered in the same way, in order.
+    light_weight : int
+        Size of these pieces relative to the others, which have `FULL_WEIGHT`.
     rounds : int
         Number of parts of each piece; each part is one step behind the one before.
     """
@@ -81,6 +89,8 @@ class Schedule:
     dead: frozenset[int] = frozenset()
     detours: tuple[Detour, ...] = ()
     left_out: tuple[int, ...] = ()
+    light: tuple[tuple[int, int], ...] = ()
+    light_weight: int = FULL_WEIGHT
     rounds: int = 1
 
     @cached_property
@@ -132,7 +142,7 @@ class Schedule:
     @property
     def changed(self) -> bool:
         """Whether anything differs from the schedule without failures."""
-        return bool(self.dead or self.detours or self.left_out)
+        return bool(self.dead or self.detours or self.left_out or self.light)
 
     @property
     def steps(self) -> int:
@@ -151,9 +161,35 @@ class Schedule:
             server = bcube.with_digit(server, (thread + place) % bcube.k, digit)
         return server
 
-    def layout(self, elements: int, element_bytes: int) -> EvenLayout:
+    def layout(self, elements: int, element_bytes: int) -> Layout:
         """Return the layout of the pieces of a gradient with this number of elements."""
+        if self.light and self.light_weight < FULL_WEIGHT:
+            return RangedLayout(*self._ranges, elements, element_bytes)
         return EvenLayout(self.threads, self.pieces, self.left_out, elements, element_bytes)
+
+    @cached_property
+    def _ranges(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ranges of pieces of equal weight, as `RangedLayout` has them."""
+        count = self.threads * self.pieces
+        without = set(self.left_out)
+        ends = {0, count, *(end for pair in self.light for end in pair)}
+        ends.update(without, (piece + 1 for piece in without))
+        firsts = sorted(ends)
+        weights = []
+        lights = deque(self.light)
+        for first in firsts[:-1]:
+            while lights and lights[0][1] <= first:
+                lights.popleft()
+            is_light = bool(lights) and lights[0][0] <= first
+            weight = self.light_weight if is_light else FULL_WEIGHT
+            weights.append(0 if first in without else weight)
+        return tuple(firsts), tuple(weights)
+
+    @property
+    def total_weight(self) -> int:
+        """The sum of all weights; a gradient with this many elements is cut without rounding."""
+        firsts, weights = self._ranges
+        return sum(map(mul, (b - a for a, b in pairwise(firsts)), weights))
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         """Yield the transfers that a server sends, in the order of stages, steps and threads."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from planner.families.bml.problem import Transfer
 from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
-from planner.families.collectives.layout import GivenLayout, by_shares
+from planner.families.collectives.layout import RangedLayout, by_shares
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, watched
 
@@ -155,7 +155,7 @@ class TreePlan:
         """Return the root of a piece's tree."""
         return self.trees[piece].root
 
-    def layout(self, elements: int, element_bytes: int) -> GivenLayout:
+    def layout(self, elements: int, element_bytes: int) -> RangedLayout:
         """Return the layout of the pieces of a gradient with this number of elements."""
         return by_shares(self.shares, elements, element_bytes)
 
