@@ -1,22 +1,20 @@
 """The options of ``planner compare``, its help, and where a profile shall run.
 
-The parser knows all options of all problems. ``--help`` alone shows the common options and an
-example of each problem; with ``--problem NAME`` it shows the options of that problem. What makes a
-problem of a profile its family declares (`planner.solving.compare.Option`).
+The parser knows all options of all problems. What makes a problem of a profile its family declares
+(`planner.solving.compare.Option`).
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
 from planner.cli.iteration_options import cluster_in
-from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
+from planner.cli.parsing import add_options, parse_bcube, parse_number, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
@@ -102,9 +100,14 @@ def add_compare(
             "times as fast as those the profile was measured on; default: 1",
         },
     )
-    own = {option.name: option for family in profiled.values() for option in family.options}
+    owners: dict[str, list[str]] = {}
+    for name, family in profiled.items():
+        for option in family.options:
+            owners.setdefault(option.name, []).append(name)
     group = parser.add_argument_group("with a profile, depending on --problem")
-    for option in own.values():
+    for option in {
+        one.name: one for family in profiled.values() for one in family.options
+    }.values():
         how: dict[str, Any] = {"action": "store_true"}
         if option.form != "flag":
             how = {"choices": option.choices or None, "metavar": option.metavar or None}
@@ -112,46 +115,14 @@ def add_compare(
             how["type"] = int
         elif option.form == "logs":
             how["nargs"] = "+"
-        group.add_argument(option.name, default=argparse.SUPPRESS, help=option.help, **how)
-    if isinstance(parser, SuggestingParser):
-        parser.on_help = partial(_one_problem, parser, families, profiled)
-
-
-def _one_problem(
-    parser: SuggestingParser, families: Families, profiled: Families, arguments: Sequence[str]
-) -> None:
-    """Leave in the help what concerns the problem that the arguments name, if they name one."""
-    asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    asking.add_argument("--problem", nargs="?")
-    problem = asking.parse_known_args(list(arguments))[0].problem or ""
-    hidden = {option.name for family in profiled.values() for option in family.options}
-    if problem in profiled:
-        hidden -= {option.name for option in profiled[problem].options}
-    else:
-        hidden |= {*NETWORK, *OPTIONS}
-    parser.hide(hidden)
-    closing = _problems(families)
-    if problem in families:
-        family = families[problem]
-        parser.description = f"{problem}: {family.asks}."
-        parser.usage = f"planner compare --problem {problem} FILE [option ...]"
-        names = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
-        closing = ["methods:", *(f"  {line}" for line in names), "", "example:"]
-        closing.append(f"  {family.example}")
-    parser.epilog = "\n".join(closing)
-
-
-def _problems(families: Families) -> list[str]:
-    """Return the help's lines about each problem, with an example."""
-    lines = ["problems, with an example of each:"]
+        text = f"{', '.join(owners[option.name])}: {option.help}"
+        group.add_argument(option.name, default=argparse.SUPPRESS, help=text, **how)
+    lines = ["problems, with the methods and an example of each:"]
     for name, family in families.items():
-        lines += [f"  {name}: {family.asks}", f"    {family.example}"]
-    return [
-        *lines,
-        "",
-        "options and methods of one of them:",
-        "  planner compare --problem NAME --help",
-    ]
+        methods = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
+        lines += [f"  {name}: {family.asks}", *(f"    {line}" for line in methods)]
+        lines.append(f"    {family.example}")
+    parser.epilog = "\n".join(lines)
 
 
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
