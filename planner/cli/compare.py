@@ -77,7 +77,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare."""
+    """Compare; for ``planner plan`` (`alone`) the best answer is printed as JSON, and no other."""
     name, case = _of_events(options) if "events" in options else _of_file(options)
     family, inputs = PROBLEMS[name].family, vars(options).get("events") or (options.file,)
     outputs = Outputs.of(options, name, inputs)
@@ -97,8 +97,8 @@ def run(options: argparse.Namespace) -> int:
             progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
             cancel=cancel,
         )
-        rows, best = comparison.rows, None
-        if rows and rows[0].plan is not None:
+        rows, best, alone = comparison.rows, None, "alone" in options
+        if rows and (rows[0].plan is not None or alone):
             progress(f"looking around the plan of {rows[0].method}")
             best, apart = _best(family, case, rows[0], cancel)
             rows = rows if apart else rows[1:]
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     def text() -> Iterator[str]:
         return lines(family, case, comparison, unasked, best, options.output)
 
-    outputs.write(best, case.title, text, answers)
+    outputs.write(best, case.title, text, None if alone else answers)
     if best is None:
         warn(["no method found a plan"])
     return ended(cancel)
@@ -240,7 +240,7 @@ def _best(
         return _told(family, case, answer_request(interface, request, cancel=cancel), row), True
     result, deadline = family.chosen(case, row), Deadline.of(case.options["time_limit"], cancel)
     made: Any = interface.told(case, result, deadline)
-    if case.options.get("regret"):
+    if case.options.get("regret") and result.plan is not None:
         table = regrets(family, case.problem, result.plan, deadline)
         made = changed(made, regret=regret_answers(table))
     return _told(family, case, made, result), result is not row

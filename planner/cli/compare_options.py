@@ -5,7 +5,7 @@ The parser knows all options of all problems. What makes a problem of a profile 
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
 from planner.cli.iteration_options import cluster_in
-from planner.cli.parsing import add_options, parse_bcube, parse_number, refuse
+from planner.cli.parsing import (
+    add_options,
+    parse_bcube,
+    parse_count,
+    parse_names,
+    parse_number,
+    refuse,
+)
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
@@ -25,7 +32,7 @@ from planner.model.measured import COLLECTIVES, Collective
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
 from planner.model.validation import integer
-from planner.solving.compare import Place
+from planner.solving.compare import Option, Place
 from planner.solving.family import Family
 
 DEFAULT_SECONDS = 10.0
@@ -54,6 +61,8 @@ _READERS: Mapping[str, Callable[[str, str], Any]] = {
     "size": parse_bytes,
     "time": parse_time,
     "share": _share,
+    "ratio": parse_number,
+    "numbers": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
     "bcube": lambda text, _: parse_bcube(text),
 }
 """What is written after an option, by `planner.solving.compare.Form`."""
@@ -100,23 +109,13 @@ def add_compare(
             "times as fast as those the profile was measured on; default: 1",
         },
     )
-    owners: dict[str, list[str]] = {}
-    for name, family in profiled.items():
-        for option in family.options:
-            owners.setdefault(option.name, []).append(name)
-    group = parser.add_argument_group("with a profile, depending on --problem")
-    for option in {
-        one.name: one for family in profiled.values() for one in family.options
-    }.values():
-        how: dict[str, Any] = {"action": "store_true"}
-        if option.form != "flag":
-            how = {"choices": option.choices or None, "metavar": option.metavar or None}
-        if option.form == "whole":
-            how["type"] = int
-        elif option.form == "logs":
-            how["nargs"] = "+"
-        text = f"{', '.join(owners[option.name])}: {option.help}"
-        group.add_argument(option.name, default=argparse.SUPPRESS, help=text, **how)
+    owners = _owners(profiled)
+    own = {one.name: one for family in profiled.values() for one in family.options}
+    add_declared(
+        parser.add_argument_group("with a profile, depending on --problem"),
+        [replace(one, help=f"{', '.join(owners[one.name])}: {one.help}") for one in own.values()],
+        argparse.SUPPRESS,
+    )
     lines = ["problems, with the methods and an example of each:"]
     for name, family in families.items():
         methods = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
@@ -125,17 +124,35 @@ def add_compare(
     parser.epilog = "\n".join(lines)
 
 
-def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
-    """Return the options of one problem, those not given by default, and refuse others'."""
-    typed, own = vars(options), {option.key for option in profiled[problem].options}
+def add_declared(parser: Any, options: Iterable[Option], default: str | None = None) -> None:
+    """Add options that families declare to a parser or a group."""
+    for option in options:
+        how: dict[str, Any] = {"action": "store_true"}
+        if option.form != "flag":
+            how = {"choices": option.choices or None, "metavar": option.metavar or None}
+        if option.form == "whole":
+            how["type"] = int
+        elif option.form == "logs":
+            how["nargs"] = "+"
+        parser.add_argument(option.name, default=default, help=option.help, **how)
+
+
+def _owners(profiled: Families) -> dict[str, list[str]]:
+    """Return the problems that take each option."""
     owners: dict[str, list[str]] = {}
     for name, family in profiled.items():
         for option in family.options:
-            if option.key in typed and option.key not in own:
-                owners.setdefault(option.name, []).append(name)
-    for name, names in owners.items():
-        only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
-        raise InvalidInputError(name, only)
+            owners.setdefault(option.name, []).append(name)
+    return owners
+
+
+def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
+    """Return the options of one problem, those not given by default, and refuse others'."""
+    typed = vars(options)
+    for name, names in _owners(profiled).items():
+        if name.removeprefix("--").replace("-", "_") in typed and problem not in names:
+            only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
+            raise InvalidInputError(name, only)
     settled = {}
     for option in profiled[problem].options:
         value = typed.get(option.key, option.default)

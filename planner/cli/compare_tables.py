@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from planner.cli.compare_options import ASSUMED
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.heads import Head
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -15,8 +16,9 @@ from planner.model.units import format_bytes, format_ns, format_share, printable
 from planner.solving.compare import Case, Column, Comparison
 from planner.solving.family import Family
 from planner.solving.result import Result
-from planner.solving.targets import EVERY
+from planner.solving.targets import EVERY, FSDP2
 from planner.solving.views import epoch_text
+from planner.solving.what_if import WORTH
 from planner.view import format_table
 from planner.view.wording import (
     REGRET_COLUMNS,
@@ -27,6 +29,7 @@ from planner.view.wording import (
     prospect_text,
     regret_cells,
     target_text,
+    times,
 )
 
 AnyFamily: TypeAlias = Family[Any, Any, Any]
@@ -123,10 +126,28 @@ def lines(
     if case.sentence is not None:
         yield ""
         yield printable(case.sentence(comparison.rows[0].plan if comparison.rows else None))
-    remarks = list(beside(best, file))
+    remarks = [*beside(best, file), *_verdict(best, comparison, file)]
     if remarks and remarks[0]:
         yield ""
     yield from remarks
+
+
+def _verdict(
+    answer: Head | None, comparison: Comparison[Any, Any], file: str | None
+) -> Iterator[str]:
+    """Yield whether a plan for FSDP2 is worth setting beside its default, and how it is set."""
+    known = {row.method: row.objective_ns for row in comparison.rows if row.objective_ns}
+    if not isinstance(answer, FsdpAnswer) or not known or answer.method == FSDP2.name:
+        return
+    plan_ns, default_ns = min(known.values()), known.get(FSDP2.name)
+    if default_ns is not None:  # else it takes more memory than there is
+        default = f"the default of {FSDP2.title}, a unit a layer ({format_ns(default_ns)})"
+        gain = format_share(default_ns / plan_ns - 1) if default_ns > plan_ns else "nothing"
+        if default_ns < plan_ns * WORTH:
+            yield f"keep {default}: the plan gains {gain} over it"
+            return
+        yield f"worth setting: {times(default_ns / plan_ns)} as fast as {default}"
+    yield from applied(FSDP2, file)
 
 
 def reasons(rows: Iterable[Result[Any, Any]]) -> Iterator[str]:

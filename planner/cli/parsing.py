@@ -152,6 +152,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "method": ("--method", "--methods"),
     "modes": ("--mode",),
     "optimiser": ("--optimiser-ratio",),
+    "shards": ("--shards",),
     "spec": ("--model", "MODULE:FACTORY"),
     "target": ("--for",),
     "time_limit_s": ("--time-limit",),
