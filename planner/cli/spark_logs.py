@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from planner.families.drizzle.loops import (
 )
 from planner.families.drizzle.problem import MAX_OVERHEAD, Problem
 from planner.formats.importers.spark_events import read_spark_log
-from planner.formats.importers.spark_log import parts_of
 from planner.jsonio.spark import encode_spark
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
@@ -74,8 +74,7 @@ def read_logs(
             raise InvalidInputError("FILE", "event logs are files or folders, not standard input")
         name = file_name(path)
         with in_file(path):
-            size = sum(part.stat().st_size for part in parts_of(Path(path))[0])
-            application = read_spark_log(Path(path), progress.megabytes(name, size))
+            application = read_spark_log(Path(path), partial(_shown, progress, name))
         progress.done()
         applications.append(application)
         prefix = f"{name}: " if len(paths) > 1 else ""
@@ -102,6 +101,10 @@ def read_logs(
         )
     measured = measurements_of(loops)
     return SparkLogs(tuple(applications), loops, problem, fitted, measured, tuple(doubts))
+
+
+def _shown(progress: Progress, name: str, done: int) -> None:
+    progress(f"{name}: {done // 10**6} MB read")
 
 
 def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> None:
