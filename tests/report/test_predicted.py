@@ -65,16 +65,6 @@ def test_ddp_is_kept_where_that_is_the_advice() -> None:
     assert not any("DistributedDataParallel" in how for how in found)
 
 
-def test_the_command_for_fsdp2_has_only_options_that_its_plans_know() -> None:
-    given = report()
-    options = ("--max-transfer", "25MiB", "--computation", "0.05", "--activations", "1GiB")
-    command = (*given.command, *options, "--mode", "sharded")
-    found = [how.splitlines()[0] for _, how in steps(given.answer, given.cluster, command)]
-    (asked,) = (how for how in found if "--for fsdp2" in how)
-    assert asked == "planner plan 'a model.json' --computation 0.05 --for fsdp2 -o fsdp2-plan.json"
-    assert any("--max-transfer 25MiB" in how and "--for ddp" in how for how in found)
-
-
 def test_without_a_plan_there_are_no_steps() -> None:
     given = report(where=cluster(memory_bytes=5))
     assert not list(steps(given.answer, given.cluster, given.command))
