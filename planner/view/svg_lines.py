@@ -10,7 +10,7 @@ from math import log2
 from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.model.units import format_ns, unit_of
 from planner.view.chart import logarithmic_ticks, tick_text
-from planner.view.html import Html, drawing, element, joined, listed, table
+from planner.view.html import Html, drawing, element, joined, listed
 from planner.view.wording import factor_text
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
@@ -77,7 +77,12 @@ def line_chart(
         drawn.append(element("path", class_=f"line {name}", d=f"M{line}") if places else Html(""))
     for point in points:
         way, at, height = winner(point), x(point), y(point.best_ns)
-        told = f"{factor_text(point.factor)}: {', '.join(way)}, {format_ns(point.best_ns)}"
+        times = [
+            f"{name} {format_ns(time)}"
+            for name, pick in SERIES.values()
+            if (time := pick(point)) is not None
+        ]
+        told = f"{factor_text(point.factor)}: {', '.join(way)}; {', '.join(times)}"
         drawn += [
             element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
             element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
@@ -136,22 +141,3 @@ def line_legend(letters: Mapping[Winner, str]) -> Html:
         for (algorithm, mode), letter in letters.items()
     ]
     return listed(*lines, *names, class_="legend")
-
-
-def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) -> Html:
-    """Return the numbers of one chart as a table."""
-    rows: list[tuple[str, ...]] = [
-        (
-            factor_text(point.factor),
-            value,
-            ", ".join(winner(point)),
-            *(
-                "–" if time is None else format_ns(time)
-                for time in (point.best_ns, point.plan_ns, point.ddp_ns, point.bound_ns)
-            ),
-        )
-        for point, value in zip(points, values, strict=True)
-    ]
-    header = ("factor", "that is", "best", "planned anew", "this plan", "DDP", "lower bound")
-    place = next((i for i, point in enumerate(points) if point.factor == 1), None)
-    return table(f"Time of an iteration over {axis}", header, rows, words=3, marked=place)
