@@ -57,27 +57,15 @@ def test_text_writes_late_marks_to_their_left() -> None:
     assert mark.index("|") == 13 + 800 * 60 // 1200
 
 
-def test_traces_have_windows_and_the_boundary(tmp_path: Path) -> None:
+def test_traces_have_ops_and_the_boundary(tmp_path: Path) -> None:
     drawn = timeline()
     save_trace(Chart("t", drawn), tmp_path / "t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    begins = {e["id"]: e["ts"] for e in events if e["ph"] == "b"}
-    ends = {e["id"]: e["ts"] for e in events if e["ph"] == "e"}
-    for number, window in enumerate(drawn.windows, start=1):
-        assert begins[number] == window.ready_ns / 1000
-        assert ends[number] == window.due_ns / 1000
     (instant,) = (e for e in events if e["ph"] == "i")
     assert (instant["ts"], instant["name"]) == (0.2, "end of the backward pass")
     ops = [e for e in events if e["ph"] == "X" and e["cat"] in ("backward", "forward")]
     assert [op["name"] for op in ops] == ["op0", "op100", "op300", "op400", "op500"]
     assert all("batch" not in op["args"] for op in ops)
-
-
-def test_a_window_that_is_due_before_it_is_ready_is_empty(tmp_path: Path) -> None:
-    drawn = replace(timeline(), windows=(Window(0, 60, 60, 70, 20, "w"),))
-    save_trace(Chart("t", drawn), tmp_path / "t.json")
-    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    assert [e["ts"] for e in events if e["ph"] in "be"] == [0.06, 0.06]
 
 
 def test_ops_that_follow_each_other_are_one_block() -> None:
