@@ -5,19 +5,17 @@ the batch that fills most of the stretch, ``░`` for start-up, ``·`` for idle,
 ops of the backward and the forward pass.
 """
 
-from itertools import pairwise
 from math import ceil, log10
 
 from planner.model.layers import module_range
 from planner.model.units import format_ns, printable, unit_of
-from planner.solving.timeline import Interval, Mark, Memory, Timeline, Window
+from planner.solving.timeline import Interval, Mark, Timeline, Window
 from planner.view.chart import Chart
 from planner.view.table import cut, format_table
 
 _TIMES_WIDTH = 52
 """Usual width of a transfer's times (characters)."""
 _MIN_LABEL, _MIN_NAME = 32, 26
-_LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
@@ -29,9 +27,6 @@ def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
     for resource in timeline.resources:
         lane = _lane(timeline.on(resource), timeline.end_ns, columns)
         lines.append(f"{resource:<{margin}}{lane}")
-    if timeline.memory is not None:
-        lane = memory_lane(timeline.memory, timeline.end_ns, columns)
-        lines.append(f"{'memory':<{margin}}{lane}")
     lines += [" " * margin + _mark(mark, timeline.end_ns, columns) for mark in timeline.marks]
     end = format_ns(timeline.end_ns)
     lines.append(" " * margin + "0" + end.rjust(columns - 1))
@@ -78,21 +73,6 @@ def _symbol(interval: Interval) -> str:
     if interval.kind == "startup":
         return "░"
     return interval.kind[0] if interval.batch < 0 else str((interval.batch + 1) % 10)
-
-
-def memory_lane(memory: Memory, end_ns: int, columns: int) -> str:
-    """Return one character per stretch of time: the most memory in use, relative to the peak."""
-    _, most = memory.peak
-    if not end_ns or not most:
-        return " " * columns
-    filled = [0] * columns
-    last = memory.levels[-1][1]
-    for (moment, size), (following, _) in pairwise((*memory.levels, (end_ns, last))):
-        first = min(moment * columns // end_ns, columns - 1)
-        stop = max(-(-following * columns // end_ns), first + 1)
-        for column in range(first, min(stop, columns)):
-            filled[column] = max(filled[column], size)
-    return "".join(_LEVELS[-(-8 * size // most)] for size in filled)
 
 
 def _list(timeline: Timeline) -> str:

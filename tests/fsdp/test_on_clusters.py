@@ -14,8 +14,6 @@ from planner.families.iteration.fsdp_from_profile import meshes_of, sharded_prob
 from planner.jsonio import decode_answer
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
-from planner.solving.timeline import Memory
-from planner.view.text import memory_lane
 
 DATA = Path(__file__).parents[2] / "data"
 LENET = str(DATA / "profiles/lenet5.json")
@@ -91,7 +89,6 @@ def test_plan_says_what_to_wrap_and_draws_memory(
     )
     assert "on 4 ranks takes" in said
     assert "\nfsdp2 " in said  # beside what a default takes
-    assert "\nmemory " in said
     assert "reduce-scatters" in said
     answer, timeline = decode_answer(file.read_bytes())
     assert timeline.memory is not None
@@ -205,11 +202,6 @@ def test_a_report_for_fsdp2_names_the_command(
     assert "--for: no page shows plans for FSDP2" in line
     assert line.endswith(f"planner plan {LENET} --cluster office-4 --for fsdp2")
     assert not page.exists()
-
-
-def test_memory_as_text_shows_the_most_of_each_stretch() -> None:
-    memory = Memory(((0, 8), (10, 64), (10, 32), (30, 0)))
-    assert memory_lane(memory, 40, 4) == "▁█▄ "
 
 
 def test_a_column_of_sizes_has_one_unit(capsys: pytest.CaptureFixture[str]) -> None:
