@@ -18,18 +18,16 @@ from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.targets import EVERY, FSDP2
 from planner.solving.views import epoch_text
-from planner.solving.what_if import WORTH
 from planner.view import format_table
 from planner.view.wording import (
     REGRET_COLUMNS,
     advice_text,
     applied,
     by_reason,
-    keeps_default,
     prospect_text,
     regret_cells,
+    standing,
     target_text,
-    times,
 )
 
 AnyFamily: TypeAlias = Family[Any, Any, Any]
@@ -141,12 +139,10 @@ def _verdict(
         return
     plan_ns, default_ns = min(known.values()), known.get(FSDP2.name)
     if default_ns is not None:  # else it takes more memory than there is
-        default = f"the default of {FSDP2.title}, a unit a layer ({format_ns(default_ns)})"
-        gain = format_share(default_ns / plan_ns - 1) if default_ns > plan_ns else "nothing"
-        if default_ns < plan_ns * WORTH:
-            yield f"keep {default}: the plan gains {gain} over it"
+        text, keep = standing(f"{FSDP2.title}, a unit a layer", default_ns, plan_ns)
+        yield text
+        if keep:
             return
-        yield f"worth setting: {times(default_ns / plan_ns)} as fast as {default}"
     yield from applied(FSDP2, file)
 
 
@@ -185,11 +181,11 @@ def beside(answer: object, file: str | None) -> Iterator[str]:
         return
     if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
         yield advice_text(answer.advice)
-    text, target = target_text(answer), answer.target
-    if text and target is not UNSET:  # what a plan for a target gains, and how to apply it
+    text, keep = target_text(answer)
+    if text and answer.target is not UNSET:  # what a plan for a target gains, how to apply it
         yield text
-        if not keeps_default(answer):
-            yield from applied(EVERY[target.name], file)
+        if not keep:
+            yield from applied(EVERY[answer.target.name], file)
     if answer.prospect is not UNSET:
         yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:

@@ -86,7 +86,7 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Html]:
     answer = report.answer
     planned = answer.objective_ns is not None
-    told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
+    told = target_text(answer)[0] if answer.advice is UNSET else advice_text(answer.advice)
     advice = (paragraph(as_sentence(told)),) if told else ()
     conclusion = verdict(answer, report.peers, report.cluster)
     warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
