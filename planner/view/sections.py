@@ -21,7 +21,6 @@ from planner.view.wording import (
     runner_up_text,
     scheduling_text,
     sent_text,
-    size_text,
     target_of,
     times,
 )
@@ -253,9 +252,9 @@ def memory(answer: IterationAnswer) -> Html:
     if have is None:
         room = "The cluster file does not say how much there is."
     else:
-        room = f"It has {size_text(have, most)}: {needed / have:.1%} are taken."
+        room = f"It has {format_bytes(have, most)}: {needed / have:.1%} are taken."
     return joined(
-        paragraph(f"A worker needs {size_text(needed, most)}. {room}"),
+        paragraph(f"A worker needs {format_bytes(needed, most)}. {room}"),
         paragraph(
             "Counted are parameters, gradients, the optimiser's state, the activations of one "
             "iteration and the largest transfer; an allocator takes more.",

@@ -11,7 +11,6 @@ from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.model.units import format_ns, unit_of
 from planner.view.chart import logarithmic_ticks, tick_text
 from planner.view.html import Html, drawing, element, joined, listed
-from planner.view.wording import factor_text
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
@@ -82,7 +81,7 @@ def line_chart(
             for name, pick in SERIES.values()
             if (time := pick(point)) is not None
         ]
-        told = f"{factor_text(point.factor)}: {', '.join(way)}; {', '.join(times)}"
+        told = f"× {point.factor}: {', '.join(way)}; {', '.join(times)}"
         drawn += [
             element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
             element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
@@ -95,7 +94,7 @@ def line_chart(
 def _time_axis(low: float, high: float, y: Callable[[float], float]) -> Html:
     unit, length = unit_of(round(high / 2))
     parts = []
-    for value in logarithmic_ticks(low / length, high / length, 6):
+    for value in logarithmic_ticks(low / length, high / length):
         at = y(value * length)
         parts += [
             element("path", class_="grid", d=f"M{_LEFT} {at:.2f}H{_RIGHT}"),
@@ -121,7 +120,7 @@ def _factor_axis(
             "path", class_="moment" if as_given else "grid", d=f"M{at:.2f} {_TOP}V{_BOTTOM}"
         )
         bold = "middle strong" if as_given else "middle"
-        yield element("text", factor_text(point.factor), x=at, y=_BOTTOM + 18, class_=bold)
+        yield element("text", f"× {point.factor}", x=at, y=_BOTTOM + 18, class_=bold)
         yield element("text", value, x=at, y=_BOTTOM + 35, class_=f"{bold} small")
     middle = (_LEFT + _RIGHT) / 2
     yield element("text", axis, x=middle, y=_BOTTOM + 60, class_="middle")

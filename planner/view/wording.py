@@ -10,7 +10,7 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, RunnerUp, SchedulingAnswer
 from planner.jsonio.what_if import AdviceAnswer, ProspectAnswer, RegretAnswer
-from planner.model.units import counted, format_bytes, format_factor, format_ns, format_share
+from planner.model.units import counted, format_factor, format_ns, format_share
 from planner.solving.targets import TARGETS, Target, to_apply
 from planner.solving.what_if import WORTH
 
@@ -119,17 +119,6 @@ def as_sentence(text: str) -> str:
 def times(ratio: float) -> str:
     """Return a ratio as text, such as a speed-up."""
     return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
-
-
-def factor_text(factor: Fraction) -> str:
-    """Return a factor as text."""
-    return f"× {factor}"
-
-
-def size_text(size: int, like: int | None = None) -> str:
-    """Return a size as `format_bytes` does, with the exact bytes in brackets if they differ."""
-    short = format_bytes(size, like)
-    return short if short.endswith(" B") else f"{short} ({size:,} B)"
 
 
 def abbreviated(names: tuple[str, ...]) -> str:

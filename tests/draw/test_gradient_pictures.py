@@ -9,7 +9,6 @@ import pytest
 
 from planner.solving.timeline import Interval, Kind, Mark, Memory, Timeline, Window
 from planner.view import Chart, save_gantt, save_trace, text_gantt
-from planner.view.gantt import PEN
 from planner.view.scene import pass_blocks, scene_of
 from tests.draw.reading import Picture
 
@@ -80,7 +79,7 @@ def test_ops_that_follow_each_other_are_one_block() -> None:
 
 def test_every_op_or_its_block_is_labelled() -> None:
     def texts(drawn: Timeline) -> list[str]:
-        lane = scene_of(drawn, PEN, drawn.end_ns).lanes[0]
+        lane = scene_of(drawn, 838, drawn.end_ns).lanes[0]
         return sorted(bar.text for bar in lane if bar.text)
 
     assert texts(timeline()) == ["idle", "op0", "op100", "op300", "op400", "op500"]
@@ -91,7 +90,7 @@ def test_every_op_or_its_block_is_labelled() -> None:
 def test_every_transfer_is_in_a_bar_of_its_row(count: int) -> None:
     """However many there are: in at most 60 rows, the past due part in red."""
     drawn, each = many(count), -(-count // 60)
-    rows = scene_of(drawn, PEN, drawn.end_ns).rows
+    rows = scene_of(drawn, 838, drawn.end_ns).rows
     assert len(rows) == -(-count // each)
     for place, row in enumerate(rows):
         for window in drawn.windows[place * each : (place + 1) * each]:

@@ -241,7 +241,7 @@ def test_memory_is_that_of_the_answer(given: Report, tree: Node) -> None:
     assert given.answer.memory is not UNSET
     needed = given.answer.memory.needed_bytes
     text = tree.one("section", id="memory").text
-    assert f"{needed:,} B" in text
+    assert f"needs {format_bytes(needed)}" in text
     assert "does not say how much" in text
     roomy = report(where=cluster(memory_bytes=4 * needed))
     assert "25.0% are taken" in read(page(roomy)).one("section", id="memory").text
