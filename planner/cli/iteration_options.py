@@ -29,20 +29,16 @@ class Job:
     options: dict[str, Any]
 
 
-def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = False) -> None:
-    """Add the profile, the cluster and the problem's options; more may be asked by `planning`."""
+def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool = True) -> None:
+    """Add the profile, the cluster, which is needed if `on_cluster`, and the problem's options."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     add_options(
         parser,
         {
             "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
-            "network as planner import or planner calibrate network wrote it"
-            + (
-                "; without --cluster, the plan is that of planner compare --problem caramel"
-                if planning
-                else ""
-            ),
+            "network as planner import or planner calibrate network wrote it; planner plan without "
+            "--cluster is planner compare --problem caramel",
             "--interference FILE": "what transfers and computation take from each other, instead "
             "of what the cluster says: a network that planner calibrate network --interference "
             "measured",
@@ -56,27 +52,18 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = F
             "--algorithms A,B,…": "synchronisation algorithms to consider; default: "
             f"{','.join(ALGORITHMS)}",
             "--mode": "replicated: every worker updates all parameters, as under DDP; sharded: "
-            "each its share, as with parameter servers on all machines; default: whichever is "
-            "faster"
-            + (
-                "; fsdp: what FSDP should wrap, prefetch and gather again, by memory"
-                if planning
-                else ""
-            ),
-            "--seed N": argparse.SUPPRESS,
+            "each its share, as with parameter servers on all machines; fsdp, for planner plan: "
+            "what FSDP should wrap, prefetch and gather again, by memory; default: replicated or "
+            "sharded, whichever is faster",
             "--for": "whose rules the plan keeps to: what it can be told of buckets and "
             f"algorithms, what it overlaps with what; {FSDP2.name}: planner plan does as with "
             "--mode fsdp; default: planner, whose runtime has none",
         },
         {
-            "--cluster": {"required": not planning},
+            "--cluster": {"required": on_cluster},
             "--computation": {"default": "1"},
             "--optimiser-ratio": {"default": "0"},
-            "--mode": {
-                "choices": ("any", *MODES, *(["fsdp"] if planning else [])),
-                "default": "any",
-            },
-            "--seed": {"default": 0},
+            "--mode": {"choices": ("any", *MODES, "fsdp"), "default": "any"},
             "--for": {"choices": TARGET_NAMES, "default": PLANNER},
         },
     )
@@ -146,8 +133,7 @@ def settle(options: argparse.Namespace) -> Job:
         "ignore_memory": options.ignore_memory,
         "max_transfer_bytes": cap,
         "algorithms": algorithms,
-        "modes": MODES if options.mode in ("any", "fsdp") else (options.mode,),
-        "seed": options.seed,
+        "modes": MODES if options.mode == "any" else (options.mode,),
         "target": target_of(vars(options)["for"], "--for"),
     }
     return Job(profile, cluster, settled)

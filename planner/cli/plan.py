@@ -15,7 +15,6 @@ from planner.families import iteration
 from planner.families.fsdp import FSDP
 from planner.families.fsdp.baselines import RULES
 from planner.jsonio.iteration import planned
-from planner.jsonio.what_if import OUTLOOKS
 from planner.model.errors import InvalidInputError
 from planner.model.units import parse_time
 from planner.solving.compare import IGNORE_MEMORY, REGRET
@@ -43,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
-    add_iteration_options(parser, planning=True)
+    add_iteration_options(parser, on_cluster=False)
     title = f"with --mode {_FSDP}, or --for {FSDP2.name}, which is the same"
     add_declared(parser.add_argument_group(title), _OWN)
     add_options(
@@ -58,15 +57,12 @@ def add_parser(commands: Any) -> None:
             "that; default: 0.05",
             "--max-group TIME": "longest time scheduled at once; default: 10s",
             "--regret": REGRET.help,
-            "--outlook": "what counts: times as they are, or the mean or 90th percentile over what "
-            "their measured spreads make of them; default: mean, of auto where the profile has "
-            "spreads",
             "--time-limit S": "seconds of planning",
             "--picture FILE": "draw the plan (.svg, .json.gz)",
             "-o, --output FILE": "write the plan as JSON",
             "--json": "print the plan as JSON, no text",
         },
-        {"--method": {"default": "auto"}, "--outlook": {"choices": OUTLOOKS}},
+        {"--method": {"default": "auto"}},
     )
 
 
@@ -95,7 +91,6 @@ def run(options: argparse.Namespace) -> int:
             epoch_samples=options.epoch_samples,
             limits=_limits(options),
             regret=options.regret,
-            likely={} if options.outlook is None else {"outlook": options.outlook},
             progress=lambda what: progress(f"planning {what}"),
             cancel=cancel,
         )
@@ -108,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 _TAKEN: Mapping[str, Sequence[str]] = {
-    "caramel": ("network", "for", "seed", "regret"),
+    "caramel": ("network", "for", "regret"),
     _FSDP: (
         *("cluster", "network", "optimiser_ratio", "ignore_memory"),
         *(option.key for option in _OWN),
