@@ -88,7 +88,7 @@ def _sections(report: Report) -> Iterator[Html]:
     planned = answer.objective_ns is not None
     told = target_text(answer)[0] if answer.advice is UNSET else advice_text(answer.advice)
     advice = (paragraph(as_sentence(told)),) if told else ()
-    conclusion = verdict(answer, report.peers, report.cluster)
+    conclusion = verdict(answer, report.peers)
     warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
     sureness = [paragraph(as_sentence(text)) for text in warnings]
     steps = applying(answer, report.cluster, report.command)

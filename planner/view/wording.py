@@ -207,10 +207,11 @@ def regret_cells(row: RegretAnswer) -> tuple[str, ...]:
     """Return a row of a table of regrets."""
     known = (row.plan_ns, row.best_ns, row.ddp_ns, row.layers_ns)
     plan, best, ddp, layers = ("–" if time is None else format_ns(time) for time in known)
-    return _scenario(row), plan, best, _regret(row), ddp, layers
+    return scenario_text(row), plan, best, _regret(row), ddp, layers
 
 
-def _scenario(row: RegretAnswer) -> str:
+def scenario_text(row: RegretAnswer) -> str:
+    """Return which numbers of a scenario are others."""
     factors = {
         "computation": row.computation,
         "start-ups": row.startup,

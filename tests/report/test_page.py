@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -303,14 +302,3 @@ def test_many_transfers_become_few_bars() -> None:
     assert runs
     assert all(int(count) == int(last) - int(first) + 1 for count, first, last in runs)
     assert len(section.one("table").rows()) == len(transfers)
-
-
-def test_a_method_below_the_bound_is_said_to_be(given: Report) -> None:
-    """Its plan has another op order, and a bound of its own."""
-    rows = tuple(
-        replace(row, objective_ns=1, lower_bound_ns=None) if row.method == "ps" else row
-        for row in given.peers.rows
-    )
-    below = replace(given, peers=replace(given.peers, rows=rows))
-    table = read(page(below)).all("table", class_="peers")[0].rows()
-    assert next(row for row in table if row[0] == "ps")[5] == "below it"
