@@ -86,19 +86,17 @@ def measured_tables(data: bytes) -> "MeasuredNetwork":
 
 
 @contextmanager
-def in_file(
-    path: str, *, but: str | None = None, data: bytes | None = None, reader: str = ""
-) -> Iterator[None]:
+def in_file(path: str, *, data: bytes | None = None, reader: str = "") -> Iterator[None]:
     """Add the file's name to errors of invalid input in the block; raise PlannerError instead.
 
-    Errors whose path begins with `but`, such as those of an option, stay unchanged. `data` is the
-    file's content (default: the file is read again) and `reader` the format that ``planner import``
-    expects: both serve to recognise a file of another kind.
+    Errors of an option stay unchanged. `data` is the file's content (default: the file is read
+    again) and `reader` the format that ``planner import`` expects: both serve to recognise a file
+    of another kind.
     """
     try:
         yield
     except InvalidInputError as error:
-        if but is not None and error.path.startswith(but):
+        if error.path.startswith("--"):
             raise
         from planner.formats.importers.foreign import (
             SEARCHED,

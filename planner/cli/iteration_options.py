@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cli.common import in_file, in_option, measured_tables, read_as
 from planner.cli.parsing import add_options, parse_names, parse_number
-from planner.families.iteration import ALGORITHMS, KNOWN, MODES
+from planner.families.iteration import ALGORITHMS, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import cluster_data, decode_cluster
 from planner.jsonio.network import decode_network, measured_as
@@ -15,7 +15,6 @@ from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import parse_bytes
-from planner.model.validation import shown
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 
@@ -105,35 +104,24 @@ def _interference(data: bytes) -> Interference:
 
 def settle(options: argparse.Namespace) -> Job:
     """Return the job that the options describe."""
-    scale = parse_number(options.computation, "--computation", positive=True)
-    ratio = parse_number(options.optimiser_ratio, "--optimiser-ratio")
-    cap = None
-    if options.max_transfer is not None:
-        cap = parse_bytes(options.max_transfer, "--max-transfer")
-        if not cap:
-            raise InvalidInputError("--max-transfer", "expected a size > 0")
-    algorithms: tuple[str, ...] = ALGORITHMS
-    if options.algorithms is not None:
-        algorithms = parse_names(options.algorithms, "--algorithms")
-        for name in algorithms:
-            if name not in KNOWN:
-                raise InvalidInputError(
-                    "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
-                )
+
+    def size(name: str) -> int | None:
+        text = getattr(options, name.removeprefix("--").replace("-", "_"))
+        return None if text is None else parse_bytes(text, name)
+
+    names = options.algorithms
+    settled = {
+        "computation": parse_number(options.computation, "--computation", positive=True),
+        "optimiser": parse_number(options.optimiser_ratio, "--optimiser-ratio"),
+        "activation_bytes": size("--activations"),
+        "ignore_memory": options.ignore_memory,
+        "max_transfer_bytes": size("--max-transfer"),
+        "algorithms": ALGORITHMS if names is None else parse_names(names, "--algorithms"),
+        "modes": MODES if options.mode == "any" else (options.mode,),
+        "target": target_of(vars(options)["for"], "--for"),
+    }
     profile = read_as(options.profile, decode_profile)
     cluster = cluster_in(options)
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
-    settled = {
-        "computation": scale,
-        "optimiser": ratio,
-        "activation_bytes": None
-        if options.activations is None
-        else parse_bytes(options.activations, "--activations"),
-        "ignore_memory": options.ignore_memory,
-        "max_transfer_bytes": cap,
-        "algorithms": algorithms,
-        "modes": MODES if options.mode == "any" else (options.mode,),
-        "target": target_of(vars(options)["for"], "--for"),
-    }
     return Job(profile, cluster, settled)
