@@ -50,6 +50,7 @@ from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.profiles import Profile
+from planner.model.units import escaped
 from planner.solving.compare import IGNORE_MEMORY, Case, Place, compare
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
@@ -221,14 +222,7 @@ def _of_network(
         return error
     if not place.path:
         return InvalidInputError("--startup, --bandwidth", error.message)
-    path = error.path if error.path.startswith("network.") else "network"
-    if place.ranks is None:  # the document itself is the network
-        path = path.removeprefix("network").removeprefix(".")
-    try:
-        with in_file(place.path):
-            raise InvalidInputError(path, error.message)
-    except PlannerError as told:
-        return told
+    return PlannerError(escaped(f"{place.path}: {error}"))
 
 
 def _best(
