@@ -14,25 +14,15 @@ from planner.view.progress import Progress
 
 _COMPUTE = """\
 Measures muladd_ns, activation_ns, error_ns and interference as a request of the
-problem `yan` takes them, by numpy, one process a core. Other load disturbs it:
-the provenance in the output says how much the measurements spread.
-
-latency_ns and nic_bits_per_s are the network's and are not measured here: take
-them from a measurement of the network, or fit them (planner calibrate fit).
+problem `yan` takes them, by numpy, one process a core. latency_ns and
+nic_bits_per_s are the network's and not measured here: planner calibrate fit
+fits them.
 """
 _FIT = """\
 MEASUREMENTS is a request of the problem `yan`, whose constants are the starting
-guess, with one more field:
-
-  "measurements": [{"parameter_servers": 1, "replicas": 2, "workers_per_replica": 2,
-                    "layers": [{"partitions": 2, "threads": 1, "copies": 1}, ...],
-                    "epoch_ns": 81000000000}, ...]
-
-Fits muladd_ns, activation_ns, error_ns, nic_bits_per_s and one factor for all of
-latency_ns by least squares on relative errors; interference stays what it is, and
-so does ("held") what fits as well at its start, but for noise; "at_floor" is what
-fits best at 0. Each part of the measurements is then predicted by constants that are
-fitted to the others ("held_out").
+guess, with "measurements": configurations that were run, and their epoch_ns.
+Constants that fit as well at their start are "held", those that fit best at 0
+"at_floor"; "held_out" is the error of constants fitted to the other parts.
 """
 
 

@@ -315,8 +315,8 @@ def test_an_interrupt_leaves_no_process_behind(ending: signal.Signals) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("compute", ["latency_ns and nic_bits_per_s", "not measured here", "example:"]),
-        ("fit", ['"measurements": [', "epoch_ns", "starting\nguess", "example:"]),
+        ("compute", ["latency_ns and\nnic_bits_per_s", "not measured here", "example:"]),
+        ("fit", ['"measurements"', "epoch_ns", "starting\nguess", "example:"]),
     ],
 )
 def test_help_says_what_it_does(
