@@ -18,7 +18,7 @@ from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.targets import EVERY, FSDP2
 from planner.solving.views import epoch_text
-from planner.view import format_table
+from planner.view.table import format_table
 from planner.view.wording import (
     REGRET_COLUMNS,
     advice_text,

@@ -24,8 +24,8 @@ from planner.model.units import (
     printable,
 )
 from planner.solving.views import epoch_text
-from planner.view import format_table
 from planner.view.alternatives import ALTERNATIVES, alternative_rows
+from planner.view.table import format_table
 from planner.view.wording import by_reason, runner_up_text, scheduling_text, sent_text
 
 

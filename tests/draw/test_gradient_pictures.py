@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.solving.timeline import Interval, Kind, Mark, Memory, Timeline, Window
-from planner.view import Chart, save_gantt, save_trace, text_gantt
+from planner.view import save_gantt, save_trace, text_gantt
+from planner.view.chart import Chart
 from planner.view.scene import pass_blocks, scene_of
 from tests.draw.reading import Picture
 

@@ -208,9 +208,9 @@ def test_sweeps_are_drawn_in_proportion(given: Report, tree: Node) -> None:
             for point in points
         ]
         marks = chart.all("circle")
-        for mark, (best, kept, ddp, least) in zip(marks, times, strict=True):
+        for mark, (anew, kept, ddp, least) in zip(marks, times, strict=True):
             told = f"DDP with its default buckets {format_ns(ddp)}, "
-            told += f"this plan, kept as it is {format_ns(kept)}, planned anew {format_ns(best)}, "
+            told += f"this plan, kept as it is {format_ns(kept)}, planned anew {format_ns(anew)}, "
             assert f"{told}lower bound {format_ns(least)}" in mark.text
         assert all(value in chart.text for value in row)
         assert {one.attributes["class"] for one in chart.all("path")} >= {
