@@ -9,7 +9,7 @@ from emulated_hosts import Layout
 from emulated_network import reason_unavailable
 from runtime_jobs import on_hosts
 
-from planner.view import GANTT
+from planner.view.drawing import GANTT
 
 HOSTS = 4
 RATE = 100_000_000

@@ -12,7 +12,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.jsonio import PROBLEMS
-from planner.view import DRAWINGS
+from planner.view.drawing import DRAWINGS
 from tests.jsonio.test_plan_files import METHODS
 
 REQUESTS = {name: request for name, (request, _) in METHODS.items()}

@@ -15,7 +15,8 @@ from grids import grid, sections
 from planner.families.bigdl import METHODS, Problem, evaluate, solve
 from planner.jsonio import bigdl as bigdl_json
 from planner.model.network import Network
-from planner.view import DRAWINGS, Chart
+from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS
 
 NAMES = [name for name in METHODS if name != "auto"]
 

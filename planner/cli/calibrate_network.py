@@ -42,13 +42,8 @@ if TYPE_CHECKING:
 _NETWORK = """\
 Started once a rank by a launcher such as torchrun. Times a collective over gloo
 for sizes from 64 B up, and fits three models: a table, an affine cost, and the line
-through 64 B and 4 MB. Rank 0 says how far each is off, and writes them:
-
-  {"network": {"table": [[64, 210000], ..., [4000000, 9800000]]}, "affine": ..., ...}
-
-planner compare PROFILE --network FILE plans with what was measured, and so does planner
-plan PROFILE --cluster CLUSTER, with the file of --cluster-out. Other load on
-the machines or the network disturbs it: the spread says how much.
+through 64 B and 4 MB. Rank 0 says how far each is off, and writes them for planner
+compare --network; --cluster-out makes a cluster for planner plan --cluster.
 """
 
 _WARMUP = 2

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
@@ -86,38 +86,29 @@ def measured_tables(data: bytes) -> "MeasuredNetwork":
 
 
 @contextmanager
-def in_file(
-    path: str, *, but: str | None = None, data: bytes | None = None, reader: str = ""
-) -> Iterator[None]:
+def in_file(path: str, *, data: bytes | None = None, reader: str = "") -> Iterator[None]:
     """Add the file's name to errors of invalid input in the block; raise PlannerError instead.
 
-    Errors whose path begins with `but`, such as those of an option, stay unchanged. `data` is the
-    file's content (default: the file is read again) and `reader` the format that ``planner import``
-    expects: both serve to recognise a file of another kind.
+    Errors of an option stay unchanged. `data` is the file's content (default: the file is read
+    again) and `reader` the format that ``planner import`` expects: both serve to recognise a file
+    of another kind.
     """
     try:
         yield
     except InvalidInputError as error:
-        if but is not None and error.path.startswith(but):
+        if error.path.startswith("--"):
             raise
-        from planner.formats.importers.foreign import foreign  # only then: it loads readers
+        from planner.formats.importers.foreign import (
+            SEARCHED,
+            foreign,
+        )  # only then: it loads readers
 
         name = "standard input" if path == "-" else path
-        other = foreign(_start_of(path) if data is None else data, reader)
+        if data is None and Path(path).is_file():
+            with suppress(OSError), Path(path).open("rb") as file:
+                data = file.read(SEARCHED)
+        other = foreign(data or b"", reader)
         raise PlannerError(escaped(f"{name}: {other or error}")) from None
-
-
-def _start_of(path: str) -> bytes:
-    """Return the first bytes of a file; nothing if the file cannot be read twice."""
-    from planner.formats.importers.foreign import SEARCHED
-
-    try:
-        if not Path(path).is_file():
-            return b""
-        with Path(path).open("rb") as file:
-            return file.read(SEARCHED)
-    except OSError:
-        return b""
 
 
 @contextmanager

@@ -49,6 +49,7 @@ from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.profiles import Profile
+from planner.model.units import escaped
 from planner.solving.compare import IGNORE_MEMORY, Case, Place, compare
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
@@ -76,7 +77,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare."""
+    """Compare; for ``planner plan`` (`alone`) the best answer is printed as JSON, and no other."""
     name, case = _of_events(options) if "events" in options else _of_file(options)
     family, inputs = PROBLEMS[name].family, vars(options).get("events") or (options.file,)
     outputs = Outputs.of(options, name, inputs)
@@ -96,8 +97,8 @@ def run(options: argparse.Namespace) -> int:
             progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
             cancel=cancel,
         )
-        rows, best = comparison.rows, None
-        if rows and rows[0].plan is not None:
+        rows, best, alone = comparison.rows, None, "alone" in options
+        if rows and (rows[0].plan is not None or alone):
             progress(f"looking around the plan of {rows[0].method}")
             best, apart = _best(family, case, rows[0], cancel)
             rows = rows if apart else rows[1:]
@@ -111,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     def text() -> Iterator[str]:
         return lines(family, case, comparison, unasked, best, options.output)
 
-    outputs.write(best, case.title, text, answers)
+    outputs.write(best, case.title, text, None if alone else answers)
     if best is None:
         warn(["no method found a plan"])
     return ended(cancel)
@@ -217,14 +218,7 @@ def _of_network(
         return error
     if not place.path:
         return InvalidInputError("--startup, --bandwidth", error.message)
-    path = error.path if error.path.startswith("network.") else "network"
-    if place.ranks is None:  # the document itself is the network
-        path = path.removeprefix("network").removeprefix(".")
-    try:
-        with in_file(place.path):
-            raise InvalidInputError(path, error.message)
-    except PlannerError as told:
-        return told
+    return PlannerError(escaped(f"{place.path}: {error}"))
 
 
 def _best(
@@ -236,7 +230,7 @@ def _best(
         return _told(family, case, answer_request(interface, request, cancel=cancel), row), True
     result, deadline = family.chosen(case, row), Deadline.of(case.options["time_limit"], cancel)
     made: Any = interface.told(case, result, deadline)
-    if case.options.get("regret"):
+    if case.options.get("regret") and result.plan is not None:
         table = regrets(family, case.problem, result.plan, deadline)
         made = changed(made, regret=regret_answers(table))
     return _told(family, case, made, result), result is not row

@@ -1,22 +1,27 @@
 """The options of ``planner compare``, its help, and where a profile shall run.
 
-The parser knows all options of all problems. ``--help`` alone shows the common options and an
-example of each problem; with ``--problem NAME`` it shows the options of that problem. What makes a
-problem of a profile its family declares (`planner.solving.compare.Option`).
+The parser knows all options of all problems. What makes a problem of a profile its family declares
+(`planner.solving.compare.Option`).
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
 from planner.cli.iteration_options import cluster_in
-from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
+from planner.cli.parsing import (
+    add_options,
+    parse_bcube,
+    parse_count,
+    parse_names,
+    parse_number,
+    refuse,
+)
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
@@ -27,7 +32,7 @@ from planner.model.measured import COLLECTIVES, Collective
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
 from planner.model.validation import integer
-from planner.solving.compare import Place
+from planner.solving.compare import Option, Place
 from planner.solving.family import Family
 
 DEFAULT_SECONDS = 10.0
@@ -56,6 +61,8 @@ _READERS: Mapping[str, Callable[[str, str], Any]] = {
     "size": parse_bytes,
     "time": parse_time,
     "share": _share,
+    "ratio": parse_number,
+    "numbers": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
     "bcube": lambda text, _: parse_bcube(text),
 }
 """What is written after an option, by `planner.solving.compare.Form`."""
@@ -102,9 +109,24 @@ def add_compare(
             "times as fast as those the profile was measured on; default: 1",
         },
     )
-    own = {option.name: option for family in profiled.values() for option in family.options}
-    group = parser.add_argument_group("with a profile, depending on --problem")
-    for option in own.values():
+    owners = _owners(profiled)
+    own = {one.name: one for family in profiled.values() for one in family.options}
+    add_declared(
+        parser.add_argument_group("with a profile, depending on --problem"),
+        [replace(one, help=f"{', '.join(owners[one.name])}: {one.help}") for one in own.values()],
+        argparse.SUPPRESS,
+    )
+    lines = ["problems, with the methods and an example of each:"]
+    for name, family in families.items():
+        methods = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
+        lines += [f"  {name}: {family.asks}", *(f"    {line}" for line in methods)]
+        lines.append(f"    {family.example}")
+    parser.epilog = "\n".join(lines)
+
+
+def add_declared(parser: Any, options: Iterable[Option], default: str | None = None) -> None:
+    """Add options that families declare to a parser or a group."""
+    for option in options:
         how: dict[str, Any] = {"action": "store_true"}
         if option.form != "flag":
             how = {"choices": option.choices or None, "metavar": option.metavar or None}
@@ -112,59 +134,25 @@ def add_compare(
             how["type"] = int
         elif option.form == "logs":
             how["nargs"] = "+"
-        group.add_argument(option.name, default=argparse.SUPPRESS, help=option.help, **how)
-    if isinstance(parser, SuggestingParser):
-        parser.on_help = partial(_one_problem, parser, families, profiled)
+        parser.add_argument(option.name, default=default, help=option.help, **how)
 
 
-def _one_problem(
-    parser: SuggestingParser, families: Families, profiled: Families, arguments: Sequence[str]
-) -> None:
-    """Leave in the help what concerns the problem that the arguments name, if they name one."""
-    asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    asking.add_argument("--problem", nargs="?")
-    problem = asking.parse_known_args(list(arguments))[0].problem or ""
-    hidden = {option.name for family in profiled.values() for option in family.options}
-    if problem in profiled:
-        hidden -= {option.name for option in profiled[problem].options}
-    else:
-        hidden |= {*NETWORK, *OPTIONS}
-    parser.hide(hidden)
-    closing = _problems(families)
-    if problem in families:
-        family = families[problem]
-        parser.description = f"{problem}: {family.asks}."
-        parser.usage = f"planner compare --problem {problem} FILE [option ...]"
-        names = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
-        closing = ["methods:", *(f"  {line}" for line in names), "", "example:"]
-        closing.append(f"  {family.example}")
-    parser.epilog = "\n".join(closing)
-
-
-def _problems(families: Families) -> list[str]:
-    """Return the help's lines about each problem, with an example."""
-    lines = ["problems, with an example of each:"]
-    for name, family in families.items():
-        lines += [f"  {name}: {family.asks}", f"    {family.example}"]
-    return [
-        *lines,
-        "",
-        "options and methods of one of them:",
-        "  planner compare --problem NAME --help",
-    ]
+def _owners(profiled: Families) -> dict[str, list[str]]:
+    """Return the problems that take each option."""
+    owners: dict[str, list[str]] = {}
+    for name, family in profiled.items():
+        for option in family.options:
+            owners.setdefault(option.name, []).append(name)
+    return owners
 
 
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
     """Return the options of one problem, those not given by default, and refuse others'."""
-    typed, own = vars(options), {option.key for option in profiled[problem].options}
-    owners: dict[str, list[str]] = {}
-    for name, family in profiled.items():
-        for option in family.options:
-            if option.key in typed and option.key not in own:
-                owners.setdefault(option.name, []).append(name)
-    for name, names in owners.items():
-        only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
-        raise InvalidInputError(name, only)
+    typed = vars(options)
+    for name, names in _owners(profiled).items():
+        if name.removeprefix("--").replace("-", "_") in typed and problem not in names:
+            only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
+            raise InvalidInputError(name, only)
     settled = {}
     for option in profiled[problem].options:
         value = typed.get(option.key, option.default)

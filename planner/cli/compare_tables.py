@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from planner.cli.compare_options import ASSUMED
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.heads import Head
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -15,17 +16,17 @@ from planner.model.units import format_bytes, format_ns, format_share, printable
 from planner.solving.compare import Case, Column, Comparison
 from planner.solving.family import Family
 from planner.solving.result import Result
-from planner.solving.targets import EVERY
+from planner.solving.targets import EVERY, FSDP2
 from planner.solving.views import epoch_text
-from planner.view import format_table
+from planner.view.table import format_table
 from planner.view.wording import (
     REGRET_COLUMNS,
     advice_text,
     applied,
     by_reason,
-    keeps_default,
     prospect_text,
     regret_cells,
+    standing,
     target_text,
 )
 
@@ -123,10 +124,26 @@ def lines(
     if case.sentence is not None:
         yield ""
         yield printable(case.sentence(comparison.rows[0].plan if comparison.rows else None))
-    remarks = list(beside(best, file))
+    remarks = [*beside(best, file), *_verdict(best, comparison, file)]
     if remarks and remarks[0]:
         yield ""
     yield from remarks
+
+
+def _verdict(
+    answer: Head | None, comparison: Comparison[Any, Any], file: str | None
+) -> Iterator[str]:
+    """Yield whether a plan for FSDP2 is worth setting beside its default, and how it is set."""
+    known = {row.method: row.objective_ns for row in comparison.rows if row.objective_ns}
+    if not isinstance(answer, FsdpAnswer) or not known or answer.method == FSDP2.name:
+        return
+    plan_ns, default_ns = min(known.values()), known.get(FSDP2.name)
+    if default_ns is not None:  # else it takes more memory than there is
+        text, keep = standing(f"{FSDP2.title}, a unit a layer", default_ns, plan_ns)
+        yield text
+        if keep:
+            return
+    yield from applied(FSDP2, file)
 
 
 def reasons(rows: Iterable[Result[Any, Any]]) -> Iterator[str]:
@@ -164,11 +181,11 @@ def beside(answer: object, file: str | None) -> Iterator[str]:
         return
     if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
         yield advice_text(answer.advice)
-    text, target = target_text(answer), answer.target
-    if text and target is not UNSET:  # what a plan for a target gains, and how to apply it
+    text, keep = target_text(answer)
+    if text and answer.target is not UNSET:  # what a plan for a target gains, how to apply it
         yield text
-        if not keeps_default(answer):
-            yield from applied(EVERY[target.name], file)
+        if not keep:
+            yield from applied(EVERY[answer.target.name], file)
     if answer.prospect is not UNSET:
         yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:

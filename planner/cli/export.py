@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.tool in ("msccl", "mscclpp"):
         warnings += write_algorithm(options)
     else:
-        with in_file(" ".join(options.plans), but="--profile"):
+        with in_file(" ".join(options.plans)):
             answers = [read_plan(read(path)) for path in options.plans]
             notes = check_worth(options.tool, answers, anyway=options.anyway)
             settings = _settings(options.tool, answers, graph, options.element_bytes)

@@ -39,7 +39,7 @@ def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
     from planner.programs import read_plan
 
     (path,) = options.plans
-    with in_file(path, but="--"):
+    with in_file(path):
         answer = read_plan(read(path))
         planned = _planned(answer, options.algorithm, options.depth)
         program = in_parts(planned.program, planned.depth)
@@ -77,7 +77,7 @@ def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[s
     if options.output in (None, "-"):
         raise InvalidInputError("--output", "missing: there is a file for each rank")
     (path,) = options.plans
-    with in_file(path, but="--"):
+    with in_file(path):
         answer = read_plan(read(path))
         if graph is None:
             raise InvalidInputError(

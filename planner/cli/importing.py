@@ -174,7 +174,7 @@ def _import_network(options: argparse.Namespace) -> None:
     reader, rows, warned = NETWORKS[options.format][0], [], []
     for path in options.file:
         data, name = read(path), file_name(path)
-        with in_file(path, but="--", data=data, reader=options.format):
+        with in_file(path, data=data, reader=options.format):
             more, warnings = reader(
                 data,
                 name=name,

@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cli.common import in_file, in_option, measured_tables, read_as
 from planner.cli.parsing import add_options, parse_names, parse_number
-from planner.families.iteration import ALGORITHMS, KNOWN, MODES
+from planner.families.iteration import ALGORITHMS, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import cluster_data, decode_cluster
 from planner.jsonio.network import decode_network, measured_as
@@ -15,7 +15,6 @@ from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import parse_bytes
-from planner.model.validation import shown
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 
@@ -29,20 +28,16 @@ class Job:
     options: dict[str, Any]
 
 
-def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = False) -> None:
-    """Add the profile, the cluster and the problem's options; more may be asked by `planning`."""
+def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool = True) -> None:
+    """Add the profile, the cluster, which is needed if `on_cluster`, and the problem's options."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     add_options(
         parser,
         {
             "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
-            "network as planner import or planner calibrate network wrote it"
-            + (
-                "; without --cluster, the plan is that of planner compare --problem caramel"
-                if planning
-                else ""
-            ),
+            "network as planner import or planner calibrate network wrote it; planner plan without "
+            "--cluster is planner compare --problem caramel",
             "--interference FILE": "what transfers and computation take from each other, instead "
             "of what the cluster says: a network that planner calibrate network --interference "
             "measured",
@@ -56,27 +51,18 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, planning: bool = F
             "--algorithms A,B,…": "synchronisation algorithms to consider; default: "
             f"{','.join(ALGORITHMS)}",
             "--mode": "replicated: every worker updates all parameters, as under DDP; sharded: "
-            "each its share, as with parameter servers on all machines; default: whichever is "
-            "faster"
-            + (
-                "; fsdp: what FSDP should wrap, prefetch and gather again, by memory"
-                if planning
-                else ""
-            ),
-            "--seed N": argparse.SUPPRESS,
+            "each its share, as with parameter servers on all machines; fsdp, for planner plan: "
+            "what FSDP should wrap, prefetch and gather again, by memory; default: replicated or "
+            "sharded, whichever is faster",
             "--for": "whose rules the plan keeps to: what it can be told of buckets and "
             f"algorithms, what it overlaps with what; {FSDP2.name}: planner plan does as with "
             "--mode fsdp; default: planner, whose runtime has none",
         },
         {
-            "--cluster": {"required": not planning},
+            "--cluster": {"required": on_cluster},
             "--computation": {"default": "1"},
             "--optimiser-ratio": {"default": "0"},
-            "--mode": {
-                "choices": ("any", *MODES, *(["fsdp"] if planning else [])),
-                "default": "any",
-            },
-            "--seed": {"default": 0},
+            "--mode": {"choices": ("any", *MODES, "fsdp"), "default": "any"},
             "--for": {"choices": TARGET_NAMES, "default": PLANNER},
         },
     )
@@ -118,36 +104,24 @@ def _interference(data: bytes) -> Interference:
 
 def settle(options: argparse.Namespace) -> Job:
     """Return the job that the options describe."""
-    scale = parse_number(options.computation, "--computation", positive=True)
-    ratio = parse_number(options.optimiser_ratio, "--optimiser-ratio")
-    cap = None
-    if options.max_transfer is not None:
-        cap = parse_bytes(options.max_transfer, "--max-transfer")
-        if not cap:
-            raise InvalidInputError("--max-transfer", "expected a size > 0")
-    algorithms: tuple[str, ...] = ALGORITHMS
-    if options.algorithms is not None:
-        algorithms = parse_names(options.algorithms, "--algorithms")
-        for name in algorithms:
-            if name not in KNOWN:
-                raise InvalidInputError(
-                    "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
-                )
+
+    def size(name: str) -> int | None:
+        text = getattr(options, name.removeprefix("--").replace("-", "_"))
+        return None if text is None else parse_bytes(text, name)
+
+    names = options.algorithms
+    settled = {
+        "computation": parse_number(options.computation, "--computation", positive=True),
+        "optimiser": parse_number(options.optimiser_ratio, "--optimiser-ratio"),
+        "activation_bytes": size("--activations"),
+        "ignore_memory": options.ignore_memory,
+        "max_transfer_bytes": size("--max-transfer"),
+        "algorithms": ALGORITHMS if names is None else parse_names(names, "--algorithms"),
+        "modes": MODES if options.mode == "any" else (options.mode,),
+        "target": target_of(vars(options)["for"], "--for"),
+    }
     profile = read_as(options.profile, decode_profile)
     cluster = cluster_in(options)
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
-    settled = {
-        "computation": scale,
-        "optimiser": ratio,
-        "activation_bytes": None
-        if options.activations is None
-        else parse_bytes(options.activations, "--activations"),
-        "ignore_memory": options.ignore_memory,
-        "max_transfer_bytes": cap,
-        "algorithms": algorithms,
-        "modes": MODES if options.mode in ("any", "fsdp") else (options.mode,),
-        "seed": options.seed,
-        "target": target_of(vars(options)["for"], "--for"),
-    }
     return Job(profile, cluster, settled)

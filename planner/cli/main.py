@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from planner.cli.interrupting import Exit
-from planner.cli.parsing import SuggestingParser, as_typed
+from planner.cli.parsing import as_typed
 from planner.cli.telling import complain
 from planner.cli.writing import writing
 from planner.model.errors import InvalidInputError, PlannerError
@@ -79,7 +79,7 @@ def _close_output() -> None:
 
 def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of a command line, or of all of them."""
-    known = SuggestingParser(
+    known = argparse.ArgumentParser(
         prog="planner",
         description="Plans the communication of distributed deep-learning jobs, and proves how "
         "good each plan is.",

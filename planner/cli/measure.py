@@ -24,35 +24,6 @@ from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.view.progress import Progress
 
-# ---
-# The text of ``planner profile``.
-
-
-def summary(profile: Profile, place: str, why: str) -> str:
-    """Return the size, the times and the warnings of a new profile.
-
-    `place` is where the profile was written, `why` the reason for its number of threads.
-    """
-    graph, origin = profile.graph, profile.provenance
-    parameters = 0 if graph is None else len(graph.parameters)
-    sizes = counted(len(profile.layers), "layer"), counted(parameters, "parameter")
-    times = format_ns(profile.forward_ns), format_ns(profile.backward_ns)
-    lines = [
-        "{}: {}, {} with gradients, {}".format(
-            printable(profile.name), *sizes, format_bytes(profile.parameter_bytes)
-        ),
-        "forward {}, backward {}, by {} ({})".format(
-            *times, counted(origin.threads or 1, "thread"), why
-        ),
-        provenance(profile),
-        *(printable(note) for note in origin.notes),
-        *warning_lines(origin.warnings),
-    ]
-    if origin.warnings:
-        lines.append("plans made of this profile repeat the warnings, with its date and processor")
-    return "\n".join([*lines, f"written to {printable(place)}", ""])
-
-
 REPEAT_S = 20.0
 """Long enough (s) for a short disturbance, such as a compiler or a backup, to end."""
 
@@ -97,25 +68,36 @@ def run(options: argparse.Namespace) -> int:
     if not 0 <= options.time_limit <= 10**6:
         raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
     check_outputs({"--output": options.output})
-    threads, why = _threads(options)
+    threads = options.threads
+    if threads is None and not os.environ.get("OMP_NUM_THREADS"):
+        threads = 1  # as torchrun gives each rank
     with redirect_stdout(sys.stderr):  # keep the model's own prints out of the profile
         profile = _measured(options, threads)
     write_json(encode_profile(profile), options.output)
     if options.output in (None, "-"):
         if sys.stderr is not None:
-            sys.stderr.write(summary(profile, "standard output", why))
+            sys.stderr.write(summary(profile, "standard output"))
     else:
-        write_text(summary(profile, options.output, why))
+        write_text(summary(profile, options.output))
     return 0
 
 
-def _threads(options: argparse.Namespace) -> tuple[int | None, str]:
-    """Return the number of threads, or None for torch's choice, and the reason."""
-    if options.threads is not None:
-        return options.threads, "--threads"
-    if os.environ.get("OMP_NUM_THREADS"):
-        return None, "OMP_NUM_THREADS"
-    return 1, "as torchrun gives each rank; --threads N for others"
+def summary(profile: Profile, place: str) -> str:
+    """Return the size, the times and the warnings of a new profile, written to a place."""
+    graph, origin = profile.graph, profile.provenance
+    parameters = 0 if graph is None else len(graph.parameters)
+    sizes = f"{counted(len(profile.layers), 'layer')}, {counted(parameters, 'parameter')}"
+    gradients = format_bytes(profile.parameter_bytes)
+    forward, backward = format_ns(profile.forward_ns), format_ns(profile.backward_ns)
+    lines = [
+        f"{printable(profile.name)}: {sizes} with gradients, {gradients}",
+        f"forward {forward}, backward {backward}, by {counted(origin.threads or 1, 'thread')}",
+        provenance(profile),
+        *(printable(note) for note in origin.notes),
+        *warning_lines(origin.warnings),
+        f"written to {printable(place)}",
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _measured(options: argparse.Namespace, threads: int | None) -> Profile:

@@ -4,11 +4,10 @@ import argparse
 import re
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.topologies import BCube
@@ -153,6 +152,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "method": ("--method", "--methods"),
     "modes": ("--mode",),
     "optimiser": ("--optimiser-ratio",),
+    "shards": ("--shards",),
     "spec": ("--model", "MODULE:FACTORY"),
     "target": ("--for",),
     "time_limit_s": ("--time-limit",),
@@ -171,68 +171,6 @@ def as_typed(error: InvalidInputError, options: argparse.Namespace) -> InvalidIn
         if key in vars(options):
             return InvalidInputError(f"{option}{error.path[name.end() :]}", error.message)
     return error
-
-
-# ---
-# An argument parser that suggests the closest option or command for an unknown one.
-
-_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL)
-
-
-class SuggestingParser(argparse.ArgumentParser):
-    """An `ArgumentParser` whose errors suggest the closest option or command.
-
-    `on_help`, if set, is called with the arguments before help is shown.
-    """
-
-    on_help: Callable[[Sequence[str]], None] | None = None
-    _given: Sequence[str] = ()
-
-    def format_help(self) -> str:
-        """Return the help."""
-        if self.on_help is not None:
-            self.on_help(self._given)
-        return super().format_help()
-
-    def hide(self, options: Container[str]) -> None:
-        """Leave options out of the help."""
-        for action in self._actions:
-            if action.option_strings and action.option_strings[-1] in options:
-                action.help = argparse.SUPPRESS
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; unknown arguments are an error of the command that was given them."""
-        if args is not None:
-            self._given = tuple(args)
-        parsed, rest = super().parse_known_args(args, namespace)
-        if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return parsed, rest
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with the message and a suggestion; with the usage where nothing was given."""
-        choice = _CHOICE.search(message)
-        if choice is not None:
-            names = re.findall(r"[\w.-]+", choice[2])
-            meant = _meant([choice[1]], names)
-        else:
-            options = [name for name in self._option_string_actions if name.startswith("--")]
-            meant = _meant(self._unknown(options), options)
-        if not self._given:
-            self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: error: {message}{meant}\n")
-
-    def _unknown(self, options: Iterable[str]) -> list[str]:
-        """Return the given options that are neither known nor a known prefix."""
-        before = self._given[: self._given.index("--")] if "--" in self._given else self._given
-        names = [text.partition("=")[0] for text in before if text.startswith("--")]
-        return [name for name in names if not any(option.startswith(name) for option in options)]
-
-
-def _meant(unknown: Iterable[str], names: Sequence[str]) -> str:
-    """Return the suggestions for unknown names; nothing if no name is close."""
-    pairs = [(name, get_close_matches(name, names, 1)) for name in unknown]
-    return "".join(f"; {name}: did you mean {close[0]}?" for name, close in pairs if close)
 
 
 # ---

@@ -1,23 +1,33 @@
 """``planner plan``: plan a whole training iteration on a cluster."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.cli import plan_fsdp
 from planner.cli.common import command
+from planner.cli.compare_options import add_declared
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
 from planner.cli.outputs import Outputs
-from planner.cli.parsing import add_options, given, parse_number
+from planner.cli.parsing import add_options, given, parse_number, refuse
 from planner.cli.plan_text import lines
 from planner.families import iteration
+from planner.families.fsdp import FSDP
+from planner.families.fsdp.baselines import RULES
 from planner.jsonio.iteration import planned
-from planner.jsonio.what_if import OUTLOOKS
 from planner.model.errors import InvalidInputError
 from planner.model.units import parse_time
-from planner.solving.compare import REGRET
+from planner.solving.compare import IGNORE_MEMORY, REGRET
 from planner.solving.methods import concrete
+from planner.solving.targets import FSDP2, PLANNER
 from planner.view.progress import Progress
+
+_FSDP = FSDP.name
+_OWN = tuple(
+    option
+    for option in FSDP.own_options
+    if option.name not in (IGNORE_MEMORY.name, "--optimiser-ratio")  # of all iterations
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -32,8 +42,9 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
-    add_iteration_options(parser, planning=True)
-    plan_fsdp.add_own_options(parser)
+    add_iteration_options(parser, on_cluster=False)
+    title = f"with --mode {_FSDP}, or --for {FSDP2.name}, which is the same"
+    add_declared(parser.add_argument_group(title), _OWN)
     add_options(
         parser,
         {
@@ -46,25 +57,27 @@ def add_parser(commands: Any) -> None:
             "that; default: 0.05",
             "--max-group TIME": "longest time scheduled at once; default: 10s",
             "--regret": REGRET.help,
-            "--outlook": "what counts: times as they are, or the mean or 90th percentile over what "
-            "their measured spreads make of them; default: mean, of auto where the profile has "
-            "spreads",
             "--time-limit S": "seconds of planning",
             "--picture FILE": "draw the plan (.svg, .json.gz)",
             "-o, --output FILE": "write the plan as JSON",
             "--json": "print the plan as JSON, no text",
         },
-        {"--method": {"default": "auto"}, "--outlook": {"choices": OUTLOOKS}},
+        {"--method": {"default": "auto"}},
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Plan an iteration, FSDP's units, or the all-reduces between ranks of a measured network."""
-    plan_fsdp.refuse_options(options)
+    of_fsdp = options.mode == _FSDP or vars(options)["for"] == FSDP2.name
+    if options.cluster is None and (of_fsdp or options.network is None):
+        also = "" if of_fsdp else ", or --network alone: what all-reduces take"
+        raise InvalidInputError("--cluster", f"missing: where the model trains{also}")
+    if of_fsdp:
+        return _fully_sharded(options)
+    refuse(options, [option.name for option in _OWN], f"applies to --mode {_FSDP} only")
     if options.cluster is None:
-        return _without_cluster(options)
-    if plan_fsdp.asked(options):
-        return plan_fsdp.run(options)
+        methods = () if options.method == "auto" else (options.method,)
+        return _compared(options, "caramel", methods, "only together with --cluster")
     job = settle(options)
     outputs = Outputs.of(options, iteration.ITERATION.name, inputs_of(options))
     progress = Progress(quiet=options.quiet)
@@ -78,7 +91,6 @@ def run(options: argparse.Namespace) -> int:
             epoch_samples=options.epoch_samples,
             limits=_limits(options),
             regret=options.regret,
-            likely={} if options.outlook is None else {"outlook": options.outlook},
             progress=lambda what: progress(f"planning {what}"),
             cancel=cancel,
         )
@@ -90,27 +102,53 @@ def run(options: argparse.Namespace) -> int:
     return ended(cancel)
 
 
-_OF_ALL_REDUCES = (
-    *("network", "for", "computation", "seed", "regret", "time_limit"),
-    *("picture", "output", "json", "quiet"),
-)
-"""Options that need no cluster; the profile and the method need none either."""
+_TAKEN: Mapping[str, Sequence[str]] = {
+    "caramel": ("network", "for", "regret"),
+    _FSDP: (
+        *("cluster", "network", "optimiser_ratio", "ignore_memory"),
+        *(option.key for option in _OWN),
+    ),
+}
+"""Options that ``planner compare --problem`` takes of this command, beside `_BOTH`."""
+
+_LONG_S = 86_400.0
+"""Seconds of a method without a limit: more than any takes."""
+
+_BOTH = ("computation", "time_limit", "picture", "output", "json", "quiet")
 
 
-def _without_cluster(options: argparse.Namespace) -> int:
-    """Run ``planner compare --problem caramel``: all that is known are the costs of all-reduces."""
+def _fully_sharded(options: argparse.Namespace) -> int:
+    """Plan what FSDP wraps, gathers ahead and keeps, beside what others do."""
+    target = vars(options)["for"]
+    if options.mode not in ("any", _FSDP):
+        told = f"the plans of {FSDP2.title} are those of --mode fsdp, got {options.mode}"
+        raise InvalidInputError("--mode", told)
+    if target not in (PLANNER, FSDP2.name):
+        told = f"the plans of --mode fsdp are for {FSDP2.name}, got {target}"
+        raise InvalidInputError("--for", told)
+    otherwise = f"does not apply to {' '.join(given(options, ('mode', 'for'))[:2])}"
+    vars(options).update({"mode": "any", "for": PLANNER})  # `compare` knows neither
+    if options.time_limit is None:
+        options.time_limit = _LONG_S
+    methods = ("auto", *RULES) if options.method == "auto" else (options.method,)
+    return _compared(options, _FSDP, methods, otherwise)
+
+
+def _compared(
+    options: argparse.Namespace, problem: str, methods: Sequence[str], otherwise: str
+) -> int:
+    """Run ``planner compare --problem``; `otherwise` is said of options that it does not take."""
     from planner.cli.main import parser  # which imports this module
 
-    if options.network is None or plan_fsdp.asked(options):
-        also = "" if plan_fsdp.asked(options) else ", or --network alone: what all-reduces take"
-        raise InvalidInputError("--cluster", f"missing: where the model trains{also}")
-    known = (*_OF_ALL_REDUCES, "run", "parser", "profile", "cluster", "method")
+    taken = (*_BOTH, *_TAKEN[problem])
+    known = (*taken, "run", "parser", "profile", "cluster", "method")
     for option in given(options, (name for name in vars(options) if name not in known)):
-        raise InvalidInputError(option, "only together with --cluster")
-    words = ["compare", options.profile, "--problem", "caramel", *given(options, _OF_ALL_REDUCES)]
-    if options.method != "auto":
-        words += ["--methods", options.method]
+        raise InvalidInputError(option, otherwise)
+    words = ["compare", options.profile, "--problem", problem, *given(options, taken)]
+    if methods:
+        words += ["--methods", ",".join(methods)]
     compared = parser(words).parse_args(words)
+    compared.alone = True
     status: int = compared.run(compared)
     return status
 

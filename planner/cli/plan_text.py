@@ -24,8 +24,8 @@ from planner.model.units import (
     printable,
 )
 from planner.solving.views import epoch_text
-from planner.view import format_table
 from planner.view.alternatives import ALTERNATIVES, alternative_rows
+from planner.view.table import format_table
 from planner.view.wording import by_reason, runner_up_text, scheduling_text, sent_text
 
 
@@ -93,18 +93,7 @@ def about_cluster(cluster: Cluster) -> str:
         f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
         f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, {start}"
         + (f", {format_rate(shared)} shared" if shared else "")
-        + _memory(cluster)
     )
-
-
-def _memory(cluster: Cluster) -> str:
-    """Return the memory of a machine with several workers, as part of a line."""
-    each, workers = cluster.worker_memory_bytes, cluster.workers_per_host
-    if each is None or workers == 1:
-        return ""
-    whole = each * workers if cluster.memory_bytes is None else cluster.memory_bytes
-    share = format_bytes(each, whole)
-    return f", memory {format_bytes(whole)} a machine, {share} a worker of {workers}"
 
 
 def sentence(answer: IterationAnswer) -> str:

@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, compare, and write the page."""
-    if vars(options)["for"] == FSDP2.name:
+    if vars(options)["for"] == FSDP2.name or options.mode == "fsdp":
         told = ("planner", "plan", options.profile, "--cluster", options.cluster, "--for")
         answers = shlex.join([*told, FSDP2.name])
         raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")

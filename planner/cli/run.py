@@ -33,7 +33,8 @@ from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.machine import Load
 from planner.model.units import counted
-from planner.view import GANTT, Chart
+from planner.view.chart import Chart
+from planner.view.drawing import GANTT
 from planner.view.progress import Progress
 
 if TYPE_CHECKING:

@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from planner.runtime.measuring.measured import BatchTime, MeasuredTime, StepTime
     from planner.runtime.measuring.trial import Trial
 
-_TURNS = (
-    "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
-    "that of a gradient, with pull updated weights; T_F: the time to send the whole gradient"
-)
 _WAITED = (
     "measured: on the rank that a transfer kept least; waited: how much longer it kept another, "
     "which came earlier and waited for the slower rank, not for the network"
@@ -188,36 +184,21 @@ def _row(measured: "MeasuredTime") -> tuple[str, ...]:
 
 
 def _batches(ran: Ran) -> list[str]:
-    """Return the table of predicted and measured times of each transfer, and notes."""
-    first = ran.answers[0]
-    directions = {answer.direction for answer in ran.answers if isinstance(answer, IbatchAnswer)}
-    rows: list[tuple[str, ...]] = []
-    notes: list[str] = []
+    """Return the table of predicted and measured times of each transfer, and a note."""
     transfers = list(_transfers(ran))
     largest = max((size or 0 for *_, size in transfers), default=0)
-    for batch, predicted, size in transfers:
-        name = f"{batch.direction} batch {batch.batch + 1}".strip()
-        if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
-            name += " (own slices)"
-        elif directions and batch.direction not in directions:
-            name += " (everything)"
-        rows.append(
-            (
-                name,
-                "–" if size is None else format_bytes(size, largest),
-                "–" if predicted is None else format_ns(predicted),
-                format_ns(round(median(batch.sending_ns))),
-                format_ns(round(median(batch.waited_ns))),
-            )
+    rows = [
+        (
+            f"{batch.direction} batch {batch.batch + 1}".strip(),
+            "–" if size is None else format_bytes(size, largest),
+            "–" if predicted is None else format_ns(predicted),
+            format_ns(round(median(batch.sending_ns))),
+            format_ns(round(median(batch.waited_ns))),
         )
-    if isinstance(first, BigdlAnswer):
-        notes.append(_TURNS)
-    if directions == {"pull"}:
-        notes.append("no plan to push: all gradients leave in one batch")
-    elif directions == {"push"}:
-        notes.append("no plan to pull: all parameters arrive in one batch")
+        for batch, predicted, size in transfers
+    ]
     header = ("transfer", "size", "predicted", "measured", "waited")
-    return [format_table(header, rows), _WAITED, *notes]
+    return [format_table(header, rows), _WAITED]
 
 
 def _transfers(ran: Ran) -> "Iterator[tuple[BatchTime, int | None, int | None]]":
@@ -225,14 +206,6 @@ def _transfers(ran: Ran) -> "Iterator[tuple[BatchTime, int | None, int | None]]"
     known = predicted_transfers(ran.answers)
     for batch in batches_of(ran.planned):
         yield batch, *known.get((batch.direction, batch.batch), (None, None))
-
-
-def _own(answer: BigdlAnswer, turn: int) -> bool:
-    """Return whether each rank takes its own slice in this turn, so that nothing is sent."""
-    order = answer.pull_order
-    if not isinstance(order, tuple):
-        return False
-    return all(row[turn] == rank for rank, row in enumerate(order))
 
 
 def _against(ran: Ran) -> RatioReport:

@@ -7,10 +7,9 @@ from typing import Any
 from planner.cli.common import readable
 from planner.model.units import counted, format_bytes, format_ns
 from planner.traces.why import Why
-from planner.view import format_table
 from planner.view.chart import shortened
+from planner.view.table import cut, format_table
 
-_ROWS = 12
 MEANINGS = {
     "input": "the host waited for data",
     "host": "the host launched the next kernel too late",
@@ -59,14 +58,8 @@ def why_lines(answer: Why) -> Iterator[str]:
             f"a step waits {format_ns(total // in_all)} for transfers, in the mean of ranks and "
             "steps:"
         )
-        yield format_table(
-            ["why", "a step", "share"],
-            [
-                [MEANINGS[name], format_ns(time // in_all), _share(time, total)]
-                for name, time in sorted(answer.causes.items(), key=lambda pair: -pair[1])
-                if time
-            ],
-        )
+        causes = sorted(answer.causes.items(), key=lambda pair: -pair[1])
+        yield _shares("why", [(MEANINGS[name], time) for name, time in causes], total, in_all)
         yield ""
         yield from _longest(answer)
     yield ""
@@ -99,15 +92,8 @@ def _kernels(answer: Why) -> Iterator[str]:
                 sums.items(), key=lambda pair: (-pair[1][1], pair[0])
             )
         ]
-        yield from _first_rows(["kernel", "of", "times", "in all"], rows)
+        yield format_table(["kernel", "of", "times", "in all"], cut(rows))
         yield ""
-
-
-def _first_rows(header: list[str], rows: list[list[str]]) -> Iterator[str]:
-    """Yield a table of the first rows, and how many more there are."""
-    yield format_table(header, rows[:_ROWS])
-    if len(rows) > _ROWS:
-        yield f"… and {len(rows) - _ROWS} more (--json has all)"
 
 
 def _step(answer: Why) -> Iterator[str]:
@@ -117,16 +103,19 @@ def _step(answer: Why) -> Iterator[str]:
     if not whole:
         return
     yield f"a step lasts {format_ns(whole // in_all)}, in the mean of ranks and steps:"
-    rows = (
+    rows = [
         ("computing", sum(part.compute_ns for part in parts)),
         ("waiting for transfers", sum(part.waited_ns for part in parts)),
         ("copying memory", sum(part.copied_ns for part in parts)),
         ("idle", sum(part.idle_ns for part in parts)),
-    )
-    yield format_table(
-        ["part", "a step", "share"],
-        [[name, format_ns(time // in_all), _share(time, whole)] for name, time in rows if time],
-    )
+    ]
+    yield _shares("part", rows, whole, in_all)
+
+
+def _shares(what: str, rows: list[tuple[str, int]], whole: int, in_all: int) -> str:
+    """Return a table of the parts of a time, in the mean and as shares; without those of 0."""
+    cells = [(name, format_ns(time // in_all), _share(time, whole)) for name, time in rows if time]
+    return format_table([what, "a step", "share"], cells)
 
 
 def _longest(answer: Why) -> Iterator[str]:
@@ -155,7 +144,7 @@ def _longest(answer: Why) -> Iterator[str]:
         )
     rows.sort(key=lambda row: -row[0])
     header = ["waited for", "rank", "times", "in all", "most of it"]
-    yield from _first_rows(header, [row for _, row in rows])
+    yield format_table(header, cut([row for _, row in rows]))
 
 
 def _saving(answer: Why) -> Iterator[str]:

@@ -71,9 +71,6 @@ class ProspectAnswer(Struct, frozen=True, kw_only=True):
     loss: Annotated[float, Meta(ge=0, description="objective_ns over usual_ns")]
 
 
-OUTLOOKS = ("nominal", *OBJECTIVES)
-"""Objectives that a request can name."""
-
 Percentile = Annotated[
     Fraction,
     Meta(

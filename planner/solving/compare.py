@@ -70,7 +70,9 @@ class Column:
         return cls(title, lambda _, __, evaluation: getattr(evaluation, name), unit)
 
 
-Form: TypeAlias = Literal["text", "whole", "flag", "size", "time", "share", "bcube", "logs"]
+Form: TypeAlias = Literal[
+    "text", "whole", "numbers", "ratio", "share", "flag", "size", "time", "bcube", "logs"
+]
 """What is written after an option: `logs` are files."""
 
 

@@ -102,8 +102,6 @@ def methods(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
     """Yield the table of all methods, and the methods without a plan."""
     if any(row.objective_ns for row in peers.rows):
         yield _peer_table(peers, answer)
-        above = "The bound is that of the verdict: it holds for the op order of this plan."
-        yield paragraph(above, class_="note")
     without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
     without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
     yield reasons("Methods without a plan here:", without)
@@ -112,7 +110,7 @@ def methods(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
 def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
     """Return the table of all methods that have a plan."""
     shown = [row for row in peers.rows if row.objective_ns]
-    baseline, bound_ns = baseline_of(answer), answer.lower_bound_ns
+    baseline = baseline_of(answer)
     base = time_of(peers, baseline)
     rows: list[tuple[str, ...]] = []
     for peer in shown:
@@ -120,13 +118,9 @@ def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
         assert peer.plan is not None
         travels = f"{' + '.join(peer.plan.algorithms)}, {peer.plan.mode}"
         faster = times(base / peer.objective_ns) if base else "–"
-        farther = "–"
-        if bound_ns:
-            below = peer.objective_ns < bound_ns
-            farther = "below it" if below else format_share(peer.objective_ns / bound_ns - 1)
         known = described(peer.method, answer)
-        rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster, farther))
-    header = (*_HEADER, f"speed-up over {baseline}", "above the bound")
+        rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster))
+    header = (*_HEADER, f"speed-up over {baseline}")
     place = next((i for i, peer in enumerate(shown) if peer.method == answer.method), None)
     return table(
         "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"

@@ -78,10 +78,7 @@ class Bars:
         return tuple(f"{CUT} {row.text}" if it > self.longest else row.text for row, it in pairs)
 
 
-Panel: TypeAlias = Bars | str
-"""A panel; a text stands in texts only."""
-
-Panels: TypeAlias = Sequence[Sequence[Panel]]
+Panels: TypeAlias = Sequence[Sequence[Bars]]
 
 
 def row_of(name: str, value: float, text: str, part: int, parts: int = 2) -> BarRow:
@@ -98,9 +95,7 @@ _MIN_COLUMNS = 10
 
 def text_panels(title: str, panels: Panels, width: int) -> str:
     """Return the panels below each other, `width` characters wide."""
-    listed = (panel for row in panels for panel in row)
-    parts = (panel if isinstance(panel, str) else _text_bars(panel, width) for panel in listed)
-    return "\n\n".join([title, *parts])
+    return "\n\n".join([title, *(_text_bars(panel, width) for row in panels for panel in row)])
 
 
 def _text_bars(panel: Bars, width: int) -> str:
@@ -138,8 +133,7 @@ _MAX_DRAWN_NAME = 40
 def draw_panels(panels: Panels, top: float = 8) -> tuple[list[Html], float]:
     """Return the parts of a picture from a height on, row of panels by row, and its end."""
     parts: list[Html] = []
-    for several in panels:
-        row = [panel for panel in several if not isinstance(panel, str)]
+    for row in panels:
         width = (WIDTH - 16 - _GAP * (len(row) - 1)) / max(len(row), 1)
         before, bottoms = list[str](), [top]
         for column, panel in enumerate(row):

@@ -55,18 +55,12 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
-def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
-    """Return round numbers for a logarithmic axis: 1, 2, 5 of each decade, or decades only.
-
-    Short ranges have evenly spaced numbers.
-    """
+def logarithmic_ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 of each decade; evenly spaced numbers for a short range."""
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    for digits in ((1, 2, 5), (1,)):
-        round_numbers = [digit * 10.0**decade for decade in decades for digit in digits]
-        round_numbers = [tick for tick in round_numbers if low <= tick <= high]
-        if 3 <= len(round_numbers) <= count + 2:
-            return round_numbers
-    return round_numbers if len(round_numbers) >= 3 else ticks(low, high, 5)
+    found = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    found = [tick for tick in found if low <= tick <= high]
+    return found if len(found) >= 3 else ticks(low, high, 5)
 
 
 def tick_text(value: float) -> str:

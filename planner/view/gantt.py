@@ -13,14 +13,13 @@ from planner.model.units import byte_unit, format_bytes, format_ns, unit_of
 from planner.solving.timeline import Memory, Timeline
 from planner.view.chart import Chart, tick_text, ticks
 from planner.view.html import Html, element
-from planner.view.scene import Bar, Pen, Row, scene_of
+from planner.view.scene import Bar, Row, scene_of
 from planner.view.svg import Scale, axis, block, legend, save_svg, stroke, write
 
 _LEFT, _RIGHT = 250, 1088
 _LANE, _BAR = 46, 32
 _ROW, _ROW_BAR, _LATE_BAR = 20, 11, 3
 _MARK, _MEMORY = 18, 110
-PEN = Pen(_RIGHT - _LEFT, apart=6, character=6.6, digit=6.6, rows=60, label=38)
 _DRAWN_AS_ONE = "start-ups: of transfers drawn as one, their share of the height"
 
 
@@ -33,7 +32,7 @@ def draw_gantt(chart: Chart[Timeline], top: float = 8) -> tuple[list[Html], floa
     """Return the parts of a picture from a height on, and its end."""
     timeline, moments = chart.view, _moments(chart)
     end_ns = max([timeline.end_ns, *(time for time, *_ in moments), 1])
-    scene = scene_of(timeline, PEN, end_ns)
+    scene = scene_of(timeline, _RIGHT - _LEFT, end_ns)
     lanes = top + _MARK * len(moments) + 4
     rows = lanes + _LANE * len(scene.lanes)
     memory = rows + (8 + _ROW * len(scene.rows) if scene.rows else 0)

@@ -8,8 +8,7 @@ from msgspec import UNSET
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
-from planner.model.units import counted
-from planner.solving.targets import FSDP2, TARGETS, Target, to_apply
+from planner.solving.targets import to_apply
 from planner.view.html import Html, element, joined, listed, paragraph
 from planner.view.wording import target_of
 
@@ -31,9 +30,10 @@ def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str
         ("source", provenance.source),
         ("date", provenance.date),
         ("processor", provenance.processor),
-        ("threads", "" if provenance.threads is None else str(provenance.threads)),
-        ("batch size", "" if profile.batch_size is None else str(profile.batch_size)),
-        ("runs", _runs(provenance.warmup, provenance.repetitions, provenance.statistic)),
+        ("threads", str(provenance.threads or "")),
+        ("batch size", str(profile.batch_size or "")),
+        ("runs", str(provenance.repetitions or "")),
+        ("statistic", provenance.statistic),
         ("versions", ", ".join(f"{name} {text}" for name, text in provenance.versions.items())),
     ]
     return joined(
@@ -61,15 +61,6 @@ def _facts(facts: Sequence[tuple[str, str]]) -> Html:
 
 def _notes(notes: Sequence[str]) -> Html:
     return listed(*notes, class_="notes") if notes else Html("")
-
-
-def _runs(warmup: int | None, repetitions: int | None, statistic: str) -> str:
-    if repetitions is None:
-        return statistic
-    text = counted(repetitions, "measured run")
-    if warmup:
-        text += f" after {warmup:,} to warm up"
-    return f"{text}, {statistic}" if statistic else text
 
 
 # ---
@@ -115,13 +106,6 @@ def steps(
         "In a training program, by this package",
         f'planner.runtime.attach(model, Path("{PLAN}").read_bytes(), optimizer, world)',
     )
-    for target in (*TARGETS.values(), FSDP2):
-        own = f"{target.name}-plan.json"
-        asked = ["planner", "plan", *_left(command[2:], target), "--for", target.name, "-o", own]
-        yield (
-            f"Under the rules of {target.title}, with a plan of its own",
-            f"{shlex.join(asked)}\nplanner export {target.name} {own} -o {target.name}.json",
-        )
 
 
 def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) -> Html:
@@ -131,12 +115,3 @@ def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) 
         for what, how in steps(answer, cluster, command)
     ]
     return joined(element("h3", "How to apply this"), *shown) if shown else Html("")
-
-
-def _left(arguments: Sequence[str], target: Target) -> list[str]:
-    """Return the arguments without options that the target decides or does not support."""
-    decided = ["--mode", "--algorithms"]
-    if target.sharded:
-        decided += ["--activations", "--interference", "--max-transfer"]
-    pairs = zip(("", *arguments), arguments, strict=False)
-    return [text for before, text in pairs if before not in decided and text not in decided]

@@ -21,7 +21,7 @@ from planner.view.html import Html, drawing, element, paragraph, scrolled, style
 from planner.view.origin import applying, origin
 from planner.view.sections import memory, regret_table, time_parts, transfer_table, verdict
 from planner.view.svg import WIDTH
-from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
+from planner.view.svg_lines import line_chart, line_legend, winners
 from planner.view.wording import advice_text, as_sentence, target_text
 
 
@@ -86,9 +86,9 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Html]:
     answer = report.answer
     planned = answer.objective_ns is not None
-    told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
+    told = target_text(answer)[0] if answer.advice is UNSET else advice_text(answer.advice)
     advice = (paragraph(as_sentence(told)),) if told else ()
-    conclusion = verdict(answer, report.peers, report.cluster)
+    conclusion = verdict(answer, report.peers)
     warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
     sureness = [paragraph(as_sentence(text)) for text in warnings]
     steps = applying(answer, report.cluster, report.command)
@@ -156,5 +156,3 @@ def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
     ]
     yield element("div", *shown, class_="charts")
     yield line_legend(letters)
-    tables = [sweep_table(points, row, axis) for _, points, axis, row in charts]
-    yield element("details", element("summary", "The numbers of both charts"), *tables)

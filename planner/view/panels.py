@@ -15,7 +15,7 @@ from planner.solving.views import (
     epoch_unit,
     share_text,
 )
-from planner.view.bars import BarRow, Bars, Panel, Panels, Part, row_of
+from planner.view.bars import BarRow, Bars, Panels, Part, row_of
 from planner.view.chart import Chart
 from planner.view.style import COLOURS, GREY, KINDS
 
@@ -179,9 +179,7 @@ def scaling(chart: Chart[Scaling]) -> Panels:
         for layer in layers
     )
     axis = f"time in an epoch ({unit})"
-    panels: list[list[Panel]] = [
-        [Bars("where the time of an epoch goes, by layer", axis, rows, _PHASES)]
-    ]
+    panels = [[Bars("where the time of an epoch goes, by layer", axis, rows, _PHASES)]]
     first = view.ranking[:_MAX_ROWS]
     more = "the best of each"
     if len(first) < len(view.ranking):

@@ -22,18 +22,12 @@ NARROW = 3
 """Narrower bars may be joined (pixels)."""
 _CLOSE = 1
 """Largest gap between joined bars (pixels)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pen:
-    """Sizes of a drawing in pixels (any unit), and how many rows and characters it has room for."""
-
-    width: float  # of the axis
-    apart: float  # smallest width of an op that gets its own frame
-    character: float  # of a name
-    digit: float  # of the number of a transfer
-    rows: int
-    label: int  # characters of a row's name
+_APART = 6
+"""Smallest width of an op that gets its own frame (pixels)."""
+_CHARACTER = 6.6
+"""Width of a character in a bar (pixels)."""
+_ROWS, _LABEL = 60, 38
+"""Most rows, and characters of a row's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +63,25 @@ class Scene:
     legend: tuple[tuple[Look, str], ...]
 
 
-def scene_of(timeline: Timeline, pen: Pen, end_ns: int) -> Scene:
-    """Return what is drawn of a timeline on an axis from 0 to `end_ns`. O(n log n)."""
-    pixel = max(end_ns, 1) / pen.width
+def scene_of(timeline: Timeline, width: float, end_ns: int) -> Scene:
+    """Return what is drawn of a timeline on an axis from 0 to `end_ns`, `width` pixels wide.
+
+    O(n log n).
+    """
+    pixel = max(end_ns, 1) / width
     sizes = {window.batch: window.size_bytes for window in timeline.windows}
     lanes = []
     for resource in timeline.resources:
         intervals = timeline.on(resource)
         if any(interval.kind in COMPUTES for interval in intervals):
-            lanes.append(tuple(_passes(intervals, pen, pixel)))
+            lanes.append(tuple(_passes(intervals, pixel)))
         else:
-            lanes.append(tuple(_transfers(intervals, sizes, pen, pixel)))
-    each = -(-len(timeline.windows) // pen.rows) or 1
+            lanes.append(tuple(_transfers(intervals, sizes, pixel)))
+    each = -(-len(timeline.windows) // _ROWS) or 1
     starts = range(0, len(timeline.windows), each)
     windows = [timeline.windows[start : start + each] for start in starts]
     largest = max((sum(sent.size_bytes or 0 for sent in row) for row in windows), default=0)
-    rows = tuple(_row(row, pen, pixel, largest) for row in windows)
+    rows = tuple(_row(row, pixel, largest) for row in windows)
     return Scene(tuple(lanes), rows, tuple(_legend(timeline, lanes, rows)))
 
 
@@ -107,7 +104,7 @@ def runs(spans: Sequence[tuple[str, int, int]], pixel_ns: float) -> Iterator[tup
 
 
 def _transfers(
-    intervals: Sequence[Interval], sizes: Mapping[int, int | None], pen: Pen, pixel: float
+    intervals: Sequence[Interval], sizes: Mapping[int, int | None], pixel: float
 ) -> Iterator[Bar]:
     """Yield the transfers of a lane; of joined ones, start-ups fill their share of the height."""
     begun: dict[int, int] = {}
@@ -126,7 +123,7 @@ def _transfers(
             continue
         begin = run[0].start_ns if first == last else start
         number = numbered(run[0].batch, run[-1].batch)
-        text = number if end - begin >= pen.digit * (len(number) + 1) * pixel else ""
+        text = number if end - begin >= _CHARACTER * (len(number) + 1) * pixel else ""
         size = _size([sizes.get(interval.batch) for interval in run])
         startups = sum(it.start_ns for it in run) - sum(starts[first : last + 1])
         if first == last:
@@ -143,16 +140,16 @@ def _transfers(
                 yield Bar(start, end, "startup", told, share=min(startups / (end - start), 1))
 
 
-def _passes(intervals: Sequence[Interval], pen: Pen, pixel: float) -> Iterator[Bar]:
+def _passes(intervals: Sequence[Interval], pixel: float) -> Iterator[Bar]:
     """Yield the ops of a lane: blocks, the ops in them that are wide enough, and the waiting."""
 
     def fits(text: str, length: int) -> bool:
-        return length >= pen.character * (len(text) + 1) * pixel
+        return length >= _CHARACTER * (len(text) + 1) * pixel
 
     blocks = pass_blocks(intervals)
     for block in blocks:
         start, end, kind = block[0].start_ns, block[-1].end_ns, block[0].kind
-        wide = [op for op in block if op.end_ns - op.start_ns >= pen.apart * pixel]
+        wide = [op for op in block if op.end_ns - op.start_ns >= _APART * pixel]
         ops = []
         for op in wide:
             told, short = f"{printable(op.label)}, {span_text(op.start_ns, op.end_ns)}", _short(op)
@@ -165,7 +162,7 @@ def _passes(intervals: Sequence[Interval], pen: Pen, pixel: float) -> Iterator[B
         yield from ops
     for block, following in pairwise(blocks):
         start, end = block[-1].end_ns, following[0].start_ns
-        if end - start >= pen.apart * pixel:
+        if end - start >= _APART * pixel:
             told = f"nothing computed, {span_text(start, end)}"
             yield Bar(start, end, "idle", told, "idle" if fits("idle", end - start) else "")
 
@@ -184,7 +181,7 @@ def pass_blocks(intervals: Sequence[Interval]) -> list[list[Interval]]:
     return blocks
 
 
-def _row(windows: Sequence[Window], pen: Pen, pixel: float, largest: int) -> Row:
+def _row(windows: Sequence[Window], pixel: float, largest: int) -> Row:
     """Return the row of consecutive transfers; `largest` has the unit of all rows' bytes."""
     told = _told(windows)
     bars = []
@@ -202,7 +199,7 @@ def _row(windows: Sequence[Window], pen: Pen, pixel: float, largest: int) -> Row
     size = f" · {format_bytes(sum(sizes), largest)}" if sizes else ""
     names = [name for sent in windows for name in sent.names or (sent.label.partition(": ")[2],)]
     carried = [printable(name) for name in dict.fromkeys(names)]
-    room = pen.label - len(number) - len(size) - 3
+    room = _LABEL - len(number) - len(size) - 3
     return Row(
         f"{number} · {module_range(carried, room)}{size}",
         min(sent.ready_ns for sent in windows),

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, SynchronisationAnswer
-from planner.jsonio.what_if import RegretAnswer
-from planner.model.clusters import Cluster
-from planner.model.units import counted, format_bytes, format_ns, format_rate, format_share, unit_of
+from planner.model.units import counted, format_bytes, format_ns, format_share, unit_of
 from planner.view.alternatives import Peers, baseline_of, described, time_of
 from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
 from planner.view.wording import (
@@ -19,15 +17,15 @@ from planner.view.wording import (
     as_sentence,
     regret_cells,
     runner_up_text,
+    scenario_text,
     scheduling_text,
     sent_text,
-    size_text,
     target_of,
     times,
 )
 
 
-def verdict(answer: IterationAnswer, peers: Peers, cluster: Cluster) -> Html:
+def verdict(answer: IterationAnswer, peers: Peers) -> Html:
     """Return the result in three sentences, or the reason why there is no plan."""
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
     if answer.objective_ns is None:
@@ -44,7 +42,7 @@ def verdict(answer: IterationAnswer, peers: Peers, cluster: Cluster) -> Html:
     return paragraph(
         f"A training iteration of {on} is predicted to take about ",
         element("strong", about_ns(answer.iteration_ns)),
-        f" if {assumption(answer, cluster)}. ",
+        f" if {assumption(answer)}. ",
         "Gradients travel by ",
         *_algorithms(synchronisation),
         ", ",
@@ -158,32 +156,16 @@ def time_parts(answer: IterationAnswer) -> Html:
     )
 
 
-def assumption(answer: IterationAnswer, cluster: Cluster) -> str:
-    """Return the most critical assumption and its alternative, to follow "if".
+def assumption(answer: IterationAnswer) -> str:
+    """Return what the prediction rests on, to follow "if", and what changes it most.
 
-    It is the scenario whose time differs most from the planned time, among the plan's regrets.
+    That is the scenario whose time differs most from the planned time, among the plan's regrets.
     """
-    planned = answer.objective_ns or 0
+    planned, given = answer.objective_ns or 0, "the profile and the cluster's file are right"
     decisive = max(answer.regret or (), key=lambda row: abs(row.plan_ns - planned), default=None)
     if decisive is None or decisive.plan_ns == planned:
-        return "the profile and the cluster's file are right"
-    what, otherwise = _scenario(decisive, cluster)
-    return f"{what} ({otherwise}: about {about_ns(decisive.plan_ns)})"
-
-
-def _scenario(row: RegretAnswer, cluster: Cluster) -> tuple[str, str]:
-    """Return the assumption that a scenario changes, and the change."""
-    nic = cluster.nic
-    if row.computation != 1:
-        longer = f"if {row.computation:g} times as long"
-        return "computation takes as long as the profile says", longer
-    if row.bandwidth != 1:
-        speed = format_rate(nic.bytes_per_s)
-        return f"a NIC carries the {speed} of the cluster's file", f"at {row.bandwidth:g} of it"
-    if row.startup != 1:
-        cost = format_ns(nic.startup_ns)
-        return f"a start-up costs the {cost} of the cluster's file", f"at {row.startup:g} times it"
-    return "all ranks run abreast", f"if one is {row.late:g} of the backward pass behind"
+        return given
+    return f"{given} (if {scenario_text(decisive)}: about {about_ns(decisive.plan_ns)})"
 
 
 def transfer_table(answer: IterationAnswer) -> Html:
@@ -194,9 +176,10 @@ def transfer_table(answer: IterationAnswer) -> Html:
     rows = []
     for number, transfer in enumerate(transfers, start=1):
         part = transfer.part or {}
-        cut = f", {counted(len(part), 'of them', 'of them')} in part" if len(part) > 1 else ""
-        cut = ", in part" if part and len(transfer.parameters) == 1 else cut
-        cut = ", one of them in part" if len(part) == 1 < len(transfer.parameters) else cut
+        cut = ""
+        if part:
+            some = f"{len(part)} of them " if len(transfer.parameters) > 1 else ""
+            cut = f", {some}in part"
         late = max(transfer.end_ns - transfer.due_ns, 0)
         when = (transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns)
         rows.append(
@@ -251,9 +234,9 @@ def memory(answer: IterationAnswer) -> Html:
     if have is None:
         room = "The cluster file does not say how much there is."
     else:
-        room = f"It has {size_text(have, most)}: {needed / have:.1%} are taken."
+        room = f"It has {format_bytes(have, most)}: {needed / have:.1%} are taken."
     return joined(
-        paragraph(f"A worker needs {size_text(needed, most)}. {room}"),
+        paragraph(f"A worker needs {format_bytes(needed, most)}. {room}"),
         paragraph(
             "Counted are parameters, gradients, the optimiser's state, the activations of one "
             "iteration and the largest transfer; an allocator takes more.",

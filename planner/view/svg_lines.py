@@ -10,8 +10,7 @@ from math import log2
 from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.model.units import format_ns, unit_of
 from planner.view.chart import logarithmic_ticks, tick_text
-from planner.view.html import Html, drawing, element, joined, listed, table
-from planner.view.wording import factor_text
+from planner.view.html import Html, drawing, element, joined, listed
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
@@ -77,7 +76,12 @@ def line_chart(
         drawn.append(element("path", class_=f"line {name}", d=f"M{line}") if places else Html(""))
     for point in points:
         way, at, height = winner(point), x(point), y(point.best_ns)
-        told = f"{factor_text(point.factor)}: {', '.join(way)}, {format_ns(point.best_ns)}"
+        times = [
+            f"{name} {format_ns(time)}"
+            for name, pick in SERIES.values()
+            if (time := pick(point)) is not None
+        ]
+        told = f"× {point.factor}: {', '.join(way)}; {', '.join(times)}"
         drawn += [
             element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
             element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
@@ -90,7 +94,7 @@ def line_chart(
 def _time_axis(low: float, high: float, y: Callable[[float], float]) -> Html:
     unit, length = unit_of(round(high / 2))
     parts = []
-    for value in logarithmic_ticks(low / length, high / length, 6):
+    for value in logarithmic_ticks(low / length, high / length):
         at = y(value * length)
         parts += [
             element("path", class_="grid", d=f"M{_LEFT} {at:.2f}H{_RIGHT}"),
@@ -116,7 +120,7 @@ def _factor_axis(
             "path", class_="moment" if as_given else "grid", d=f"M{at:.2f} {_TOP}V{_BOTTOM}"
         )
         bold = "middle strong" if as_given else "middle"
-        yield element("text", factor_text(point.factor), x=at, y=_BOTTOM + 18, class_=bold)
+        yield element("text", f"× {point.factor}", x=at, y=_BOTTOM + 18, class_=bold)
         yield element("text", value, x=at, y=_BOTTOM + 35, class_=f"{bold} small")
     middle = (_LEFT + _RIGHT) / 2
     yield element("text", axis, x=middle, y=_BOTTOM + 60, class_="middle")
@@ -136,22 +140,3 @@ def line_legend(letters: Mapping[Winner, str]) -> Html:
         for (algorithm, mode), letter in letters.items()
     ]
     return listed(*lines, *names, class_="legend")
-
-
-def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) -> Html:
-    """Return the numbers of one chart as a table."""
-    rows: list[tuple[str, ...]] = [
-        (
-            factor_text(point.factor),
-            value,
-            ", ".join(winner(point)),
-            *(
-                "–" if time is None else format_ns(time)
-                for time in (point.best_ns, point.plan_ns, point.ddp_ns, point.bound_ns)
-            ),
-        )
-        for point, value in zip(points, values, strict=True)
-    ]
-    header = ("factor", "that is", "best", "planned anew", "this plan", "DDP", "lower bound")
-    place = next((i for i, point in enumerate(points) if point.factor == 1), None)
-    return table(f"Time of an iteration over {axis}", header, rows, words=3, marked=place)

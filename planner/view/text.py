@@ -5,19 +5,18 @@ the batch that fills most of the stretch, ``░`` for start-up, ``·`` for idle,
 ops of the backward and the forward pass.
 """
 
-from itertools import pairwise
+from itertools import chain
 from math import ceil, log10
 
 from planner.model.layers import module_range
 from planner.model.units import format_ns, printable, unit_of
-from planner.solving.timeline import Interval, Mark, Memory, Timeline, Window
+from planner.solving.timeline import Interval, Mark, Timeline, Window
 from planner.view.chart import Chart
 from planner.view.table import cut, format_table
 
 _TIMES_WIDTH = 52
 """Usual width of a transfer's times (characters)."""
 _MIN_LABEL, _MIN_NAME = 32, 26
-_LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
@@ -29,20 +28,15 @@ def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
     for resource in timeline.resources:
         lane = _lane(timeline.on(resource), timeline.end_ns, columns)
         lines.append(f"{resource:<{margin}}{lane}")
-    if timeline.memory is not None:
-        lane = memory_lane(timeline.memory, timeline.end_ns, columns)
-        lines.append(f"{'memory':<{margin}}{lane}")
     lines += [" " * margin + _mark(mark, timeline.end_ns, columns) for mark in timeline.marks]
     end = format_ns(timeline.end_ns)
     lines.append(" " * margin + "0" + end.rjust(columns - 1))
+    legend = "digits: batches (last digit)"
     if timeline.windows:
         legend = "b backward · f forward · digits: transfers (last digit)"
-        listed = _list_of_windows(timeline, width)
-    else:
-        legend, listed = "digits: batches (last digit)", _list(timeline)
     if any(interval.kind == "startup" for interval in timeline.intervals):
         legend += " · ░ start-up"
-    lines += ["", f"{legend} · '·' idle", "", listed]
+    lines += ["", f"{legend} · '·' idle", "", _list(timeline, width)]
     return "\n".join(lines)
 
 
@@ -80,63 +74,40 @@ def _symbol(interval: Interval) -> str:
     return interval.kind[0] if interval.batch < 0 else str((interval.batch + 1) % 10)
 
 
-def memory_lane(memory: Memory, end_ns: int, columns: int) -> str:
-    """Return one character per stretch of time: the most memory in use, relative to the peak."""
-    _, most = memory.peak
-    if not end_ns or not most:
-        return " " * columns
-    filled = [0] * columns
-    last = memory.levels[-1][1]
-    for (moment, size), (following, _) in pairwise((*memory.levels, (end_ns, last))):
-        first = min(moment * columns // end_ns, columns - 1)
-        stop = max(-(-following * columns // end_ns), first + 1)
-        for column in range(first, min(stop, columns)):
-            filled[column] = max(filled[column], size)
-    return "".join(_LEVELS[-(-8 * size // most)] for size in filled)
+def _list(timeline: Timeline, width: int) -> str:
+    """Return the table of all transfers, or of all batches, and when they happen."""
+    unit, scale = unit_of(timeline.end_ns)
+    spans = timeline.windows or timeline.intervals
+    shortest = min((s.end_ns - s.start_ns for s in spans if s.end_ns > s.start_ns), default=1)
+    # so many that the shortest length has two digits
+    decimals = min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))
 
+    def shown(*moments: int | None) -> list[str]:
+        return ["–" if time is None else f"{time / scale:.{decimals}f}" for time in moments]
 
-def _list(timeline: Timeline) -> str:
+    rows = []
+    if timeline.windows:
+        header = ["transfer", f"ready ({unit})", "start", "end", "due", "past due"]
+        for window in timeline.windows:
+            moments = (window.ready_ns, window.start_ns, window.end_ns, window.due_ns)
+            late = window.end_ns - window.due_ns
+            name = _name(window, max(_MIN_LABEL, width - _TIMES_WIDTH))
+            rows.append([name, *shown(*moments, late if late > 0 else None)])
+        return format_table(header, cut(rows))
     batches: dict[int, list[Interval]] = {}
     for interval in timeline.intervals:
         batches.setdefault(interval.batch, []).append(interval)
-    unit, scale = unit_of(timeline.end_ns)
-    decimals = _decimals([i.end_ns - i.start_ns for i in timeline.intervals], scale)
-    rows = []
     for members in batches.values():
         cells = [printable(members[0].label)]
         for resource in timeline.resources:
             own = [interval for interval in members if interval.resource == resource]
-            if not own:
-                cells += ["–", "–"]
-                continue
-            start, end = min(i.start_ns for i in own), max(i.end_ns for i in own)
-            cells += [f"{start / scale:.{decimals}f}", f"{end / scale:.{decimals}f}"]
+            start, end = (
+                (min(i.start_ns for i in own), max(i.end_ns for i in own)) if own else (None, None)
+            )
+            cells += shown(start, end)
         rows.append(cells)
-    header = ["batch"]
-    for resource in timeline.resources:
-        header += [f"{resource} ({unit})", "until"]
-    return format_table(header, cut(rows))
-
-
-def _list_of_windows(timeline: Timeline, width: int) -> str:
-    """Return a table of each transfer's ready, start, end and due times."""
-    unit, scale = unit_of(timeline.end_ns)
-    decimals = _decimals([window.end_ns - window.start_ns for window in timeline.windows], scale)
-    rows = [
-        [
-            _name(window, max(_MIN_LABEL, width - _TIMES_WIDTH)),
-            *(
-                f"{moment / scale:.{decimals}f}"
-                for moment in (window.ready_ns, window.start_ns, window.end_ns, window.due_ns)
-            ),
-            f"{(window.end_ns - window.due_ns) / scale:.{decimals}f}"
-            if window.end_ns > window.due_ns
-            else "–",
-        ]
-        for window in timeline.windows
-    ]
-    header = ["transfer", f"ready ({unit})", "start", "end", "due", "past due"]
-    return format_table(header, cut(rows))
+    columns = ((f"{resource} ({unit})", "until") for resource in timeline.resources)
+    return format_table(["batch", *chain.from_iterable(columns)], cut(rows))
 
 
 def _name(window: Window, length: int) -> str:
@@ -144,9 +115,3 @@ def _name(window: Window, length: int) -> str:
     what, _, carried = window.label.partition(": ")
     names = [printable(name) for name in window.names or (carried,)]
     return f"{printable(what)}: {module_range(names, max(length - len(what) - 2, _MIN_NAME))}"
-
-
-def _decimals(lengths: list[int], scale: int) -> int:
-    """Return the number of decimals that shows the shortest length with two digits."""
-    shortest = min((length for length in lengths if length), default=1)
-    return min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))

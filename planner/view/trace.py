@@ -1,6 +1,6 @@
 """Plans as traces for Perfetto or ``chrome://tracing``: one thread per serial resource.
 
-Windows overlap, so they are pairs of asynchronous events; marks are instants.
+Marks are instants.
 
 Source: the Trace Event Format; complete events ("ph": "X") with times in microseconds.
 """
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.solving.timeline import Interval, Timeline, Window
+from planner.solving.timeline import Timeline
 from planner.view.chart import Chart
 
 
@@ -20,15 +20,8 @@ def save_trace(chart: Chart[Timeline], path: Path) -> None:
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": chart.title}}
     ]
     for thread, resource in enumerate(chart.view.resources, start=1):
-        name = {
-            "ph": "M",
-            "pid": 1,
-            "tid": thread,
-            "name": "thread_name",
-            "args": {"name": resource},
-        }
-        order = {**name, "name": "thread_sort_index", "args": {"sort_index": thread}}
-        events += [name, order]
+        named = {"ph": "M", "pid": 1, "tid": thread, "name": "thread_name"}
+        events.append({**named, "args": {"name": resource}})
         events += [
             {
                 "ph": "X",
@@ -38,13 +31,11 @@ def save_trace(chart: Chart[Timeline], path: Path) -> None:
                 "dur": (interval.end_ns - interval.start_ns) / 1000,
                 "name": interval.label if interval.kind != "startup" else "start-up",
                 "cat": interval.kind,
-                "args": _arguments(interval),
+                "args": {} if interval.batch < 0 else {"batch": interval.batch + 1},
             }
             for interval in chart.view.on(resource)
             if interval.end_ns > interval.start_ns
         ]
-    for window in chart.view.windows:
-        events += _window_events(window)
     events += [
         {"ph": "i", "s": "p", "pid": 1, "tid": 1, "ts": mark.time_ns / 1000, "name": mark.label}
         for mark in chart.view.marks
@@ -52,25 +43,3 @@ def save_trace(chart: Chart[Timeline], path: Path) -> None:
     text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
     data = text.encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-
-
-def _arguments(interval: Interval) -> dict[str, Any]:
-    if interval.batch < 0:
-        return {"kind": interval.kind}
-    return {"batch": interval.batch + 1, "kind": interval.kind}
-
-
-def _window_events(window: Window) -> list[dict[str, Any]]:
-    """Return the two events of a window; empty if it is due before it is ready."""
-    common = {
-        "cat": "window",
-        "id": window.batch + 1,
-        "pid": 1,
-        "tid": 1,
-        "name": f"window of {window.label}",
-    }
-    end = max(window.ready_ns, window.due_ns)
-    return [
-        {**common, "ph": "b", "ts": window.ready_ns / 1000, "args": {"batch": window.batch + 1}},
-        {**common, "ph": "e", "ts": end / 1000},
-    ]

@@ -10,7 +10,7 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, RunnerUp, SchedulingAnswer
 from planner.jsonio.what_if import AdviceAnswer, ProspectAnswer, RegretAnswer
-from planner.model.units import counted, format_bytes, format_factor, format_ns, format_share
+from planner.model.units import counted, format_factor, format_ns, format_share
 from planner.solving.targets import TARGETS, Target, to_apply
 from planner.solving.what_if import WORTH
 
@@ -121,17 +121,6 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
-def factor_text(factor: Fraction) -> str:
-    """Return a factor as text."""
-    return f"× {factor}"
-
-
-def size_text(size: int, like: int | None = None) -> str:
-    """Return a size as `format_bytes` does, with the exact bytes in brackets if they differ."""
-    short = format_bytes(size, like)
-    return short if short.endswith(" B") else f"{short} ({size:,} B)"
-
-
 def abbreviated(names: tuple[str, ...]) -> str:
     """Return the first and the last of many names, with their number."""
     if len(names) <= _MAX_NAMES:
@@ -170,27 +159,22 @@ def advice_text(advice: AdviceAnswer) -> str:
     return f"{text}; none gains {bound}"
 
 
-def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
-    """Return the gain over the target's default; empty without a target."""
+def standing(default: str, default_ns: int, plan_ns: int) -> tuple[str, bool]:
+    """Return what a plan gains over a target's default, and whether that is to be kept."""
+    ratio, named = default_ns / plan_ns, f"the default of {default} ({format_ns(default_ns)})"
+    if Fraction(default_ns, plan_ns) < WORTH:
+        gain = format_share(ratio - 1) if ratio > 1 else "nothing"
+        return f"keep {named}: the plan gains {gain} over it", True
+    return f"worth setting: {times(ratio)} as fast as {named}", False
+
+
+def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> tuple[str, bool]:
+    """Return `standing` over the default of the plan's target; nothing without a target."""
     target, priced = answer.target, answer.targets
-    if target is UNSET or priced is UNSET or target.name not in priced:
-        return ""
-    price = priced[target.name]
-    if not price.plan_ns:
-        return ""
-    default = f"the default of {target.version} ({format_ns(price.default_ns)})"
-    if keeps_default(answer):
-        gain = format_share(price.default_ns / price.plan_ns - 1)
-        return f"keep {default}: the plan gains {gain} over it"
-    return f"worth setting: {price.default_ns / price.plan_ns:.2f} times as fast as {default}"
-
-
-def keeps_default(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> bool:
-    """Return whether a plan for a target gains too little over the target's default to be set."""
-    price = None if answer.target is UNSET else (answer.targets or {}).get(answer.target.name)
-    if price is None or not price.plan_ns:
-        return False
-    return Fraction(price.default_ns, price.plan_ns) < WORTH
+    price = None if target is UNSET or priced is UNSET else priced.get(target.name)
+    if target is UNSET or price is None or not price.plan_ns:
+        return "", False
+    return standing(target.version, price.default_ns, price.plan_ns)
 
 
 def applied(target: Target, plan: str | None, file: str | None = None) -> Iterator[str]:
@@ -223,10 +207,11 @@ def regret_cells(row: RegretAnswer) -> tuple[str, ...]:
     """Return a row of a table of regrets."""
     known = (row.plan_ns, row.best_ns, row.ddp_ns, row.layers_ns)
     plan, best, ddp, layers = ("–" if time is None else format_ns(time) for time in known)
-    return _scenario(row), plan, best, _regret(row), ddp, layers
+    return scenario_text(row), plan, best, _regret(row), ddp, layers
 
 
-def _scenario(row: RegretAnswer) -> str:
+def scenario_text(row: RegretAnswer) -> str:
+    """Return which numbers of a scenario are others."""
     factors = {
         "computation": row.computation,
         "start-ups": row.startup,

@@ -85,9 +85,8 @@ def test_a_factory_is_named_as_the_command_does(capsys: pytest.CaptureFixture[st
 
 def test_every_name_is_that_of_an_option() -> None:
     known = {name for command in commands() for name in command.options}
-    hidden = {"--seed"}  # of whole iterations
     for names in OPTIONS.values():
-        assert {name for name in names if name.startswith("--")} <= known | hidden
+        assert {name for name in names if name.startswith("--")} <= known
 
 
 def test_paths_below_an_argument_keep_their_end() -> None:

@@ -75,14 +75,14 @@ def test_plan(profile: object, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    ("memory", "of_machine"), [("memory_bytes", True), ("accelerator_memory_bytes", False)]
+    ("memory", "doubted"), [("memory_bytes", True), ("accelerator_memory_bytes", False)]
 )
 @pytest.mark.parametrize("mode", [[], ["--mode", "fsdp"]])
 def test_what_a_cluster_s_memory_is_understood_as(
     memory: str,
     mode: list[str],
     *,
-    of_machine: bool,
+    doubted: bool,
     profile: object,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -99,8 +99,10 @@ def test_what_a_cluster_s_memory_is_understood_as(
     files = [str(tmp_path / name) for name in ("m.json", "c.json", "plan.json")]
     assert main(["plan", files[0], "--cluster", files[1], *mode, "-o", files[2]]) == 0
     printed = capsys.readouterr().out
-    each = "memory 74.51 GiB a machine, 9.313 GiB" if of_machine else "596 GiB a machine, 74.51 GiB"
-    assert f"{each} a worker of 8" in printed
+    said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
+    assert (said in printed) == doubted
+    answer = json.loads(Path(files[2]).read_text())
+    assert any("accelerator_memory_bytes" in text for text in answer["warnings"]) == doubted
 
 
 def test_requests(profile: dict[str, Any]) -> None:

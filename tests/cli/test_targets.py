@@ -187,7 +187,7 @@ def test_without_a_cluster_a_plan_for_ddp_is_that_of_compare(
     assert main(["compare", RESNET50, "--problem", "caramel", *shared]) == 0
     (first, *_) = json.loads(capsys.readouterr().out)
     assert main(["plan", RESNET50, *shared, "--method", "buckets"]) == 0
-    (planned,) = json.loads(capsys.readouterr().out)
+    planned = json.loads(capsys.readouterr().out)
     assert planned["groups"] == first["groups"]
     assert (planned["target"], planned["method"]) == (first["target"], "buckets")
 

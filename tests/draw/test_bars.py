@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.solving.views import Compared
-from planner.view import DRAWINGS
 from planner.view.bars import CUT, Bars
 from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS
 from planner.view.panels import compared as panels_of_times
 from tests.draw.reading import Picture
 

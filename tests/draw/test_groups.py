@@ -9,7 +9,8 @@ import pytest
 
 from planner.model.errors import InvalidInputError
 from planner.solving.views import GroupPoint, Groups, share_text
-from planner.view import DRAWINGS, Chart
+from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS
 from planner.view.panels import groups as panels_of
 from tests.draw.reading import Picture
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from planner.families.ibatch import Problem, solve, timeline
 from planner.solving.timeline import Timeline
-from planner.view import Chart, format_table, save_gantt, save_trace, text_gantt
+from planner.view import save_gantt, save_trace, text_gantt
+from planner.view.chart import Chart
 from planner.view.scene import runs
+from planner.view.table import format_table
 from tests.draw.reading import Picture
 from tests.strategies import problems
 

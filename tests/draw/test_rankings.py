@@ -8,7 +8,8 @@ import pytest
 
 from planner.model.errors import InvalidInputError
 from planner.solving.views import Ranking
-from planner.view import DRAWINGS, Chart
+from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS
 from planner.view.panels import above_bound
 from tests.draw.reading import Picture
 

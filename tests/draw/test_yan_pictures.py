@@ -15,7 +15,8 @@ from planner.solving.views import (
     Scaling,
     epoch_text,
 )
-from planner.view import DRAWINGS, GANTT, Chart
+from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS, GANTT
 from planner.view.panels import grouped, slowdown_text
 from planner.view.panels import scaling as panels_of
 from tests.draw.reading import Picture
@@ -144,8 +145,6 @@ def test_long_fronts_and_rankings_are_thinned_out() -> None:
     points = tuple(Point(1, replicas, 1, 10**15 // replicas) for replicas in range(1, 1001))
     found = panels_of(chart(ranking=points[::-1], best=points[-1], front=points))
     ranking, front = found[1]
-    assert not isinstance(ranking, str)
-    assert not isinstance(front, str)
     assert ranking.title.endswith("the first 24 of 1000")
     assert len(ranking.rows) == len(front.rows) == 24
     assert front.rows[-1].name == "1,001: 1×1000+1"

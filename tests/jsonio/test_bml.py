@@ -15,7 +15,8 @@ from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import answer, problem_of
 from planner.model.errors import InvalidInputError
 from planner.solving.methods import REPLAN
-from planner.view import Chart, plan_chart
+from planner.view.chart import Chart
+from planner.view.drawing import plan_chart
 from planner.view.panels import compared
 from tests import schemas
 from tests.jsonio.bml_execution import execute

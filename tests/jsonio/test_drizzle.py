@@ -16,7 +16,8 @@ from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.views import Groups
-from planner.view import DRAWINGS, Chart
+from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS
 from tests import schemas
 from tests.drizzle.drizzle_strategies import problems
 

@@ -15,7 +15,7 @@ from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.jsonio.iteration_answer import RunnerUp
 from planner.model.units import format_bytes
-from planner.view import GANTT, plan_chart
+from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken

@@ -9,8 +9,6 @@ from planner.view.chart import shortened, ticks
 from planner.view.html import Html, element, joined
 from planner.view.wording import (
     abbreviated,
-    factor_text,
-    size_text,
     times,
 )
 
@@ -26,11 +24,8 @@ def test_distances(share: float | None, text: str) -> None:
 def test_ratios_rates_and_sizes() -> None:
     assert times(1.714) == "1.71×"
     assert times(1234.5) == "1,234×"
-    assert factor_text(Fraction(1, 8)) == "× 1/8"
     assert format_rate(Fraction(1250000000)) == "10 Gb/s"
     assert format_rate(Fraction(1, 8)) == "1 b/s"
-    assert size_text(12) == "12 B"
-    assert size_text(2**20) == "1 MiB (1,048,576 B)"
 
 
 def test_names_are_abbreviated() -> None:

@@ -79,7 +79,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
         **{name: _rule(name, run) for name, run in RULES.items()},
     }
 
-    asks = "what FSDP should wrap, prefetch and keep; planner plan --mode fsdp says more of it"
+    asks = "what FSDP should wrap, prefetch and keep"
     example = "planner compare data/profiles/gpt2_small.json --problem fsdp --cluster h100-8"
     columns = (
         Column("units", lambda _, plan, __: len(plan.units), ","),
@@ -97,7 +97,28 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
             default="one",
             choices=CHANNELS,
         ),
+        Option(
+            "--memory",
+            "memory of a rank, such as 80GiB; default: the cluster's",
+            "size",
+            metavar="SIZE",
+        ),
         Option("--recompute", "layers may be recomputed (activation checkpointing)", "flag", False),
+        Option(
+            "--shards",
+            "over how many ranks parameters may be sharded, with copies on the others; default: "
+            "all, and on hosts with several accelerators those of one host, of two, of four …",
+            "numbers",
+            metavar="N,M,…",
+        ),
+        Option(
+            "--optimiser-ratio",
+            "bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
+            "default: 0",
+            "ratio",
+            0,
+            metavar="R",
+        ),
         IGNORE_MEMORY,
     )
 

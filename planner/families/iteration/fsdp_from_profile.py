@@ -181,7 +181,10 @@ def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> 
     return sharded_problem(
         profile,
         place.cluster,
+        optimiser=options["optimiser_ratio"],
         channels=options["channels"],
+        memory_bytes=options["memory"],
+        shards=options["shards"],
         ignore_memory=options["ignore_memory"],
         recompute=options["recompute"],
     )
