@@ -19,7 +19,6 @@ from planner.cli.parsing import (
     load_model,
 )
 from planner.jsonio import encode_profile
-from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.view.progress import Progress
@@ -53,10 +52,6 @@ def summary(profile: Profile, place: str, why: str) -> str:
     return "\n".join([*lines, f"written to {printable(place)}", ""])
 
 
-REPEAT_S = 20.0
-"""Long enough (s) for a short disturbance, such as a compiler or a backup, to end."""
-
-
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = command(
@@ -79,14 +74,11 @@ def add_parser(commands: Any) -> None:
             "--threads N": "of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each "
             "rank",
             "--optimizer": "time its updates too, as those of `planner run`; default: none",
-            "--time-limit S": "for how long to repeat while times vary too much, as other load "
-            f"lets them; 0: never; default: {REPEAT_S:g}",
         },
         {
             "--warmup": {"default": 3},
             "--repetitions": {"default": 10},
             "--optimizer": {"choices": ["sgd", "adam"]},
-            "--time-limit": {"default": REPEAT_S},
         },
     )
 
@@ -94,8 +86,6 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure a model, with progress on standard error."""
     check_integers(options, {"batch_size": 1, "warmup": 0, "repetitions": 1, "threads": 1})
-    if not 0 <= options.time_limit <= 10**6:
-        raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
     check_outputs({"--output": options.output})
     threads, why = _threads(options)
     with redirect_stdout(sys.stderr):  # keep the model's own prints out of the profile
@@ -139,7 +129,6 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
         repetitions=options.repetitions,
         batch_size=options.batch_size,
         threads=threads,
-        repeat_s=options.time_limit,
         progress=lambda done, of: progress(f"{name}: run", done, of),
         **more,
     )
