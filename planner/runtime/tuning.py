@@ -34,7 +34,8 @@ from planner.model.units import format_ns, format_share
 from planner.profiling import measure
 from planner.profiling.timing import kept_gradients
 from planner.programs import read_plan
-from planner.runtime.attaching import Takeover, take_over
+from planner.runtime.attaching import take_over
+from planner.runtime.executors.base import Executor
 from planner.runtime.measuring.beside import measure_interference, passes_of
 from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
@@ -207,7 +208,7 @@ class Tuned:
         The reason for the choice, in a sentence.
     plan : bytes or None
         The plan as JSON; None if there is only one rank.
-    takeover : Takeover or None
+    executor : Executor or None
         The object that follows the plan; None if DDP is kept.
     plan_ns, ddp_ns : int or None
         Median times of the trial steps, of the faster DDP variant; None without trials.
@@ -216,7 +217,7 @@ class Tuned:
     model: nn.Module
     reason: str
     plan: bytes | None = None
-    takeover: Takeover | None = None
+    executor: Executor | None = None
     plan_ns: int | None = None
     ddp_ns: int | None = None
     _undo: ExitStack = field(default_factory=ExitStack)
@@ -224,7 +225,7 @@ class Tuned:
     @property
     def keep_ddp(self) -> bool:
         """Whether no plan is followed."""
-        return self.takeover is None
+        return self.executor is None
 
     def __enter__(self) -> Self:
         return self
@@ -277,8 +278,8 @@ def tune(
         tuned = _tuned(model, inputs, optimizer, job, steps, time_limit, progress)
         if world is None:
             undo.callback(tuned._free)
-        if tuned.takeover is not None:
-            undo.push(tuned.takeover)
+        if tuned.executor is not None:
+            undo.push(tuned.executor)
         tuned._undo = undo.pop_all()
         return tuned
 
@@ -310,9 +311,9 @@ def _tuned(
         gain = format_share(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
         reason = f"{gain} to gain ({took}): keep DDP{_with(bucket_mb)}"
         return Tuned(_ddp(model, bucket_mb, job), reason, plan, None, plan_ns, ddp_ns)
-    takeover = take_over(model, optimizer, plan, world=job)
+    executor = take_over(model, optimizer, plan, world=job)
     reason = f"{ddp_ns / plan_ns:.2f} times as fast ({took}{_with(bucket_mb)}): follow the plan"
-    return Tuned(model, reason, plan, takeover, plan_ns, ddp_ns)
+    return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
 
 
 def _tried(

@@ -16,7 +16,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.errors import InvalidInputError, NotApplicableError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.executors.channel import Channel
 from planner.runtime.executors.trace import Event, Trace
@@ -115,7 +115,7 @@ class Executor(ABC):
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
         self._seen = False
         self._closed = False
-        self._closing = ExitStack()
+        self._closing: list[Callable[[], object]] = []
         world.watch.step = 0
 
     def __enter__(self) -> Self:
@@ -189,6 +189,16 @@ class Executor(ABC):
         self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
         self._step_start = now
 
+    def synchronise(self) -> None:
+        """Wait for all gradients and put their means into ``grad``, for example to clip their norm.
+
+        The next `step` then updates at once. Plans of `ibatch` and `bigdl` raise a
+        `NotApplicableError`, because no rank has whole gradients.
+        """
+        raise NotApplicableError(
+            "plan", "no rank has whole gradients to clip: expected a plan of caramel"
+        )
+
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Let backward passes accumulate gradients without sending them, all but the last one."""
@@ -221,13 +231,14 @@ class Executor(ABC):
             if not self.gate.pending:
                 self._hooks.close()
             self.channel.close()
-            self._closing.close()
             if self.world.watch.error is None:
                 distributed.destroy_process_group(self.group)
+            for last in self._closing:
+                last()
 
-    def closing(self, last: Callable[[], None]) -> None:
-        """Register a function to call on close, after the last transfer."""
-        self._closing.callback(last)
+    def closing(self, last: Callable[[], object]) -> None:
+        """Register a function to call on close, after the last transfer and earlier ones."""
+        self._closing.append(last)
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
         """Tell all ranks that this one cannot go on; always raises a `CommunicationError`."""

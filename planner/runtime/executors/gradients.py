@@ -112,10 +112,7 @@ class GradientExecutor(Executor):
 
     @uncompiled
     def synchronise(self) -> None:
-        """Wait for all gradients and put their means into ``grad``, for example to clip their norm.
-
-        The next `step` then updates at once.
-        """
+        """Wait for all gradients and put their means into ``grad``."""
         if self._synchronised:
             return
         self.finish()
