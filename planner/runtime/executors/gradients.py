@@ -21,7 +21,7 @@ from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.messages import Gradients, means_of, messages_of, sent, version
+from planner.runtime.executors.messages import Gradients, Message, means_of, sent, version
 from planner.runtime.model.gate import uncompiled
 from planner.runtime.model.parameters import SomeParameters, check_cover
 from planner.runtime.world.world import World
@@ -56,7 +56,7 @@ class GradientExecutor(Executor):
             or (self._line if batch.depth == 1 else Ring(self.group))
             for batch in program.batches
         ]
-        self._messages = messages_of(program.batches, self.parameters, world.size)
+        self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
         self._gradients = Gradients(
             [message.parameters for message in self._messages],
             self.names,
