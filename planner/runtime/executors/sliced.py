@@ -240,8 +240,7 @@ class SlicedExecutor(Executor):
         """Release the pushes that this gradient completes."""
         complete, gradient = self._gradients.take(parameter), parameter.grad
         assert gradient is not None
-        for number in self._gradients.batches_of[self._gradients.index[parameter]]:
-            self._leaving[number][parameter] = gradient
+        self._leaving[parameter] = gradient
         for number in complete:
             self.channel.release(self._pushing[number])
 
@@ -263,16 +262,14 @@ class SlicedExecutor(Executor):
         self._gradients.begin()
         self._tickets: list[Ticket] = []
         self._pushing: list[Ticket] = []
-        self._leaving: list[dict[nn.Parameter, Tensor]] = []
+        self._leaving: dict[nn.Parameter, Tensor] = {}
         pulls, pushed = 0, list[int]()
         for sent in self._transfers:
             if sent.direction == "push":
-                leaving: dict[nn.Parameter, Tensor] = {}
                 pushed += sent.slices
-                work, number = partial(_push, sent, leaving), len(self._pushing)
+                work, number = partial(sent.work, self._leaving), len(self._pushing)
                 ticket = Ticket(work, step, number, "push", ready=not sent.parameters)
                 self._pushing.append(ticket)
-                self._leaving.append(leaving)
             else:
                 if pushed:
                     means = {number: self._means[number] for number in pushed}
@@ -325,8 +322,3 @@ class SlicedExecutor(Executor):
                 super().close()
             finally:
                 self._sliced.restore()
-
-
-def _push(sent: Sent, gradients: dict[nn.Parameter, Tensor]) -> None:
-    sent.work(gradients)
-    gradients.clear()  # often the last reference, so their memory is freed

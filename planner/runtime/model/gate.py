@@ -101,22 +101,15 @@ class Gate:
         self._unwatch()
         self._dress()
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> "Gate":
-        return self._for_a_copy()
-
     def __reduce__(self) -> tuple[Callable[[], "Gate"], tuple[()]]:
-        self._for_a_copy()
-        return _idle_gate, ()
-
-    def _for_a_copy(self) -> "Gate":
-        """Return an inactive gate for a copy of the model.
+        """Give copies of the model, also those of `copy.deepcopy`, an inactive gate.
 
         Raises a `PlannerError` while parameters are pending, because some may have been copied
         already.
         """
         if self.pending:
             raise PlannerError("the model is being updated: call finish() before it is copied")
-        return _idle_gate()
+        return _idle_gate, ()
 
     def close(self) -> None:
         """Remove the hooks from the model."""
