@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -60,7 +60,7 @@ def spread(model: nn.Module, world: World, group: Any) -> None:
             if not flat.numel():
                 continue
             # As bytes, since gloo does not support all types.
-            distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
+            group.broadcast(flat.view(torch.uint8), 0).wait()
             parts = torch.split(flat, [tensor.numel() for tensor in several])
             for tensor, part in zip(several, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
@@ -92,8 +92,8 @@ class Executor(ABC):
                 raise InvalidInputError("model", "another executor has it: close that one first")
             agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
-        self.group = world.new_group(range(world.size))
-        """All ranks; used by this executor's channel alone."""
+        self.group = world.new_group()
+        """All ranks, for this executor's channel alone."""
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
         self._trained_ids = set(map(id, self.names))
@@ -304,8 +304,6 @@ class Executor(ABC):
             if not self.gate.pending:
                 self._hooks.close()
             self.channel.close()
-            if self.world.watch.error is None:
-                distributed.destroy_process_group(self.group)
             for last in self._closing:
                 last()
 

@@ -48,12 +48,11 @@ class GradientExecutor(Executor):
     ) -> None:
         options = all_reduce.name if all_reduce else ""
         super().__init__(model, program, optimizer, world, options)
-        self._line = QueuedRing(world.new_line())
         self._barrier = program.barrier
         self._all_reduces = [
             interpreters.get(batch.collective)
             or all_reduce
-            or (self._line if batch.depth == 1 else Ring(self.group))
+            or (QueuedRing if batch.depth == 1 else Ring)(self.group)
             for batch in program.batches
         ]
         self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]

@@ -67,7 +67,7 @@ def measure_interference(
     is called after each round with the number done and the total.
     """
     compute = _product() if compute is None else compute
-    ring = QueuedRing(world.new_line()) if collective == "all_reduce" else collective
+    ring = QueuedRing(world.new_group()) if collective == "all_reduce" else collective
     kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
     rows: list[list[_Sample]] = [[] for _ in sizes]
     trace = Trace()
