@@ -1,7 +1,7 @@
 """Make the executor of a plan."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import partial, wraps
 from types import MethodType
 from typing import Any
@@ -181,27 +181,10 @@ def take_over(
         executor = attach(model, plan, optimizer, job)
         executor.closing(_step_instead(optimizer, executor))
         if not hasattr(model, "no_sync"):
-            model.no_sync = _NoSync(executor)  # type: ignore[assignment]
+            model.no_sync = executor.no_sync  # type: ignore[assignment]
             executor.closing(partial(delattr, model, "no_sync"))
         executor.closing(if_refused.pop_all().close)
     return executor
-
-
-class _NoSync:
-    """An executor's `no_sync` as an attribute of the model; copies of the model get a null one."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-
-    def __call__(self) -> AbstractContextManager[None]:
-        return self._executor.no_sync()
-
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
-        return _nothing, ()
-
-
-def _nothing() -> Callable[[], AbstractContextManager[None]]:
-    return nullcontext
 
 
 def _step_instead(optimizer: Optimizer, executor: Executor) -> Callable[[], None]:

@@ -5,6 +5,7 @@ An executor observes the passes by hooks, sends all batches through one channel,
 parameter when the next forward pass reads it.
 """
 
+import copyreg
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -271,6 +272,10 @@ class Executor(ABC):
         raise NotApplicableError(
             "plan", "no rank has whole gradients to clip: expected a plan of caramel"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies of a model that has `no_sync` as an attribute have one without effect."""
+        return copyreg.__newobj__, (type(self),), {"_accumulating": False}  # type: ignore[attr-defined]
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
