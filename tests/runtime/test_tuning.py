@@ -45,7 +45,7 @@ def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
     parameters = list(model.parameters())
     parameters[0].grad = torch.ones_like(parameters[0])  # and the others have none
     shown: list[str] = []
-    tuning.Progress.__call__ = lambda _self, text, *_: shown.append(text)  # type: ignore[method-assign]
+    tuning.Progress.__call__ = lambda _self, text, *_: shown.append(text)  # type: ignore[attr-defined, method-assign]
     with planner.tune(
         model,
         (make_inputs("perceptron", world.rank, 0),),
