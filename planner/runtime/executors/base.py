@@ -7,8 +7,8 @@ parameter when the next forward pass reads it.
 
 import copyreg
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
@@ -19,8 +19,8 @@ from torch.optim import Optimizer
 
 from planner.model.errors import InvalidInputError, NotApplicableError, PlannerError
 from planner.programs import Program, digest
-from planner.runtime.executors.channel import Channel, Ticket
-from planner.runtime.executors.messages import Gradients, version
+from planner.runtime.executors.channel import Channel
+from planner.runtime.executors.following import Following
 from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.model.gate import Gate, uncompiled
 from planner.runtime.model.parameters import (
@@ -67,7 +67,7 @@ def spread(model: nn.Module, world: World, group: Any) -> None:
                 tensor.copy_(part.view_as(tensor))
 
 
-class Executor(ABC):
+class Executor(Following):
     """Runs the communication of a model's training steps; `planner.runtime.attach` makes it.
 
     Parameters and buffers become those of rank 0; later each rank keeps its own buffers. From now
@@ -135,93 +135,6 @@ class Executor(ABC):
     @abstractmethod
     def update(self) -> None:
         """Do the work of an optimiser step, or arrange that it is done in time."""
-
-    @abstractmethod
-    def next_wanted(self, needed: int | None) -> Ticket:
-        """Return the transfer to wait for next, the number `needed` or an earlier one."""
-
-    @abstractmethod
-    def complete(self, numbers: Sequence[int], batch: int) -> None:
-        """Finish parameters, by number, whose transfers have ended, the last one with `batch`."""
-
-    def follow(
-        self,
-        sending: Sequence[Iterable[nn.Parameter]],
-        arriving: Sequence[Iterable[nn.Parameter]],
-        instead: str,
-    ) -> None:
-        """Take the parameters of all transfers of a step, in order.
-
-        Those of `sending` leave with gradients, those of `arriving` finish parameters; for
-        `instead` see `Gradients`.
-        """
-        self.gradients = Gradients(sending, self.names, self.stop, instead)
-        self._last = [0] * len(self.names)
-        for number, parameters in enumerate(arriving):
-            for parameter in parameters:
-                self._last[self.gradients.index[parameter]] = number
-        self._ending: list[list[int]] = [[] for _ in arriving]
-        for parameter_number, number in enumerate(self._last):
-            self._ending[number].append(parameter_number)
-        self.sending: list[Ticket] = []
-        """The transfers with the next step's gradients."""
-        self.awaited: list[Ticket] = []
-        """The transfers that finish the current step's parameters."""
-        self.arrived = 0
-        """How many of them have ended."""
-        self._versions: list[int] = []
-
-    def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Release the transfers that this gradient completes; no parameter is pending then."""
-        for number in self.gradients.take(parameter):
-            self.channel.release(self.sending[number])
-
-    def hand_over(self) -> None:
-        """Check this step's gradients, forget them, and let all parameters be pending."""
-        self.gradients.check()
-        self.gradients.forget()
-        self._versions = [version(parameter) for parameter in self.gradients.parameters]
-        self.gate.pending = set(self.names)
-        self.arrived = 0
-
-    def finish_one(self, parameter: nn.Parameter) -> None:
-        """Finish a pending parameter: wait for its transfers, and update it if necessary."""
-        needed = self._last[self.gradients.index[parameter]]
-        while parameter in self.gate.pending:
-            self.channel.wait(self.next_wanted(needed))
-            self.finish_arrived()
-
-    def finish_all(self) -> None:
-        """Finish all pending parameters, and serve the other ranks to the end."""
-        while self.arrived < len(self.awaited):
-            self.channel.wait(self.next_wanted(None))
-            self.finish_arrived()
-
-    def finish_arrived(self) -> None:
-        """Finish the parameters whose last transfer has ended."""
-        first, numbers = self.arrived, list[int]()
-        while self.arrived < len(self.awaited) and self.awaited[self.arrived].done:
-            numbers += self._ending[self.arrived]
-            self.arrived += 1
-        if not numbers:
-            return
-        batch, parameters = self.arrived - 1, self.gradients.parameters
-        arrived = [parameters[number] for number in numbers]
-        self.gate.pending.difference_update(arrived)  # first: the gate may watch the update itself
-        try:
-            for number in numbers:
-                if version(parameters[number]) != self._versions[number]:
-                    self.stop(
-                        f"{self.names[parameters[number]]} was changed while its update was on its "
-                        "way: call finish() before",
-                        batch,
-                    )
-            self.complete(numbers, batch)
-        except BaseException as error:  # some parameters are now a step behind, so stay pending
-            self.arrived = first
-            self.gate.pending.update(arrived)
-            self.world.report(error, self.awaited[first].step, batch)
-            raise
 
     @uncompiled
     def finish(self) -> None:

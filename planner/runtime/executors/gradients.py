@@ -59,7 +59,7 @@ class GradientExecutor(Executor):
         carried = [message.parameters for message in self._messages]
         self.follow(carried, carried, "call synchronise() before changing gradients")
         self._means = means_of(self._messages, self.names)
-        self._some = SomeParameters(optimizer, self.gradients.parameters)
+        self._some = SomeParameters(optimizer, self.numbered)
         self._synchronised = False
         self._step = -1
         self._open()
@@ -77,7 +77,7 @@ class GradientExecutor(Executor):
             self._synchronised = False
             with self.optimising():
                 self.optimizer.step()
-            self.gradients.forget()
+            self.forget_gradients()
             self._open()
             return
         self.finish()
@@ -92,10 +92,10 @@ class GradientExecutor(Executor):
         if self._synchronised:
             return
         self.finish()
-        self.gradients.check()
+        self.check_gradients()
         for ticket in self.awaited:
             self.channel.wait(ticket)
-        for parameter, mean in zip(self.gradients.parameters, self._means, strict=True):
+        for parameter, mean in zip(self.numbered, self._means, strict=True):
             parameter.grad = mean()
         self._synchronised = True
 
@@ -110,7 +110,7 @@ class GradientExecutor(Executor):
 
     def complete(self, numbers: Sequence[int], batch: int) -> None:
         """Update the parameters that have arrived, with the settings of their own step."""
-        arrived = [self.gradients.parameters[number] for number in numbers]
+        arrived = [self.numbered[number] for number in numbers]
         with (
             self.trace.span("update", self._step, batch),
             # The forward pass's inference mode and autocast must not affect the optimiser.
@@ -136,8 +136,7 @@ class GradientExecutor(Executor):
     def _open(self) -> None:
         """Submit the transfers of the next step."""
         self._step += 1
-        self.gradients.begin()
-        taken, rows = self.gradients.taken, zip(self._messages, self._all_reduces, strict=True)
+        taken, rows = self.begin_step(), zip(self._messages, self._all_reduces, strict=True)
         self.sending = self.awaited = [
             sent(message, all_reduce, taken, self._step, number, ready=not message.parameters)
             for number, (message, all_reduce) in enumerate(rows)

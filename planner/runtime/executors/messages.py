@@ -7,8 +7,8 @@ Complexity: O(parts) views per step, and one torch call per run of small parts a
 The mean of a cut parameter takes another copy.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,118 +18,13 @@ from planner.runtime.collectives.ring import AllReduce, QueuedRing
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
-# ---
-# The gradients of a step, and the batches they complete.
-#
-# Method: Each gradient is recorded with its version number, which every change in place increments.
-# Each batch counts its missing gradients.
-# Guarantee: A batch becomes complete once per step. `check` stops a step whose gradients are
-# missing, come twice, or have changed since they were sent.
-
-
 Taken = list[tuple[Tensor, int] | None]
 """Gradients with their versions, by parameter number; None until a gradient is complete."""
-
-
-class Gradients:
-    """The gradients of one step after the other.
-
-    `batches` lists the parameters of each batch, which together are all of `names`. `stop` ends the
-    step with a reason and the batch; `instead` completes the message about a changed gradient.
-    """
-
-    def __init__(
-        self,
-        batches: Sequence[Iterable[nn.Parameter]],
-        names: Mapping[nn.Parameter, str],
-        stop: Callable[[str, int], NoReturn],
-        instead: str,
-    ) -> None:
-        self._batches = tuple(tuple(dict.fromkeys(batch)) for batch in batches)
-        self._names = names
-        self._stop = stop
-        self._instead = instead
-        self.index = {parameter: number for number, parameter in enumerate(names)}
-        """The number of each parameter, used as key since hashing tensors is slow."""
-        self.parameters = tuple(names)
-        numbers: list[list[int]] = [[] for _ in names]
-        for number, batch in enumerate(self._batches):
-            for parameter in batch:
-                numbers[self.index[parameter]].append(number)
-        self.batches_of = tuple(map(tuple, numbers))
-        """By parameter number: the batches with part of its gradient, in transfer order."""
-        self.taken: Taken = []
-        """By parameter number: this step's gradient with its version, once complete."""
-        self._missing: list[int] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a step. The `taken` lists of earlier steps stay unchanged."""
-        self.taken = [None] * len(self.parameters)
-        self._missing = [len(batch) for batch in self._batches]
-
-    def take(self, parameter: nn.Parameter) -> list[int]:
-        """Record a parameter's complete gradient; return the batches it completes."""
-        number = self.index[parameter]
-        gradient = parameter.grad
-        assert gradient is not None
-        if gradient.is_sparse or self.taken[number] is not None:
-            self._refuse(number, gradient)
-        self.taken[number] = gradient, version(gradient)
-        complete = []
-        for batch in self.batches_of[number]:
-            self._missing[batch] -= 1
-            if not self._missing[batch]:
-                complete.append(batch)
-        return complete
-
-    def check(self) -> None:
-        """Check that all gradients are complete and unchanged."""
-        for number, missing in enumerate(self._missing):
-            if missing:
-                absent = [
-                    parameter
-                    for parameter in self._batches[number]
-                    if not self.taken[self.index[parameter]]
-                ]
-                self._stop(
-                    f"{self._names[absent[0]]} got no gradient (does the loss depend on it?), so "
-                    "its batch cannot leave",
-                    number,
-                )
-        for number, (parameter, taken) in enumerate(zip(self.parameters, self.taken, strict=True)):
-            if not taken or parameter.grad is not taken[0] or version(taken[0]) != taken[1]:
-                self._stop(
-                    f"the gradient of {self._names[parameter]} was changed after it was sent: "
-                    f"{self._instead}",
-                    self.batches_of[number][0],
-                )
-
-    def forget(self) -> None:
-        """Set all gradients to None."""
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def _refuse(self, number: int, gradient: Tensor) -> NoReturn:
-        name, batch = self._names[self.parameters[number]], self.batches_of[number][0]
-        if gradient.is_sparse:
-            self._stop(
-                f"the gradient of {name} is sparse, and only dense ones are summed up", batch
-            )
-        self._stop(
-            f"a second gradient for {name} in one step: step() ends each backward pass, but "
-            "for those inside no_sync()",
-            batch,
-        )
 
 
 def version(tensor: Tensor) -> int:
     """Return the version number of a tensor, which every change in place increments."""
     return tensor._version  # documented in torch's notes on autograd
-
-
-# ---
-# The buffers of batches.
 
 
 _RUN = 2**16
@@ -244,8 +139,7 @@ def means_of(
 
 
 def _mean(parameter: nn.Parameter, parts: list[PlacedElements]) -> Callable[[], Tensor]:
-    if len(parts) == 1:
-        (part,) = parts
-        return lambda: part.place
     places = [part.place for part in parts]
+    if len(places) == 1:
+        return lambda: places[0]
     return lambda: torch.cat(places).view(parameter.shape)

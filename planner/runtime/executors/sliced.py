@@ -240,7 +240,7 @@ class SlicedExecutor(Executor):
 
     def _open(self, step: int) -> None:
         """Submit a step's transfers, and the updates before pulls."""
-        self.gradients.begin()
+        self.begin_step()
         self._tickets: list[Ticket] = []
         self.sending = []
         self._leaving: dict[nn.Parameter, Tensor] = {}
@@ -272,7 +272,7 @@ class SlicedExecutor(Executor):
         """Put new values in place."""
         with torch.inference_mode(mode=False), torch.no_grad():
             for number in numbers:
-                parameter = self.gradients.parameters[number]
+                parameter = self.numbered[number]
                 values = self.flats[parameter]
                 if values.data_ptr() == parameter.data_ptr():
                     increment_version(parameter)  # autograd must see the channel's thread's write
