@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from planner.runtime import Takeover, make_plan, take_over
+from planner.runtime import Executor, make_plan, take_over
 
 WARMUP = 3
 """Steps that do not count."""
@@ -54,7 +54,7 @@ class Job:
     def __init__(self, plan: bytes | None) -> None:
         self.plan = plan
         self.ends: list[float] = []
-        self.planned: Takeover | None = None
+        self.planned: Executor | None = None
 
     def begin(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         if self.plan is not None:

@@ -9,8 +9,6 @@ import pytest
 
 from planner.model.machine import Load
 from planner.solving.diagnostics import (
-    LAYERS_SPREAD,
-    TOTAL_SPREAD,
     Circumstances,
     Spread,
     disturbances,
@@ -75,12 +73,6 @@ def test_causes_come_before_what_they_did() -> None:
     both = disturbances(replace(QUIET, threads=9, spread=Spread(1.0, 1.0)))
     assert len(both) == 3
     assert "9 threads" in both[0]
-
-
-def test_the_excess_is_in_bounds() -> None:
-    assert Spread(TOTAL_SPREAD, LAYERS_SPREAD).excess == pytest.approx(1)
-    assert Spread(3 * TOTAL_SPREAD, 0).excess == pytest.approx(3)
-    assert Spread(0, 2 * LAYERS_SPREAD).excess == pytest.approx(2)
 
 
 def test_others_are_what_is_counted_beyond_ones_own() -> None:

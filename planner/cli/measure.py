@@ -19,14 +19,9 @@ from planner.cli.parsing import (
     load_model,
 )
 from planner.jsonio import encode_profile
-from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.view.progress import Progress
-
-REPEAT_S = 20.0
-"""Long enough (s) for a short disturbance, such as a compiler or a backup, to end."""
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -50,14 +45,11 @@ def add_parser(commands: Any) -> None:
             "--threads N": "of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each "
             "rank",
             "--optimizer": "time its updates too, as those of `planner run`; default: none",
-            "--time-limit S": "for how long to repeat while times vary too much, as other load "
-            f"lets them; 0: never; default: {REPEAT_S:g}",
         },
         {
             "--warmup": {"default": 3},
             "--repetitions": {"default": 10},
             "--optimizer": {"choices": ["sgd", "adam"]},
-            "--time-limit": {"default": REPEAT_S},
         },
     )
 
@@ -65,8 +57,6 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure a model, with progress on standard error."""
     check_integers(options, {"batch_size": 1, "warmup": 0, "repetitions": 1, "threads": 1})
-    if not 0 <= options.time_limit <= 10**6:
-        raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
     check_outputs({"--output": options.output})
     threads = options.threads
     if threads is None and not os.environ.get("OMP_NUM_THREADS"):
@@ -121,7 +111,6 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
         repetitions=options.repetitions,
         batch_size=options.batch_size,
         threads=threads,
-        repeat_s=options.time_limit,
         progress=lambda done, of: progress(f"{name}: run", done, of),
         **more,
     )

@@ -3,7 +3,6 @@
 A layer is a leaf call: a module call during which no other module is called.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -162,28 +161,18 @@ def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> Mapping[nn.Para
     If the module is never called, its nearest enclosing module that is called counts. For tied
     weights the first layer counts.
     """
-    modules = dict(model.named_modules())
-    first_layer: dict[nn.Module, int] = {}
+    first_layer: dict[str, int] = {}
     layers = 0
     for call in calls:
-        first_layer.setdefault(modules[call.module], layers)
+        first_layer.setdefault(call.module, layers)
         layers += call.leaf
-    around: dict[nn.Module, list[nn.Module]] = defaultdict(list)
-    for module in modules.values():
-        for child in module.children():
-            around[child].append(module)
-
-    def layer_of(owner: nn.Module) -> int:
-        nearest = [owner]
-        while not any(module in first_layer for module in nearest):
-            nearest = [parent for module in nearest for parent in around[module]]
-        return min(first_layer[module] for module in nearest if module in first_layer)
-
     layers_of: dict[nn.Parameter, int] = {}
-    for owner in modules.values():
-        for parameter in owner.parameters(recurse=False):
-            layer = layer_of(owner)
-            layers_of[parameter] = min(layer, layers_of.get(parameter, layer))
+    for name, module in model.named_modules():
+        called = name
+        while called not in first_layer:
+            called = called.rpartition(".")[0]
+        for parameter in module.parameters(recurse=False):
+            layers_of[parameter] = min(first_layer[called], layers_of.get(parameter, layers))
     return layers_of
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from statistics import median
 from typing import Any
 
@@ -27,15 +26,13 @@ from planner.profiling.timing import (
     kept_gradients,
     no_collection,
     notes_of,
-    others_in,
     processor,
-    repeated,
+    spread_of,
     time_bare,
     time_layers,
     warnings_of,
     with_threads,
 )
-from planner.solving.deadline import Deadline
 
 
 def measure(
@@ -49,7 +46,6 @@ def measure(
     batch_size: int | None = None,
     threads: int | None = None,
     notes: tuple[str, ...] = (),
-    repeat_s: float = 0.0,
     optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
@@ -79,15 +75,11 @@ def measure(
         Threads of torch; by default its current setting.
     notes : tuple of str
         Remarks for the provenance.
-    repeat_s : float
-        Seconds for more repetitions while times vary too much. The steadiest consecutive
-        repetitions count. Remaining doubts are listed in the provenance's `warnings`.
     optimizer : callable, optional
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
         of the graph, each before the first op that reads the updated parameters.
     progress : callable, optional
-        Called after each iteration with the number done and the number planned, which
-        repetitions of unsteady times exceed.
+        Called after each iteration with the number done and the total.
 
     Raises
     ------
@@ -111,7 +103,7 @@ def measure(
     clock = clock_for(model)
     bare: list[tuple[int, int]] = []
     runs: list[Run] = []
-    loads = [machine.Load.now()]
+    before = machine.Load.now()
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
@@ -125,20 +117,11 @@ def measure(
         structure = observe(model, inputs)
         described = None if batch_size is None else describe(model, inputs, batch_size)
 
-        def one_more() -> Run:
-            loads.append(machine.Load.now())
+        for done in range(repetitions):
             bare.append(time_bare(model, inputs, clock))
             runs.append(time_layers(model, inputs, structure, clock))
-            report(warmup + len(runs), warmup + repetitions)
-            return runs[-1]
-
-        limit = cache(lambda: Deadline(repeat_s))  # the time starts at the first check
-        first, spread = repeated(one_more, repetitions, lambda: not limit().passed)
-        loads.append(machine.Load.now())
-        tried = len(runs)
-        counting = slice(first, first + repetitions)
-        others = others_in(loads, first + 1, first + 1 + repetitions)
-        bare, runs = bare[counting], runs[counting]
+            report(warmup + done + 1, warmup + repetitions)
+        others, spread = machine.Load.now().others(before), spread_of(runs)
         layers = _layers(model, structure, runs, described)
         graph = _graph(model, structure, runs)
         if graph is not None and optimizer is not None:
@@ -156,7 +139,7 @@ def measure(
             versions=machine.versions(torch=str(torch.__version__)),
             notes=(
                 *notes,
-                *notes_of(model, structure, sums, bare, runs, spread, tried),
+                *notes_of(model, structure, sums, bare, runs, spread),
             ),
             warnings=warnings_of(model, bare, runs, spread, others, sums),
         )

@@ -1,25 +1,22 @@
 """Observe the structure of a model in one untimed run: its layers and its dataflow graph.
 
 An op is a layer call, or the computation between two calls. Autograd does not record every
-dependence, so two rules add order. An op without recorded inputs follows the previous op, unless it
-is known to read the model's input. An op without any record (dropout in evaluation mode, integers)
-also precedes the next op. The graph may therefore be stricter than the model, never less strict
-than the recorded dependences.
+dependence, so two rules add order. An op without recorded inputs, such as one that reads the
+model's input or frozen layers, follows the previous op. An op without any record (a frozen layer,
+dropout in evaluation mode, integers) also precedes the next op. The graph may therefore be stricter
+than the model, never less strict than the recorded dependences.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.autograd.graph import Node
 
-from planner.model.errors import MeasurementError
 from planner.model.layers import chain_blocks, unique_names
 from planner.profiling.calls import (
     Call,
@@ -70,7 +67,6 @@ class Flow:
 
     names: dict[int, str] = field(default_factory=dict)
     edges: set[tuple[int, int]] = field(default_factory=set)  # (producer, reader)
-    sources: set[int] = field(default_factory=set)  # segments that read the model's input
     updates: dict[Tensor, set[int]] = field(default_factory=dict)  # leaf: its gradient's segments
 
 
@@ -95,9 +91,7 @@ def flow(nodes: Iterable[Node], calls: Sequence[Call]) -> Flow:
                     # Autograd numbers a view after its reader if the view's base has changed in
                     # between, so the earlier segment is taken as the producer.
                     edge = min(read, stretch), max(read, stretch)
-                    if edge[0] < 0:
-                        result.sources.add(edge[1])
-                    elif edge[0] < edge[1]:
+                    if 0 <= edge[0] < edge[1]:
                         result.edges.add(edge)
     return result
 
@@ -125,31 +119,26 @@ class Operation:
 
 
 def operations(
-    stretches: Stretches, layer_names: Sequence[str], run: Flow, everything: Flow
+    stretches: Stretches, layer_names: Sequence[str], run: Flow
 ) -> tuple[tuple[Operation, ...], list[int]]:
     """Return the ops in execution order, and for each segment the op that is charged for it.
 
-    `everything` is the flow recorded with frozen parts tracked too; pass `run` again if it is
-    unknown. A segment that is no op is charged to the preceding op, or to the first.
+    A segment that is no op is charged to the preceding op, or to the first.
     """
-    recorded = {**everything.names, **run.names}
     names = {2 * layer + 1: name for layer, name in enumerate(layer_names)}
-    names |= {stretch: name for stretch, name in recorded.items() if stretch not in names}
+    names |= {stretch: name for stretch, name in run.names.items() if stretch not in names}
     names[stretches.loss] = "loss"
     names = dict(zip(names, unique_names(names.values()), strict=True))
     present = sorted(names)
     owners = [max(bisect_right(present, at) - 1, 0) for at in range(stretches.loss + 1)]
 
-    sources = run.sources | everything.sources
     reads: list[set[int]] = [set() for _ in present]
     gradient_from: list[set[int]] = [set() for _ in present]
-    for read, reading in run.edges | everything.edges:
-        reads[owners[reading]].add(owners[read])
     for read, reading in run.edges:
+        reads[owners[reading]].add(owners[read])
         gradient_from[owners[read]].add(owners[reading])
-    for op, stretch in enumerate(present[1:], start=1):
-        unknown = not reads[op] and stretch not in sources
-        if unknown or present[op - 1] not in recorded:
+    for op in range(1, len(present)):
+        if not reads[op] or present[op - 1] not in run.names:
             reads[op].add(op - 1)
     return tuple(
         Operation(
@@ -221,18 +210,14 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     names = layer_names(leaves, model)
     stretches = Stretches(calls)
     run = flow(nodes, calls)
-    tracked = _with_everything_tracked(model, inputs, calls)
-    if tracked is None:
-        tracked = _blocks(calls, tensors_in(output)), run
-    blocks, everything = tracked
-    ops, owners = operations(stretches, names, run, everything)
+    ops, owners = operations(stretches, names, run)
     parameters = parameter_layers(model, calls)
     updaters = updating_ops(parameters, run, owners)
     return Structure(
         names=tuple(names),
         activation_bytes=tuple(leaf.activation_bytes for leaf in leaves),
         kept_bytes=tuple(_kept(calls)),
-        blocks=tuple(blocks),
+        blocks=tuple(_blocks(calls, tensors_in(output))),
         parameters=parameters,
         ops=ops,
         updaters=updaters,
@@ -280,7 +265,8 @@ def _blocks(calls: Sequence[Call], tensors: Iterable[Tensor]) -> list[int]:
     """Return the block of each layer, non-decreasing from 0.
 
     `tensors` are what the model computed. A new block begins where the computation is a single
-    chain at some point between two layers. A layer without nodes is placed between its neighbours.
+    chain at some point between two layers. A layer without nodes, such as a frozen one that reads
+    frozen ones, is placed between its neighbours.
     """
     nodes = nodes_behind(tensors)
     position = {node: index for index, node in enumerate(nodes)}
@@ -304,53 +290,3 @@ def _blocks(calls: Sequence[Call], tensors: Iterable[Tensor]) -> list[int]:
         blocks.append(block)
         before = bisect_left(numbers, leaf.end) - 1
     return blocks
-
-
-def _with_everything_tracked(
-    model: nn.Module, inputs: tuple[Any, ...], calls: Sequence[Call]
-) -> tuple[list[int], Flow] | None:
-    """Return the blocks and the flow of all layers, frozen ones included; None if that fails.
-
-    Autograd records nothing that depends on no trainable parameter, such as branches of a frozen
-    backbone. So this is one more run in which everything requires gradients. It fails if the model
-    computes something else in that run; then only the trained part is known, and each layer before
-    it is a block of its own.
-    """
-    try:
-        with _everything_tracked(model, inputs) as tracked:
-            again, output = trace(model, tracked)
-            made = list(tensors_in(output))
-    except (MeasurementError, RuntimeError):
-        return None
-    if [(call.module, call.leaf) for call in again] != [(call.module, call.leaf) for call in calls]:
-        return None
-    return _blocks(again, made), flow(nodes_behind(made), again)
-
-
-@contextmanager
-def _everything_tracked(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Let all parameters and the first input require gradients; yield the inputs to use.
-
-    Further inputs stay unchanged: a mask that every layer reads is no branch of the model. No
-    tensor is saved for a backward pass, for which a large frozen model may lack the memory.
-    """
-    frozen = [
-        parameter
-        for parameter in model.parameters()
-        if parameter.is_floating_point() and not parameter.requires_grad
-    ]
-    try:
-        for parameter in frozen:
-            parameter.requires_grad_(True)
-        with saved_tensors_hooks(lambda _tensor: None, lambda _nothing: torch.empty(0)):
-            yield (*map(_tracked, inputs[:1]), *inputs[1:])
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(False)
-
-
-def _tracked(value: Any) -> Any:
-    """Return a copy of a tensor that requires gradients and may be changed in place."""
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value.detach().requires_grad_().clone()
-    return value

@@ -1,4 +1,4 @@
-"""Time iterations, with hooks that separate the layers or without, until the times are steady."""
+"""Time iterations, with hooks that separate the layers or without."""
 
 import gc
 import time
@@ -190,14 +190,7 @@ def with_threads(threads: int | None) -> Iterator[None]:
 
 
 # ---
-# Repeating until the times are steady.
-#
-# Problem: Other load comes and goes during a measurement, and disturbs some of the repetitions.
-# Method: Repeat until the last `count` repetitions vary within the bounds of
-# `planner.solving.diagnostics`, or the time is up. The consecutive `count` repetitions with the
-# least variation count.
-# Guarantee: With enough time the result keeps the bounds. Constant load stays undetected.
-# Complexity: O(n·l log n) per repetition, for n repetitions of l layers.
+# Notes and warnings.
 
 
 def interquartile(times: Sequence[int]) -> int | None:
@@ -222,34 +215,6 @@ def spread_of(runs: Sequence[Run]) -> Spread | None:
         (interquartile(wholes) or 0) / max(median(wholes), 1),
         sum(interquartile(times) or 0 for times in layers) / max(sum(map(median, layers)), 1),
     )
-
-
-def repeated(
-    one_more: Callable[[], Run], count: int, go_on: Callable[[], bool]
-) -> tuple[int, Spread | None]:
-    """Repeat until the times are steady; return the index of the first counted run, and the spread.
-
-    `go_on` tells whether there is time for another run; it is asked only while times are unsteady.
-    """
-    runs = [one_more() for _ in range(count)]
-    first, least = 0, spread_of(runs)
-    last = least
-    while last is not None and last.excess > 1 and go_on():
-        runs.append(one_more())
-        last = spread_of(runs[-count:])
-        if last is not None and least is not None and last.excess < least.excess:
-            first, least = len(runs) - count, last
-    return first, least
-
-
-# ---
-# Notes and warnings.
-
-
-def others_in(loads: Sequence[machine.Load], first: int, end: int) -> float | None:
-    """Return how many processors other programs used in rounds first to end, or from earlier on."""
-    known = (loads[end].others(loads[since]) for since in range(first, -1, -1))
-    return next((others for others in known if others is not None), None)
 
 
 def _hooked(
@@ -297,7 +262,6 @@ def notes_of(
     bare: Sequence[tuple[int, int]],
     runs: Sequence[Run],
     spread: Spread | None,
-    tried: int,
 ) -> list[str]:
     """Return the measurement's notes: cost of the hooks, spread, mode, unused parameters."""
     notes = []
@@ -313,8 +277,6 @@ def notes_of(
             f"the middle half of the times spreads over {spread.total:.1%} of the median (whole "
             f"iterations), {spread.layers:.1%} (layers)"
         )
-    if tried > len(runs):
-        notes.append(f"the steadiest {len(runs)} in a row of {tried} repetitions")
     if not model.training:
         notes.append("the model is in evaluation mode")
     if _on_device(model):

@@ -10,7 +10,7 @@ from planner.model.errors import MissingExtraError
 from planner.model.loading import loader
 
 if TYPE_CHECKING:
-    from planner.runtime.attaching import Takeover, attach, take_over
+    from planner.runtime.attaching import attach, take_over
     from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter, collective_of
     from planner.runtime.collectives.ring import AllReduce, Ring
     from planner.runtime.ddp import follow_order
@@ -27,7 +27,6 @@ __all__ = [
     "Executor",
     "Interpreter",
     "Ring",
-    "Takeover",
     "Trial",
     "Tuned",
     "World",
@@ -44,7 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "attaching": ("Takeover", "attach", "take_over"),
+    "attaching": ("attach", "take_over"),
     "collectives.interpreter": ("BcubeAllReduce", "Interpreter", "collective_of"),
     "collectives.ring": ("AllReduce", "Ring"),
     "ddp": ("follow_order",),

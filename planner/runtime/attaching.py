@@ -1,18 +1,17 @@
 """Make the executor of a plan."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
-from functools import wraps
+from contextlib import ExitStack
+from functools import partial, wraps
 from types import MethodType
-from typing import Any, Self
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from planner.families.bml.program import made
 from planner.families.collectives.recipes import Recipe
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.errors import InvalidInputError
 from planner.programs import (
     GradientProgram,
     Plan,
@@ -149,48 +148,6 @@ def _interpreters(
 # A training loop without changes: `optimizer.step()` becomes `Executor.step`.
 
 
-@dataclass(slots=True, eq=False)
-class Takeover:
-    """A plan that a model and its optimiser follow until `close`.
-
-    Attributes
-    ----------
-    executor : Executor
-        From `planner.runtime.attach`.
-    world : World
-        The job.
-    """
-
-    executor: Executor
-    world: World
-    _undo: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        self.close(error)
-
-    def close(self, error: BaseException | None = None) -> None:
-        """Finish the pending updates; restore the methods of the model and the optimiser.
-
-        An `error` that ends the job is reported to the other ranks.
-        """
-        self._undo.__exit__(None if error is None else type(error), error, None)
-
-    def whole_gradients(self) -> None:
-        """Wait until gradients are the means over all ranks, for example to clip their norm.
-
-        The update then overlaps with no forward pass. Plans of `ibatch` and `bigdl` raise a
-        `NotApplicableError`, because no rank has whole gradients.
-        """
-        if not isinstance(self.executor, GradientExecutor):
-            raise NotApplicableError(
-                "plan", "no rank has whole gradients to clip: expected a plan of caramel"
-            )
-        self.executor.synchronise()
-
-
 def take_over(
     model: nn.Module,
     optimizer: Optimizer,
@@ -198,10 +155,10 @@ def take_over(
     *,
     world: World | None = None,
     timeout_s: float = 60.0,
-) -> Takeover:
+) -> Executor:
     """Let a loop that calls ``optimizer.step()`` follow a plan. Every rank has to call it.
 
-    Until `Takeover.close`, the optimiser's `step` is the executor's, after the closure if there is
+    Until `Executor.close`, the optimiser's `step` is the executor's, after the closure if there is
     one, and the model gets the executor's `no_sync` if it has none. Schedulers may wrap `step`
     before or after.
 
@@ -215,35 +172,19 @@ def take_over(
         As for `planner.runtime.attach`, whose errors are raised.
     world : World, optional
         The job, which is not left at the end; by default the one that `planner.runtime.join`
-        finds.
+        finds, which is left on close.
     timeout_s : float
         How long a transfer may wait for another rank, if `world` is not given.
     """
-    with ExitStack() as undo:
-        job = undo.enter_context(join(timeout_s)) if world is None else world
-        executor = undo.enter_context(attach(model, plan, optimizer, job))
-        undo.callback(_step_instead(optimizer, executor))
+    with ExitStack() as if_refused:
+        job = if_refused.enter_context(join(timeout_s)) if world is None else world
+        executor = attach(model, plan, optimizer, job)
+        executor.closing(_step_instead(optimizer, executor))
         if not hasattr(model, "no_sync"):
-            model.no_sync = _NoSync(executor)  # type: ignore[assignment]
-            undo.callback(delattr, model, "no_sync")
-        return Takeover(executor, job, undo.pop_all())
-
-
-class _NoSync:
-    """An executor's `no_sync` as an attribute of the model; copies of the model get a null one."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-
-    def __call__(self) -> AbstractContextManager[None]:
-        return self._executor.no_sync()
-
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
-        return _nothing, ()
-
-
-def _nothing() -> Callable[[], AbstractContextManager[None]]:
-    return nullcontext
+            model.no_sync = executor.no_sync  # type: ignore[assignment]
+            executor.closing(partial(delattr, model, "no_sync"))
+        executor.closing(if_refused.pop_all().close)
+    return executor
 
 
 def _step_instead(optimizer: Optimizer, executor: Executor) -> Callable[[], None]:

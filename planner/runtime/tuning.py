@@ -34,7 +34,8 @@ from planner.model.units import format_ns, format_share
 from planner.profiling import measure
 from planner.profiling.timing import kept_gradients
 from planner.programs import read_plan
-from planner.runtime.attaching import Takeover, take_over
+from planner.runtime.attaching import take_over
+from planner.runtime.executors.base import Executor
 from planner.runtime.measuring.beside import measure_interference, passes_of
 from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
@@ -44,6 +45,7 @@ from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
 from planner.solving.what_if import WORTH
+from planner.view.progress import Progress
 from planner.view.wording import advice_text
 
 # ---
@@ -56,9 +58,6 @@ from planner.view.wording import advice_text
 # Complexity: About 10 passes of the model for its profile, those of `measure_network` and
 # `measure_interference`, and the time limit.
 
-
-Progress = Callable[[str, int, int], None]
-"""Called with the current activity, the number of finished parts, and the total."""
 
 _TIMED = (64, *(4**power for power in range(5, 11)), 4 * 10**6)
 _BESIDE = (4**6, 4 * 10**6)
@@ -74,7 +73,6 @@ def make_plan(
     world: World | None = None,
     timeout_s: float = 60.0,
     time_limit: float = 10.0,
-    progress: Progress | None = None,
 ) -> bytes:
     """Return a plan of `caramel` as JSON, with the advice whether to keep DDP. Every rank calls it.
 
@@ -95,8 +93,6 @@ def make_plan(
         How long a transfer may wait for another rank, if `world` is not given.
     time_limit : float
         Seconds for planning.
-    progress : callable, optional
-        Called with the progress; by default rank 0 shows it on standard error.
 
     Raises
     ------
@@ -112,7 +108,7 @@ def make_plan(
     aim = target_of(target, "target")
     with (
         nullcontext(world) if world is not None else join(timeout_s) as job,
-        shown_by(progress, job) as show,
+        _shown_by(job) as show,
         job.refusing(),
         _as_before(model),
         kept_gradients(model, inputs),
@@ -177,14 +173,9 @@ def _as_before(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def shown_by(progress: Progress | None, job: World) -> Iterator[Progress]:
-    """Yield the given progress function, or one that writes a line to rank 0's standard error."""
-    if progress is not None:
-        yield progress
-        return
-    from planner.view.progress import Progress as Line
-
-    line = Line(quiet=job.rank > 0)
+def _shown_by(job: World) -> Iterator[Progress]:
+    """Yield a function that writes a line of progress to rank 0's standard error."""
+    line = Progress(quiet=job.rank > 0)
     try:
         yield line
     finally:
@@ -207,7 +198,7 @@ class Tuned:
         The reason for the choice, in a sentence.
     plan : bytes or None
         The plan as JSON; None if there is only one rank.
-    takeover : Takeover or None
+    executor : Executor or None
         The object that follows the plan; None if DDP is kept.
     plan_ns, ddp_ns : int or None
         Median times of the trial steps, of the faster DDP variant; None without trials.
@@ -216,7 +207,7 @@ class Tuned:
     model: nn.Module
     reason: str
     plan: bytes | None = None
-    takeover: Takeover | None = None
+    executor: Executor | None = None
     plan_ns: int | None = None
     ddp_ns: int | None = None
     _undo: ExitStack = field(default_factory=ExitStack)
@@ -224,7 +215,7 @@ class Tuned:
     @property
     def keep_ddp(self) -> bool:
         """Whether no plan is followed."""
-        return self.takeover is None
+        return self.executor is None
 
     def __enter__(self) -> Self:
         return self
@@ -252,7 +243,6 @@ def tune(
     timeout_s: float = 60.0,
     steps: int = 5,
     time_limit: float = 10.0,
-    progress: Progress | None = None,
 ) -> Tuned:
     """Make a model train with the faster of a plan and DDP. Every rank has to call it.
 
@@ -267,18 +257,18 @@ def tune(
 
     Parameters
     ----------
-    model, inputs, optimizer, world, timeout_s, time_limit, progress
+    model, inputs, optimizer, world, timeout_s, time_limit
         As for `make_plan`, whose errors are raised; `optimizer` is the one that trains.
     steps : int
         Counted steps of each turn, after two that do not count.
     """
     with ExitStack() as undo:
         job = undo.enter_context(join(timeout_s)) if world is None else world
-        tuned = _tuned(model, inputs, optimizer, job, steps, time_limit, progress)
+        tuned = _tuned(model, inputs, optimizer, job, steps, time_limit)
         if world is None:
             undo.callback(tuned._free)
-        if tuned.takeover is not None:
-            undo.push(tuned.takeover)
+        if tuned.executor is not None:
+            undo.push(tuned.executor)
         tuned._undo = undo.pop_all()
         return tuned
 
@@ -290,18 +280,17 @@ def _tuned(
     job: World,
     steps: int,
     time_limit: float,
-    progress: Progress | None,
 ) -> Tuned:
     if job.size == 1:
         return Tuned(model, "one rank has nobody to communicate with: nothing to plan")
-    plan = make_plan(model, inputs, optimizer, world=job, time_limit=time_limit, progress=progress)
+    plan = make_plan(model, inputs, optimizer, world=job, time_limit=time_limit)
     answer = read_plan(plan)
     assert isinstance(answer, CaramelAnswer)
     advice = answer.advice if isinstance(answer.advice, AdviceAnswer) else None
     bucket_mb = None if advice is None else advice.bucket_cap_mb
     if advice is not None and advice.keep_ddp:
         return Tuned(_ddp(model, bucket_mb, job), f"by prediction, {advice_text(advice)}", plan)
-    with shown_by(progress, job) as show:
+    with _shown_by(job) as show:
         times = _tried(model, inputs, optimizer, plan, job, bucket_mb, steps, show)
     plan_ns, best = times.pop("plan"), min(times, key=times.__getitem__)
     ddp_ns, bucket_mb = times[best], bucket_mb if best == "tuned" else None
@@ -310,9 +299,9 @@ def _tuned(
         gain = format_share(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
         reason = f"{gain} to gain ({took}): keep DDP{_with(bucket_mb)}"
         return Tuned(_ddp(model, bucket_mb, job), reason, plan, None, plan_ns, ddp_ns)
-    takeover = take_over(model, optimizer, plan, world=job)
+    executor = take_over(model, optimizer, plan, world=job)
     reason = f"{ddp_ns / plan_ns:.2f} times as fast ({took}{_with(bucket_mb)}): follow the plan"
-    return Tuned(model, reason, plan, takeover, plan_ns, ddp_ns)
+    return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
 
 
 def _tried(

@@ -40,11 +40,6 @@ class Spread(NamedTuple):
     total: float  # of whole iterations
     layers: float  # all layers' ranges together, over all medians together
 
-    @property
-    def excess(self) -> float:
-        """The larger spread relative to its bound; up to 1 the times are steady."""
-        return max(self.total / TOTAL_SPREAD, self.layers / LAYERS_SPREAD)
-
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:

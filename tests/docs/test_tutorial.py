@@ -24,7 +24,6 @@ BLOCKS = re.findall(
 )
 SHOWN = re.findall(r"^```text\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 FEWER = {
-    "planner profile my_model:make ": "planner profile my_model:make --time-limit 2 ",
     "calibrate network ": "calibrate network --repetitions 2 --seconds 0.001 ",
     "--problem caramel --workers 2 ": "--problem caramel --workers 2 --time-limit 0.5 ",
     "--steps 10 --against-ddp ": "--steps 2 --warmup 1 --against-ddp 1 ",

@@ -153,7 +153,7 @@ CASES = {
             head=linear(),
         ),
         ["left", "right", "head"],
-        [0, 0, 1],
+        [0, 1, 2],
         [LINEAR] * 3,
     ),
     "a branch that starts with a function": Case(
@@ -213,7 +213,7 @@ CASES = {
         [0, 1, 2, 3],
         [LINEAR, LINEAR + 16, LINEAR, LINEAR],
     ),
-    "a frozen front": Case(frozen_front, ["stem", "a", "b", "head"], [0, 1, 1, 2], [LINEAR] * 4),
+    "a frozen front": Case(frozen_front, ["stem", "a", "b", "head"], [0, 1, 2, 3], [LINEAR] * 4),
     "frozen from token numbers on": Case(
         lambda: Model(
             lambda m, ids: m.head((y := m.embed(ids)) + m.b(m.a(y))),
@@ -223,7 +223,7 @@ CASES = {
             head=linear(),
         ),
         ["embed", "a", "b", "head"],
-        [0, 1, 1, 2],
+        [0, 1, 2, 3],
         [4 * 9 * 4, LINEAR, LINEAR, LINEAR],
         IDS,
     ),

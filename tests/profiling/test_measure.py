@@ -176,10 +176,10 @@ def test_one_repetition_has_no_spread() -> None:
 
 @st.composite
 def _sources(draw: st.DrawFn) -> list[list[int]]:
-    """Draw what each layer reads: outputs of earlier layers, or the input (number 0)."""
+    """Draw what each layer reads: outputs of earlier layers, the first the input (number 0)."""
     layers = draw(st.integers(1, 7))
     return [
-        sorted(draw(st.sets(st.integers(0, layer), min_size=1, max_size=3)))
+        sorted(draw(st.sets(st.integers(min(layer, 1), layer), min_size=1, max_size=3)))
         for layer in range(layers)
     ]
 
@@ -223,15 +223,6 @@ def _sum(values: list[Tensor]) -> Tensor:
 def test_a_mask_every_layer_reads_is_no_branch() -> None:
     model = Model(lambda m, x, mask: m.b(m.a(x) * mask) * mask, a=linear(), b=linear())
     assert observe(model, (torch.ones(2, 4), torch.ones(2, 4))).blocks == (0, 1)
-
-
-def test_blocks_without_tracking_what_cannot_be_tracked() -> None:
-    def compute(m: Any, x: Tensor) -> Any:
-        x = torch.from_numpy(x.numpy())  # refused for a tensor that requires gradients
-        return m.head((y := m.stem(x)) + m.a(y))
-
-    model = Model(compute, stem=linear(), a=linear(), head=linear())
-    assert observe(model, ROWS).blocks == (0, 1, 2)
 
 
 @dataclass

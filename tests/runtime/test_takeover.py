@@ -64,11 +64,11 @@ def followed(clip: bool, plan: bytes) -> Any:
         looped(plain, make_optimizer("adam", plain), clips=(lambda: None) if clip else None)
         model = make_model("perceptron")
         optimizer = make_optimizer("adam", model)
-        with take_over(model, optimizer, plan, world=world) as takeover:
-            clips = takeover.whole_gradients if clip else None
+        with take_over(model, optimizer, plan, world=world) as executor:
+            clips = executor.synchronise if clip else None
             looped(model, optimizer, clips=clips)
-            counted = takeover.executor.steps
-            takeover.executor.finish()
+            counted = executor.steps
+            executor.finish()
             others = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
             with others[0].no_sync(), others[1].no_sync():
                 backward(others[0], "perceptron", 0, 0)
@@ -121,10 +121,10 @@ def slices() -> None:
         network=Network(Fraction(10**9), startup_ns=1000),
     )
     optimizer = make_optimizer("sgd", model)
-    with take_over(model, optimizer, (problem, bigdl.solve(problem))) as takeover:
+    with take_over(model, optimizer, (problem, bigdl.solve(problem))) as executor:
         backward(model, "perceptron", distributed.get_rank(), 0)
         with pytest.raises(NotApplicableError, match="no rank has whole gradients"):
-            takeover.whole_gradients()
+            executor.synchronise()
         optimizer.step()
 
 

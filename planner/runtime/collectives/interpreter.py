@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from planner.families.bml.trees import Plan
 from planner.families.collectives.checker import check
@@ -217,10 +217,7 @@ class Interpreter:
             lane.join(timeout=self._world.timeout_s + 1)
         if self._error is None:
             self._error = PlannerError("this all-reduce was closed")
-            if self._world.watch.error is None:
-                for group, _ in self._groups.values():
-                    distributed.destroy_process_group(group)
-        self._groups = {}
+        self._lanes, self._groups = [], {}
 
     def _follow(self, flat: Tensor, depth: int, kind: Kind) -> None:
         if not self._busy.acquire(blocking=False):

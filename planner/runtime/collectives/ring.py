@@ -61,7 +61,7 @@ class Ring:
 
 
 class QueuedRing(Ring):
-    """Gloo's ring in a queue (`World.new_line`) that begins messages in order.
+    """Gloo's ring in a queue (`World.new_group`) that begins messages in order.
 
     Two pieces share the network, so a message is delayed by at most one piece of the next message:
     `PIECE_BYTES`, or an eighth of that message.

@@ -5,20 +5,22 @@ An executor observes the passes by hooks, sends all batches through one channel,
 parameter when the next forward pass reads it.
 """
 
+import copyreg
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.errors import InvalidInputError, NotApplicableError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.executors.channel import Channel
+from planner.runtime.executors.following import Following
 from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.model.gate import Gate, uncompiled
 from planner.runtime.model.parameters import (
@@ -59,13 +61,13 @@ def spread(model: nn.Module, world: World, group: Any) -> None:
             if not flat.numel():
                 continue
             # As bytes, since gloo does not support all types.
-            distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
+            group.broadcast(flat.view(torch.uint8), 0).wait()
             parts = torch.split(flat, [tensor.numel() for tensor in several])
             for tensor, part in zip(several, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
 
 
-class Executor(ABC):
+class Executor(Following):
     """Runs the communication of a model's training steps; `planner.runtime.attach` makes it.
 
     Parameters and buffers become those of rank 0; later each rank keeps its own buffers. From now
@@ -91,8 +93,8 @@ class Executor(ABC):
                 raise InvalidInputError("model", "another executor has it: close that one first")
             agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
-        self.group = world.new_group(range(world.size))
-        """All ranks; used by this executor's channel alone."""
+        self.group = world.new_group()
+        """All ranks, for this executor's channel alone."""
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
         self._trained_ids = set(map(id, self.names))
@@ -115,7 +117,7 @@ class Executor(ABC):
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
         self._seen = False
         self._closed = False
-        self._closing = ExitStack()
+        self._closing: list[Callable[[], object]] = []
         world.watch.step = 0
 
     def __enter__(self) -> Self:
@@ -131,19 +133,8 @@ class Executor(ABC):
         """Check that a plan fits the model and the job; raise an `InvalidInputError` if not."""
 
     @abstractmethod
-    def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Record that a parameter's gradient is complete; no parameter is pending then."""
-
-    def entered(self) -> None:  # optional, hence not abstract
-        """Do work that needs no waiting at the start of a forward pass."""
-
-    @abstractmethod
-    def finish_one(self, parameter: nn.Parameter) -> None:
-        """Finish a pending parameter: wait for its transfers, and update it if necessary."""
-
-    @abstractmethod
-    def finish_all(self) -> None:
-        """Finish all pending parameters."""
+    def update(self) -> None:
+        """Do the work of an optimiser step, or arrange that it is done in time."""
 
     @uncompiled
     def finish(self) -> None:
@@ -155,10 +146,6 @@ class Executor(ABC):
         self.finish_all()
         if self.gate.outside and not _in_backward():
             self.gate.unread = set()  # complete parameters may be read anywhere
-
-    @abstractmethod
-    def update(self) -> None:
-        """Do the work of an optimiser step, or arrange that it is done in time."""
 
     @uncompiled
     def step(self) -> None:
@@ -188,6 +175,20 @@ class Executor(ABC):
         now = time.monotonic_ns()
         self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
         self._step_start = now
+
+    def synchronise(self) -> None:
+        """Wait for all gradients and put their means into ``grad``, for example to clip their norm.
+
+        The next `step` then updates at once. Plans of `ibatch` and `bigdl` raise a
+        `NotApplicableError`, because no rank has whole gradients.
+        """
+        raise NotApplicableError(
+            "plan", "no rank has whole gradients to clip: expected a plan of caramel"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies of a model that has `no_sync` as an attribute have one without effect."""
+        return copyreg.__newobj__, (type(self),), {"_accumulating": False}  # type: ignore[attr-defined]
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -221,13 +222,12 @@ class Executor(ABC):
             if not self.gate.pending:
                 self._hooks.close()
             self.channel.close()
-            self._closing.close()
-            if self.world.watch.error is None:
-                distributed.destroy_process_group(self.group)
+            for last in self._closing:
+                last()
 
-    def closing(self, last: Callable[[], None]) -> None:
-        """Register a function to call on close, after the last transfer."""
-        self._closing.callback(last)
+    def closing(self, last: Callable[[], object]) -> None:
+        """Register a function to call on close, after the last transfer and earlier ones."""
+        self._closing.append(last)
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
         """Tell all ranks that this one cannot go on; always raises a `CommunicationError`."""
@@ -284,7 +284,8 @@ class Executor(ABC):
             )
         if not _in_backward():
             self._forward_start = time.monotonic_ns()
-            self.entered()
+            if self.gate.pending:  # so that the pass watches only what is still pending
+                self.finish_arrived()
 
     def _left(self) -> None:
         if not _in_backward():

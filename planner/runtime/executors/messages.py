@@ -1,14 +1,14 @@
 """Messages of gradient batches: flat buffers, one per data type.
 
-Method: Each part of a gradient has a fixed place in a buffer (`lay_out`). Small gradients are
-copied many at a time and then divided by the number of ranks in place; large ones are divided while
-copied. The result is that of DDP.
+Method: Each part of a gradient has a fixed place in a buffer. Small gradients are copied many at a
+time and then divided by the number of ranks in place; large ones are divided while copied. The
+result is that of DDP.
 Complexity: O(parts) views per step, and one torch call per run of small parts and per large part.
-Cut parameters whose parts are not adjacent take another copy.
+The mean of a cut parameter takes another copy.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,179 +18,13 @@ from planner.runtime.collectives.ring import AllReduce, QueuedRing
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
-# ---
-# The gradients of a step, and the batches they complete.
-#
-# Method: Each gradient is recorded with its version number, which every change in place increments.
-# Each batch counts its missing gradients.
-# Guarantee: A batch becomes complete once per step. `check` stops a step whose gradients are
-# missing, come twice, or have changed since they were sent.
-
-
 Taken = list[tuple[Tensor, int] | None]
 """Gradients with their versions, by parameter number; None until a gradient is complete."""
-
-
-class Gradients:
-    """The gradients of one step after the other.
-
-    `batches` lists the parameters of each batch, which together are all of `names`. `stop` ends the
-    step with a reason and the batch; `instead` completes the message about a changed gradient.
-    """
-
-    def __init__(
-        self,
-        batches: Sequence[Iterable[nn.Parameter]],
-        names: Mapping[nn.Parameter, str],
-        stop: Callable[[str, int], NoReturn],
-        instead: str,
-    ) -> None:
-        self._batches = tuple(tuple(dict.fromkeys(batch)) for batch in batches)
-        self._names = names
-        self._stop = stop
-        self._instead = instead
-        self.index = {parameter: number for number, parameter in enumerate(names)}
-        """The number of each parameter, used as key since hashing tensors is slow."""
-        self.parameters = tuple(names)
-        numbers: list[list[int]] = [[] for _ in names]
-        for number, batch in enumerate(self._batches):
-            for parameter in batch:
-                numbers[self.index[parameter]].append(number)
-        self.batches_of = tuple(map(tuple, numbers))
-        """By parameter number: the batches with part of its gradient, in transfer order."""
-        self.taken: Taken = []
-        """By parameter number: this step's gradient with its version, once complete."""
-        self._missing: list[int] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a step. The `taken` lists of earlier steps stay unchanged."""
-        self.taken = [None] * len(self.parameters)
-        self._missing = [len(batch) for batch in self._batches]
-
-    def take(self, parameter: nn.Parameter) -> list[int]:
-        """Record a parameter's complete gradient; return the batches it completes."""
-        number = self.index[parameter]
-        gradient = parameter.grad
-        assert gradient is not None
-        if gradient.is_sparse or self.taken[number] is not None:
-            self._refuse(number, gradient)
-        self.taken[number] = gradient, version(gradient)
-        complete = []
-        for batch in self.batches_of[number]:
-            self._missing[batch] -= 1
-            if not self._missing[batch]:
-                complete.append(batch)
-        return complete
-
-    def check(self) -> None:
-        """Check that all gradients are complete and unchanged."""
-        for number, missing in enumerate(self._missing):
-            if missing:
-                absent = [
-                    parameter
-                    for parameter in self._batches[number]
-                    if not self.taken[self.index[parameter]]
-                ]
-                self._stop(
-                    f"{self._names[absent[0]]} got no gradient (does the loss depend on it?), so "
-                    "its batch cannot leave",
-                    number,
-                )
-        for number, (parameter, taken) in enumerate(zip(self.parameters, self.taken, strict=True)):
-            if not taken or parameter.grad is not taken[0] or version(taken[0]) != taken[1]:
-                self._stop(
-                    f"the gradient of {self._names[parameter]} was changed after it was sent: "
-                    f"{self._instead}",
-                    self.batches_of[number][0],
-                )
-
-    def forget(self) -> None:
-        """Set all gradients to None."""
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def _refuse(self, number: int, gradient: Tensor) -> NoReturn:
-        name, batch = self._names[self.parameters[number]], self.batches_of[number][0]
-        if gradient.is_sparse:
-            self._stop(
-                f"the gradient of {name} is sparse, and only dense ones are summed up", batch
-            )
-        self._stop(
-            f"a second gradient for {name} in one step: step() ends each backward pass, but "
-            "for those inside no_sync()",
-            batch,
-        )
 
 
 def version(tensor: Tensor) -> int:
     """Return the version number of a tensor, which every change in place increments."""
     return tensor._version  # documented in torch's notes on autograd
-
-
-# ---
-# Memory layout of batches, so that cut parameters are contiguous after the sum.
-#
-# Problem: The pieces of a cut parameter travel in several messages. Each message must be
-# contiguous, and so should the parameter's mean, to save a copy. Method: Greedy chaining: a message
-# that ends with a cut parameter is followed by the one that begins with it. A parameter that would
-# need two successors or a cycle is copied instead. Guarantee: Each message is contiguous, with each
-# of its pieces once. Complexity: O(pieces) per chain of messages.
-
-
-class Stretch:
-    """The part of a batch in one data type: contiguous memory `flat` with pieces in order."""
-
-    def __init__(self, pieces: list[tuple[str, Elements]]) -> None:
-        self.pieces = pieces
-        self.flat = torch.empty(0)
-
-    def __len__(self) -> int:
-        return sum(len(elements) for _, elements in self.pieces)
-
-
-def lay_out(
-    batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter]
-) -> list[list[Stretch]]:
-    """Return the stretches of each batch, with their memory."""
-    by_batch: list[list[Stretch]] = []
-    parts: dict[str, list[tuple[int, Stretch]]] = {}
-    for batch in batches:
-        by_batch.append([])
-        for pieces in by_dtype(batch.pieces, parameters).values():
-            stretch = Stretch(
-                [(piece.parameter, elements_of(piece, parameters)) for piece in pieces]
-            )
-            by_batch[-1].append(stretch)
-            for name, elements in stretch.pieces:
-                parts.setdefault(name, []).append((elements.start, stretch))
-    chains = {stretch: [stretch] for stretches in by_batch for stretch in stretches}
-    for name, several in parts.items():
-        _link(name, [stretch for _, stretch in sorted(several, key=lambda part: part[0])], chains)
-    for stretch, chain in chains.items():
-        if stretch is chain[0]:
-            dtype = stretch.pieces[0][1].parameter.dtype
-            flat: Tensor = torch.empty(sum(map(len, chain)), dtype=dtype)
-            for link, part in zip(chain, flat.split([len(link) for link in chain]), strict=True):
-                link.flat = part
-    return by_batch
-
-
-def _link(name: str, row: Sequence[Stretch], chains: dict[Stretch, list[Stretch]]) -> None:
-    """Join the chains of a parameter's stretches, or leave them if that is impossible."""
-    joined = [chains[stretch] for stretch in row]
-    first, last = row[0], row[-1]
-    if (
-        len({id(chain) for chain in joined}) < max(len(joined), 2)  # a cycle, or uncut
-        or joined[0][-1] is not first
-        or joined[-1][0] is not last
-        or any(len(chains[stretch]) + len(stretch.pieces) > 2 for stretch in row[1:-1])
-    ):
-        return
-    first.pieces.sort(key=lambda piece: piece[0] == name)  # to the end
-    last.pieces.sort(key=lambda piece: piece[0] != name)  # to the beginning
-    whole = [stretch for chain in joined for stretch in chain]
-    chains.update(dict.fromkeys(whole, whole))
 
 
 _RUN = 2**16
@@ -218,28 +52,20 @@ class PlacedElements(NamedTuple):
 
 
 class Message:
-    """The buffers of one batch, one per data type, and the gradient parts they hold.
+    """The buffers of one batch, one per data type, and the gradient parts they hold."""
 
-    `depth` is the number of chunks in flight; `parameters` gives each parameter its number.
-    """
-
-    def __init__(
-        self,
-        depth: int,
-        stretches: Iterable[Stretch],
-        parameters: Mapping[str, nn.Parameter],
-        ranks: int,
-    ) -> None:
-        self.depth = depth
+    def __init__(self, batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int) -> None:
+        self.depth = batch.depth
         self.buffers: list[Tensor] = []
         self.parts: list[PlacedElements] = []
         self._factor = 1 / ranks
         self._runs: list[tuple[Tensor, list[PlacedElements]]] = []
         number = {name: place for place, name in enumerate(parameters)}
-        for stretch in stretches:
-            flat = stretch.flat
+        for dtype, pieces in by_dtype(batch.pieces, parameters).items():
+            sent = [(number[piece.parameter], elements_of(piece, parameters)) for piece in pieces]
+            flat: Tensor = torch.empty(sum(len(elements) for _, elements in sent), dtype=dtype)
             place, begun, run = 0, 0, list[PlacedElements]()
-            for name, elements in stretch.pieces:
+            for parameter, elements in sent:
                 end = place + len(elements)
                 if run and end - begun > _RUN:
                     self._runs.append((flat[begun:place], run))
@@ -247,7 +73,7 @@ class Message:
                 view = flat[place:end]
                 if len(elements) == elements.parameter.numel():
                     view = view.view(elements.parameter.shape)
-                run.append(PlacedElements(number[name], elements, view))
+                run.append(PlacedElements(parameter, elements, view))
                 self.parts.append(run[-1])
                 place = end
             self._runs.append((flat[begun:], run))
@@ -298,16 +124,6 @@ def sent(
     return Ticket(work, step, batch, begin=queued, ready=ready)
 
 
-def messages_of(
-    batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter], ranks: int
-) -> list[Message]:
-    """Return the message of each batch."""
-    return [
-        Message(batch.depth, stretches, parameters, ranks)
-        for batch, stretches in zip(batches, lay_out(batches, parameters), strict=True)
-    ]
-
-
 def means_of(
     messages: Iterable[Message], parameters: Iterable[nn.Parameter]
 ) -> list[Callable[[], Tensor]]:
@@ -323,12 +139,7 @@ def means_of(
 
 
 def _mean(parameter: nn.Parameter, parts: list[PlacedElements]) -> Callable[[], Tensor]:
-    if len(parts) == 1:
-        (part,) = parts
-        return lambda: part.place
     places = [part.place for part in parts]
-    ends = [place.data_ptr() + place.nbytes for place in places]
-    if ends[:-1] == [place.data_ptr() for place in places[1:]]:
-        mean = places[0].as_strided((parameter.numel(),), (1,)).view(parameter.shape)
-        return lambda: mean
+    if len(places) == 1:
+        return lambda: places[0]
     return lambda: torch.cat(places).view(parameter.shape)

@@ -23,7 +23,6 @@ from planner.model.errors import InvalidInputError
 from planner.programs.forms import Direction
 from planner.runtime.executors.base import Executor, parameters_of
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.messages import Gradients, version
 from planner.runtime.model.parameters import Elements, SomeParameters, copied
 
 ELEMENTWISE: tuple[type[Optimizer], ...] = (
@@ -214,45 +213,26 @@ class SlicedExecutor(Executor):
             [sent.parameters for sent in transfers if sent.direction == direction]
             for direction in ("pull", "push")
         )
-        self._gradients = Gradients(pushes, self.names, self.stop, instead)
+        self.follow(pushes, pulls, instead)
         self._transfers, self._means = transfers, means
-        self._last = {
-            parameter: number for number, parameters in enumerate(pulls) for parameter in parameters
-        }
-        """The last pull that carries part of each parameter."""
-        self._ending: list[list[nn.Parameter]] = [[] for _ in pulls]
-        for parameter, number in self._last.items():
-            self._ending[number].append(parameter)
         self._sliced = SlicedOptimizer(self.optimizer, slices)
         self._groups = parameters_of(self.optimizer)
-        self._locate()
-        self.pulling: list[Ticket] = []
-        """The pulls of the current step."""
+        self.flats: dict[nn.Parameter, Tensor] = {}
+        """Where new values of parameters go: their own memory if it is contiguous."""
         self._open(0)
-
-    def _locate(self) -> None:
-        """Note where new values go, and the versions of what they replace."""
-        self.flats = {parameter: flat_values(parameter) for parameter in self.names}
-        """The parameter's own memory if it is contiguous."""
-        self._versions = {parameter: version(parameter) for parameter in self.names}
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Release the pushes that this gradient completes."""
-        complete, gradient = self._gradients.take(parameter), parameter.grad
-        assert gradient is not None
-        for number in self._gradients.batches_of[self._gradients.index[parameter]]:
-            self._leaving[number][parameter] = gradient
-        for number in complete:
-            self.channel.release(self._pushing[number])
+        assert parameter.grad is not None
+        self._leaving[parameter] = parameter.grad
+        super().gradient_ready(parameter)
 
     def update(self) -> None:
         """Release the pulls and the updates before them; submit the next step's transfers."""
-        self._gradients.check()
-        self._gradients.forget()
-        self._locate()
+        self.hand_over()
+        self.flats = {parameter: flat_values(parameter) for parameter in self.names}
         self._sliced.remember(self.flats)
-        self.gate.pending = set(self.names)
-        self.pulling = [ticket for ticket in self._tickets if ticket.direction == "pull"]
+        self.awaited = [ticket for ticket in self._tickets if ticket.direction == "pull"]
         for ticket in self._tickets:
             if not ticket.ready:
                 self.channel.release(ticket)
@@ -260,19 +240,17 @@ class SlicedExecutor(Executor):
 
     def _open(self, step: int) -> None:
         """Submit a step's transfers, and the updates before pulls."""
-        self._gradients.begin()
+        self.begin_step()
         self._tickets: list[Ticket] = []
-        self._pushing: list[Ticket] = []
-        self._leaving: list[dict[nn.Parameter, Tensor]] = []
+        self.sending = []
+        self._leaving: dict[nn.Parameter, Tensor] = {}
         pulls, pushed = 0, list[int]()
         for sent in self._transfers:
             if sent.direction == "push":
-                leaving: dict[nn.Parameter, Tensor] = {}
                 pushed += sent.slices
-                work, number = partial(_push, sent, leaving), len(self._pushing)
+                work, number = partial(sent.work, self._leaving), len(self.sending)
                 ticket = Ticket(work, step, number, "push", ready=not sent.parameters)
-                self._pushing.append(ticket)
-                self._leaving.append(leaving)
+                self.sending.append(ticket)
             else:
                 if pushed:
                     means = {number: self._means[number] for number in pushed}
@@ -286,37 +264,20 @@ class SlicedExecutor(Executor):
             self._tickets.append(ticket)
         self.channel.submit(self._tickets)
 
-    def finish_all(self) -> None:
-        """Finish all pending parameters, and serve the other ranks to the end."""
-        for ticket in self.pulling:
-            self.channel.wait(ticket)
-        for parameter in tuple(self.gate.pending):
-            if parameter in self.gate.pending:  # otherwise finished with another parameter
-                self.finish_one(parameter)
+    def next_wanted(self, needed: int | None) -> Ticket:
+        """Return the needed pull, or the last one."""
+        return self.awaited[-1 if needed is None else needed]
 
-    def finish_one(self, parameter: nn.Parameter) -> None:
-        """Wait for a parameter's last pull, and finish the parameters that it completes."""
-        number = self._last[parameter]
-        self.channel.wait(self.pulling[number])
-        for companion in self._ending[number]:
-            self._put_in_place(companion, number)
-
-    def _put_in_place(self, parameter: nn.Parameter, batch: int) -> None:
-        """Complete a pending parameter whose new values have arrived, the last ones in `batch`."""
-        if version(parameter) != self._versions[parameter]:
-            self.stop(
-                f"{self.names[parameter]} was changed while new values were on their way: call "
-                "finish() before",
-                batch,
-            )
-        self.gate.pending.discard(parameter)
+    def complete(self, numbers: Sequence[int], batch: int) -> None:  # noqa: ARG002
+        """Put new values in place."""
         with torch.inference_mode(mode=False), torch.no_grad():
-            values = self.flats[parameter]
-            if values.data_ptr() == parameter.data_ptr():
-                increment_version(parameter)  # autograd must see the write of the channel's thread
-            else:
-                parameter.copy_(values.view_as(parameter))
-        self._versions[parameter] = version(parameter)
+            for number in numbers:
+                parameter = self.numbered[number]
+                values = self.flats[parameter]
+                if values.data_ptr() == parameter.data_ptr():
+                    increment_version(parameter)  # autograd must see the channel's thread's write
+                else:
+                    parameter.copy_(values.view_as(parameter))
 
     def close(self) -> None:
         """Finish, remove the hooks, and give the optimiser its parameters back."""
@@ -325,8 +286,3 @@ class SlicedExecutor(Executor):
                 super().close()
             finally:
                 self._sliced.restore()
-
-
-def _push(sent: Sent, gradients: dict[nn.Parameter, Tensor]) -> None:
-    sent.work(gradients)
-    gradients.clear()  # often the last reference, so their memory is freed

@@ -242,16 +242,9 @@ def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interva
 # Predicted times of transfers. Needs no torch.
 
 
-class PredictedTransfer(NamedTuple):
-    """The predicted time of a transfer, and its bytes; None if the plan does not know them."""
-
-    time_ns: int
-    size_bytes: int | None
-
-
-def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], PredictedTransfer]:
-    """Return the predicted transfers, by direction and batch."""
-    known: dict[tuple[str, int], PredictedTransfer] = {}
+def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], tuple[int, int | None]]:
+    """Return time (ns) and bytes, if known, of the predicted transfers, by direction and batch."""
+    known: dict[tuple[str, int], tuple[int, int | None]] = {}
     for answer in answers:
         rows: list[tuple[str, int, int | None]] = []
         if isinstance(answer, CaramelAnswer):
@@ -268,7 +261,7 @@ def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], Pred
                 rows.append((answer.direction, row.transfer_end_ns - row.transfer_start_ns, size))
         for direction, time_ns, size in rows:
             number = sum(other == direction for other, _ in known)
-            known[direction, number] = PredictedTransfer(time_ns, size)
+            known[direction, number] = time_ns, size
     return known
 
 
@@ -307,27 +300,21 @@ def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
     return Timeline((_COMPUTATION, _NETWORK), tuple(intervals))
 
 
-class Shown(NamedTuple):
-    """A step of one rank, from its backward pass to the next one's (times in ns)."""
+def shown_step(runs: Sequence[Run], usual_ns: int) -> tuple[int, int, int, int]:
+    """Return run, rank, number and time (ns) of the step nearest to the usual one.
 
-    run: int
-    rank: int
-    step: int
-    took_ns: int
-
-
-def shown_step(runs: Sequence[Run], usual_ns: int) -> Shown:
-    """Return the step whose time is nearest to the usual one; each run counts at least two."""
-    shown: list[Shown] = []
+    A step lasts from its backward pass to the next one's; each run counts at least two.
+    """
+    shown: list[tuple[int, int, int, int]] = []
     for run, (ranks, first) in enumerate(runs):
         for rank, events in enumerate(ranks):
             starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
             shown += [
-                Shown(run, rank, step, starts[step + 1] - start)
+                (run, rank, step, starts[step + 1] - start)
                 for step, start in starts.items()
                 if step >= first and step + 1 in starts
             ]
-    return min(shown, key=lambda each: abs(each.took_ns - usual_ns))
+    return min(shown, key=lambda each: abs(each[-1] - usual_ns))
 
 
 def beside_each_other(

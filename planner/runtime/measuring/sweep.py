@@ -101,7 +101,7 @@ def measure_network(
     world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
-        line = QueuedRing(world.new_line()) if collective == "all_reduce" else None
+        line = QueuedRing(world.new_group()) if collective == "all_reduce" else None
         runs, behind = [], []
         for depth, size in points:
             elements = size // ELEMENT_BYTES

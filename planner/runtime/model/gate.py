@@ -10,6 +10,7 @@ Guarantee: No visible torch call reads a pending parameter. After a hidden read,
 Complexity: O(arguments) per torch call while parameters are pending.
 """
 
+import copyreg
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -101,22 +102,16 @@ class Gate:
         self._unwatch()
         self._dress()
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> "Gate":
-        return self._for_a_copy()
-
-    def __reduce__(self) -> tuple[Callable[[], "Gate"], tuple[()]]:
-        self._for_a_copy()
-        return _idle_gate, ()
-
-    def _for_a_copy(self) -> "Gate":
-        """Return an inactive gate for a copy of the model.
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give copies of the model, also those of `copy.deepcopy`, an inactive gate.
 
         Raises a `PlannerError` while parameters are pending, because some may have been copied
         already.
         """
         if self.pending:
             raise PlannerError("the model is being updated: call finish() before it is copied")
-        return _idle_gate()
+        state = {"idle": True, "pending": set(), "unread": set()}
+        return copyreg.__newobj__, (Gate,), state  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Remove the hooks from the model."""
@@ -200,12 +195,6 @@ class _Reads(TorchFunctionMode):
             if kwargs:
                 self._gate.reading(kwargs)
         return func(*args, **(kwargs or {}))
-
-
-def _idle_gate() -> Gate:
-    gate = Gate.__new__(Gate)
-    gate.idle, gate.pending, gate.unread = True, set(), set()
-    return gate
 
 
 # ---

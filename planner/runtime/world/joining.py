@@ -11,7 +11,8 @@ Complexity: O(ranks) messages per rank.
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_
 from planner.model.errors import CommunicationError, InvalidInputError, PlannerError
 from planner.runtime.world.store import first_line, hand_out, missing, reach, within
 from planner.runtime.world.watch import Watch, down, grace_s
-from planner.runtime.world.world import World, new_gloo_group, only, ranks_named, using
+from planner.runtime.world.world import World, only, ranks_named
 
 
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
@@ -67,28 +68,39 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     watch = Watch(apart, rank, size, names, timeout_s=timeout_s, holds_store=holds_store(rank))
     for name in down((*chosen,) if len(chosen) == 1 else listed("GLOO_SOCKET_IFNAME")):
         raise watch.failed(f"interface {name}, which all ranks talk over, is down", at_fault=True)
-    if guest:
-        group = new_gloo_group(range(size), rank, timeout_s, only(chosen), watch)
-    else:
-        try:
-            with using(only(chosen)):
-                within(
-                    timeout_s + 1,
-                    lambda: distributed.init_process_group(
-                        "gloo",
-                        store=PrefixStore("gloo", store),
-                        rank=rank,
-                        world_size=size,
-                        timeout=timedelta(seconds=timeout_s),
-                    ),
-                    watch.check,
-                )
-        except RuntimeError as error:
-            raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
-        group = distributed.group.WORLD
+    limit = timedelta(seconds=timeout_s)
+
+    def made() -> Any:
+        if guest:
+            return distributed.new_group(timeout=limit, backend="gloo")
+        distributed.init_process_group(
+            "gloo", store=PrefixStore("gloo", store), rank=rank, world_size=size, timeout=limit
+        )
+        return distributed.group.WORLD
+
+    try:
+        with _using(only(chosen)):
+            group = within(timeout_s + 1, made, watch.check)
+    except RuntimeError as error:
+        raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
     world = World(rank, size, timeout_s, chosen, store, group, watch, guest=guest)
     world.gather("having joined", "")  # a rank that left sooner would break others' joining
     return world
+
+
+@contextmanager
+def _using(interface: str | None) -> Iterator[None]:
+    """Let gloo use one network interface, by its environment variable."""
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if interface is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        yield
+    finally:
+        if interface is not None:
+            os.environ.pop("GLOO_SOCKET_IFNAME")
+            if before is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = before
 
 
 def _store_of_launcher(timeout_s: float) -> Store:

@@ -138,36 +138,35 @@ class World:
         reason = f"no word from {ranks_named(absent)} within {self.timeout_s:g} s about {what}"
         raise self.watch.failed(reason, peers=absent)
 
-    def new_group(self, ranks: Sequence[int], interface: str | None = None) -> Any:
-        """Return a process group of some ranks on a network interface; None on other ranks.
+    def new_group(self, ranks: Sequence[int] | None = None, interface: str | None = None) -> Any:
+        """Return a gloo group of some ranks, by default of all; None on other ranks.
 
-        Every rank has to call it, in the same order.
-        """
-        interface = interface or only(self.interfaces)
-        return new_gloo_group(ranks, self.rank, self.timeout_s, interface, self.watch)
-
-    def new_line(self) -> Any:
-        """Return a gloo queue of all ranks: transfers in order, two in flight; no group of torch's.
-
-        Every rank has to call it, in the same order.
+        It is a queue: transfers begin in order, two are in flight. It is none of the groups of
+        `torch.distributed`. Every rank has to call this, in the same order.
         """
         kind: Any = distributed.ProcessGroupGloo
-        store = PrefixStore(f"line/{next(self.turns)}", self.store)
+        members = tuple(range(self.size) if ranks is None else ranks)
+        store = PrefixStore(f"group/{next(self.turns)}", self.store)
+        if self.rank not in members:
+            return None
 
         def made() -> Any:
             options = kind._Options()
-            names = (only(self.interfaces) or os.environ.get("GLOO_SOCKET_IFNAME", "")).split(",")
+            chosen = interface or only(self.interfaces) or os.environ.get("GLOO_SOCKET_IFNAME", "")
+            names = chosen.split(",")
             options._devices = [kind.create_device(interface=name) for name in names if name] or [
                 kind.create_default_device()
             ]
             options._threads = AT_ONCE
             options._timeout = timedelta(seconds=self.timeout_s)
-            return kind(store, self.rank, self.size, options)
+            return kind(store, members.index(self.rank), len(members), options)
 
         try:
             return within(self.timeout_s + 1, made, self.watch.check)
         except RuntimeError as error:
-            raise self.watch.failed(f"no line of all ranks: {first_line(error)}") from error
+            raise self.watch.failed(
+                f"no group of {ranks_named(members)}: {first_line(error)}"
+            ) from error
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -209,51 +208,11 @@ class World:
         time.sleep(_LET_GO_S)
 
 
-def new_gloo_group(
-    ranks: Sequence[int], rank: int, timeout_s: float, interface: str | None, watch: Watch
-) -> Any:
-    """Return a process group of some ranks on a network interface; None on other ranks.
-
-    Every rank has to call it, in the same order.
-    """
-    try:
-        with using(interface):
-            made = within(
-                timeout_s + 1,
-                lambda: distributed.new_group(
-                    list(ranks), timeout=timedelta(seconds=timeout_s), backend="gloo"
-                ),
-                watch.check,
-            )
-    except RuntimeError as error:
-        raise watch.failed(f"no group of {ranks_named(ranks)}: {first_line(error)}") from error
-    return made if rank in ranks else None
-
-
 def ranks_named(ranks: Sequence[int]) -> str:
     """Return the ranks as words of a sentence."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-# ---
-# The network interface that gloo uses.
-
-
 def only(interfaces: Sequence[str]) -> str | None:
     """Return the interface if there is exactly one."""
     return interfaces[0] if len(interfaces) == 1 else None
-
-
-@contextmanager
-def using(interface: str | None) -> Iterator[None]:
-    """Let gloo use one network interface, by its environment variable."""
-    before = os.environ.get("GLOO_SOCKET_IFNAME")
-    if interface is not None:
-        os.environ["GLOO_SOCKET_IFNAME"] = interface
-    try:
-        yield
-    finally:
-        if interface is not None:
-            os.environ.pop("GLOO_SOCKET_IFNAME")
-            if before is not None:
-                os.environ["GLOO_SOCKET_IFNAME"] = before

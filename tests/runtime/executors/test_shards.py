@@ -3,8 +3,9 @@
 import os
 import re
 import signal
+import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.optim import Optimizer
 
 from planner.model.errors import InvalidInputError
 from planner.programs import Batch, Piece, ShardProgram
+from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.executors.sliced import ELEMENTWISE, check_elementwise
 from planner.runtime.world.joining import join
@@ -85,6 +87,28 @@ Happened = tuple[str, str, int, int]
 """What kind of event, its direction, its step and its batch."""
 
 
+def hold_pulls(executor: ShardExecutor) -> None:
+    """Let each pull of the first step begin when the training loop waits for it or a later one."""
+    begun: list[threading.Event] = []
+
+    def held(work: Callable[[], object]) -> Callable[[], object]:
+        begun.append(threading.Event())
+        permit = begun[-1]
+        return lambda: permit.wait(30) and work()
+
+    for ticket in executor._tickets:
+        if ticket.direction == "pull":
+            ticket.work = held(ticket.work)
+    wait = executor.channel.wait
+
+    def let_go(ticket: Ticket) -> None:
+        for permit in begun[: ticket.batch + 1]:
+            permit.set()
+        wait(ticket)
+
+    executor.channel.wait = let_go  # type: ignore[method-assign]
+
+
 def watch_order(early: bool) -> tuple[list[Happened], list[Happened], list[set[str]], list[int]]:
     """Train two steps; return what was planned, what happened, what was pending, and the state."""
     with join() as world:
@@ -98,6 +122,7 @@ def watch_order(early: bool) -> tuple[list[Happened], list[Happened], list[set[s
         plan = ShardProgram.pushes_first(pulls, pushes)
         plan = pulled_early(plan) if early else plan
         executor = ShardExecutor(model, plan, optimizer, world)
+        hold_pulls(executor)
         pending: list[set[str]] = []
         for layer in layers.values():
             layer.register_forward_hook(
@@ -127,8 +152,13 @@ def watch_order(early: bool) -> tuple[list[Happened], list[Happened], list[set[s
     return planned, happened, pending, moments
 
 
-@pytest.mark.parametrize(("early", "updates"), [(False, 1), (True, 4)])
-def test_order_and_place_of_what_travels(early: bool, updates: int) -> None:
+@pytest.mark.parametrize(
+    ("early", "updates", "finished"), [(False, 1, (1, 2, 3, 4)), (True, 4, (2, 2, 3, 4))]
+)
+def test_order_and_place_of_what_travels(
+    early: bool, updates: int, finished: tuple[int, ...]
+) -> None:
+    """Reading a layer finishes what has arrived: early, the second one comes before the first."""
     results = values(launch(watch_order, 3, early))
     layers = list(dict(make_model("perceptron").named_children()))
     for planned, happened, pending, _ in results:
@@ -136,7 +166,7 @@ def test_order_and_place_of_what_travels(early: bool, updates: int) -> None:
         assert [kind for kind, *_ in happened].count("update") == 2 * updates
         left = [
             {f"{name}.{kind}" for name in layers[done:] for kind in ("weight", "bias")}
-            for done in range(1, 5)
+            for done in finished
         ]
         assert pending == [set()] * 4 + left
     elements = sum(parameter.numel() for parameter in make_model("perceptron").parameters())
@@ -153,7 +183,7 @@ def die_between_pulls(_: object = None) -> None:
             backward(model, "perceptron", world.rank, step)
             executor.step()
             if (step, world.rank) == (1, 1):
-                executor.channel.wait(executor.pulling[2])
+                executor.channel.wait(executor.awaited[2])
                 os.kill(os.getpid(), signal.SIGKILL)
         executor.close()
 

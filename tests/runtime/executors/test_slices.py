@@ -72,16 +72,19 @@ def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
     check(values(launch(train, size, recipes, timeout_s=150)))
 
 
+GLOO: Any = distributed.ProcessGroupGloo
+
+
 def watch_order(order: Order) -> tuple[list[tuple[int, int]], list[tuple[str, int]], int]:
     """Train a step; return whom this rank asked for how many elements, turns, and state."""
     asked: list[tuple[int, int]] = []
-    receive = distributed.ProcessGroup.recv
+    receive = GLOO.recv
 
-    def spy(group: Any, tensors: list[torch.Tensor], src: int, tag: int) -> distributed.Work:
+    def spy(group: Any, tensors: list[torch.Tensor], src: int, tag: int) -> Any:
         asked.append((src, tensors[0].numel()))
         return receive(group, tensors, src, tag)
 
-    distributed.ProcessGroup.recv = spy  # type: ignore[method-assign,assignment]
+    GLOO.recv = spy
     with join() as world:
         model = make_model("perceptron")
         optimizer = make_optimizer("adam", model)
@@ -136,14 +139,14 @@ def test_a_rank_that_dies_is_named() -> None:
 
 
 def lose_a_connection() -> None:
-    receive = distributed.ProcessGroup.recv
+    receive = GLOO.recv
 
-    def broken(group: Any, tensors: list[torch.Tensor], src: int, tag: int) -> distributed.Work:
+    def broken(group: Any, tensors: list[torch.Tensor], src: int, tag: int) -> Any:
         if (os.environ["RANK"], src) == ("0", 2):
             raise RuntimeError("the cable is cut")
         return receive(group, tensors, src, tag)
 
-    distributed.ProcessGroup.recv = broken  # type: ignore[method-assign,assignment]
+    GLOO.recv = broken
     with join(timeout_s=8) as world:
         model = make_model("perceptron")
         executor = attach(world, "rotated", model, make_optimizer("sgd", model))
@@ -161,13 +164,13 @@ def test_the_other_end_of_a_broken_transfer_is_named() -> None:
 
 def serve_slowly() -> Pair:
     """Let one rank own everything, and still have to send when it needs nothing more itself."""
-    send = distributed.ProcessGroup.send
+    send = GLOO.send
 
-    def slow(group: Any, tensors: list[torch.Tensor], dst: int, tag: int) -> distributed.Work:
+    def slow(group: Any, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
         time.sleep(0.3)
         return send(group, tensors, dst, tag)
 
-    distributed.ProcessGroup.send = slow  # type: ignore[method-assign,assignment]
+    GLOO.send = slow
     with join() as world:
         model = make_model("perceptron")
         elements = sum(parameter.numel() for parameter in model.parameters())
