@@ -23,6 +23,7 @@ from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.view.progress import Progress
 
+
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = command(
