@@ -21,7 +21,7 @@ from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.messages import Message, means_of, sent
+from planner.runtime.executors.messages import means_of, messages_of, sent
 from planner.runtime.model.gate import uncompiled
 from planner.runtime.model.parameters import SomeParameters, check_cover
 from planner.runtime.world.world import World
@@ -55,7 +55,7 @@ class GradientExecutor(Executor):
             or (QueuedRing if batch.depth == 1 else Ring)(self.group)
             for batch in program.batches
         ]
-        self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
+        self._messages = messages_of(program.batches, self.parameters, world.size)
         carried = [message.parameters for message in self._messages]
         self.follow(carried, carried, "call synchronise() before changing gradients")
         self._means = means_of(self._messages, self.names)

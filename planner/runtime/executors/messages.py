@@ -1,13 +1,13 @@
 """Messages of gradient batches: flat buffers, one per data type.
 
-Method: Each part of a gradient has a fixed place in a buffer. Small gradients are copied many at a
-time and then divided by the number of ranks in place; large ones are divided while copied. The
-result is that of DDP.
+Method: Each part of a gradient has a fixed place in a buffer (`lay_out`). Small gradients are
+copied many at a time and then divided by the number of ranks in place; large ones are divided while
+copied. The result is that of DDP.
 Complexity: O(parts) views per step, and one torch call per run of small parts and per large part.
-The mean of a cut parameter takes another copy.
+Cut parameters whose parts are not adjacent take another copy.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,6 +25,71 @@ Taken = list[tuple[Tensor, int] | None]
 def version(tensor: Tensor) -> int:
     """Return the version number of a tensor, which every change in place increments."""
     return tensor._version  # documented in torch's notes on autograd
+
+
+# ---
+# Memory layout of batches, so that cut parameters are contiguous after the sum.
+#
+# Problem: The pieces of a cut parameter travel in several messages. Each message must be
+# contiguous, and so should the parameter's mean, to save a copy. Method: Greedy chaining: a message
+# that ends with a cut parameter is followed by the one that begins with it. A parameter that would
+# need two successors or a cycle is copied instead. Guarantee: Each message is contiguous, with each
+# of its pieces once. Complexity: O(pieces) per chain of messages.
+
+
+class Stretch:
+    """The part of a batch in one data type: contiguous memory `flat` with pieces in order."""
+
+    def __init__(self, pieces: list[tuple[str, Elements]]) -> None:
+        self.pieces = pieces
+        self.flat = torch.empty(0)
+
+    def __len__(self) -> int:
+        return sum(len(elements) for _, elements in self.pieces)
+
+
+def lay_out(
+    batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter]
+) -> list[list[Stretch]]:
+    """Return the stretches of each batch, with their memory."""
+    by_batch: list[list[Stretch]] = []
+    parts: dict[str, list[tuple[int, Stretch]]] = {}
+    for batch in batches:
+        by_batch.append([])
+        for pieces in by_dtype(batch.pieces, parameters).values():
+            stretch = Stretch(
+                [(piece.parameter, elements_of(piece, parameters)) for piece in pieces]
+            )
+            by_batch[-1].append(stretch)
+            for name, elements in stretch.pieces:
+                parts.setdefault(name, []).append((elements.start, stretch))
+    chains = {stretch: [stretch] for stretches in by_batch for stretch in stretches}
+    for name, several in parts.items():
+        _link(name, [stretch for _, stretch in sorted(several, key=lambda part: part[0])], chains)
+    for stretch, chain in chains.items():
+        if stretch is chain[0]:
+            dtype = stretch.pieces[0][1].parameter.dtype
+            flat: Tensor = torch.empty(sum(map(len, chain)), dtype=dtype)
+            for link, part in zip(chain, flat.split([len(link) for link in chain]), strict=True):
+                link.flat = part
+    return by_batch
+
+
+def _link(name: str, row: Sequence[Stretch], chains: dict[Stretch, list[Stretch]]) -> None:
+    """Join the chains of a parameter's stretches, or leave them if that is impossible."""
+    joined = [chains[stretch] for stretch in row]
+    first, last = row[0], row[-1]
+    if (
+        len({id(chain) for chain in joined}) < max(len(joined), 2)  # a cycle, or uncut
+        or joined[0][-1] is not first
+        or joined[-1][0] is not last
+        or any(len(chains[stretch]) + len(stretch.pieces) > 2 for stretch in row[1:-1])
+    ):
+        return
+    first.pieces.sort(key=lambda piece: piece[0] == name)  # to the end
+    last.pieces.sort(key=lambda piece: piece[0] != name)  # to the beginning
+    whole = [stretch for chain in joined for stretch in chain]
+    chains.update(dict.fromkeys(whole, whole))
 
 
 _RUN = 2**16
@@ -52,20 +117,28 @@ class PlacedElements(NamedTuple):
 
 
 class Message:
-    """The buffers of one batch, one per data type, and the gradient parts they hold."""
+    """The buffers of one batch, one per data type, and the gradient parts they hold.
 
-    def __init__(self, batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int) -> None:
-        self.depth = batch.depth
+    `depth` is the number of chunks in flight; `parameters` gives each parameter its number.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        stretches: Iterable[Stretch],
+        parameters: Mapping[str, nn.Parameter],
+        ranks: int,
+    ) -> None:
+        self.depth = depth
         self.buffers: list[Tensor] = []
         self.parts: list[PlacedElements] = []
         self._factor = 1 / ranks
         self._runs: list[tuple[Tensor, list[PlacedElements]]] = []
         number = {name: place for place, name in enumerate(parameters)}
-        for dtype, pieces in by_dtype(batch.pieces, parameters).items():
-            sent = [(number[piece.parameter], elements_of(piece, parameters)) for piece in pieces]
-            flat: Tensor = torch.empty(sum(len(elements) for _, elements in sent), dtype=dtype)
+        for stretch in stretches:
+            flat = stretch.flat
             place, begun, run = 0, 0, list[PlacedElements]()
-            for parameter, elements in sent:
+            for name, elements in stretch.pieces:
                 end = place + len(elements)
                 if run and end - begun > _RUN:
                     self._runs.append((flat[begun:place], run))
@@ -73,7 +146,7 @@ class Message:
                 view = flat[place:end]
                 if len(elements) == elements.parameter.numel():
                     view = view.view(elements.parameter.shape)
-                run.append(PlacedElements(parameter, elements, view))
+                run.append(PlacedElements(number[name], elements, view))
                 self.parts.append(run[-1])
                 place = end
             self._runs.append((flat[begun:], run))
@@ -124,6 +197,16 @@ def sent(
     return Ticket(work, step, batch, begin=queued, ready=ready)
 
 
+def messages_of(
+    batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter], ranks: int
+) -> list[Message]:
+    """Return the message of each batch."""
+    return [
+        Message(batch.depth, stretches, parameters, ranks)
+        for batch, stretches in zip(batches, lay_out(batches, parameters), strict=True)
+    ]
+
+
 def means_of(
     messages: Iterable[Message], parameters: Iterable[nn.Parameter]
 ) -> list[Callable[[], Tensor]]:
@@ -140,6 +223,8 @@ def means_of(
 
 def _mean(parameter: nn.Parameter, parts: list[PlacedElements]) -> Callable[[], Tensor]:
     places = [part.place for part in parts]
-    if len(places) == 1:
-        return lambda: places[0]
+    ends = [place.data_ptr() + place.nbytes for place in places]
+    if ends[:-1] == [place.data_ptr() for place in places[1:]]:
+        mean = places[0].as_strided((parameter.numel(),), (1,)).view(parameter.shape)
+        return lambda: mean
     return lambda: torch.cat(places).view(parameter.shape)

@@ -28,7 +28,7 @@ from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
 from planner.runtime.executors.channel import Channel, Ticket
-from planner.runtime.executors.messages import Message, sent
+from planner.runtime.executors.messages import messages_of, sent
 from planner.runtime.executors.trace import Trace
 from planner.runtime.measuring.sweep import transfer
 from planner.runtime.world.world import World
@@ -111,7 +111,7 @@ def _transfers(
     """Return a function that makes the given number of transfers, as executors do."""
     if isinstance(collective, QueuedRing):
         values = {"values": nn.Parameter(torch.zeros(elements))}
-        message = Message(Batch((Piece("values"),)), values, world.size)
+        (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
         gradient = torch.zeros(elements)
 
         return lambda count: [

@@ -1,5 +1,6 @@
 """Where the pieces of batches lie in memory."""
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from planner.programs import Batch, Piece
-from planner.runtime.executors.messages import Message, means_of
+from planner.runtime.executors.messages import lay_out, means_of, messages_of
 
 
 @st.composite
@@ -42,7 +43,7 @@ def test_every_mean_is_found_where_its_pieces_were_summed_up(
     drawn: tuple[list[Batch], dict[str, nn.Parameter]],
 ) -> None:
     given_batches, parameters = drawn
-    messages = [Message(batch, parameters, 2) for batch in given_batches]
+    messages = messages_of(given_batches, parameters, 2)
     gradients = [torch.rand_like(parameter) for parameter in parameters.values()]
     for message in messages:
         message.pack([(gradient, 0) for gradient in gradients])
@@ -50,3 +51,37 @@ def test_every_mean_is_found_where_its_pieces_were_summed_up(
             flat.mul_(2)  # as if another rank had sent the same
     for mean, gradient in zip(means_of(messages, parameters.values()), gradients, strict=True):
         assert torch.equal(mean(), gradient)
+
+
+@given(batches())
+def test_messages_do_not_share_memory_and_hold_their_pieces_once(
+    drawn: tuple[list[Batch], dict[str, nn.Parameter]],
+) -> None:
+    given_batches, parameters = drawn
+    spans = list[tuple[int, int]]()
+    for batch, stretches in zip(given_batches, lay_out(*drawn), strict=True):
+        assert Counter(
+            (name, elements.start) for stretch in stretches for name, elements in stretch.pieces
+        ) == Counter(
+            (piece.parameter, piece.start // parameters[piece.parameter].element_size())
+            for piece in batch.pieces
+        )
+        for stretch in stretches:
+            assert len(stretch) == len(stretch.flat)
+            start = stretch.flat.data_ptr()
+            spans.append((start, start + stretch.flat.nbytes))
+    spans.sort()
+    assert all(former[1] <= latter[0] for former, latter in pairwise(spans))
+
+
+def test_a_parameter_cut_at_the_borders_of_batches_needs_no_copy() -> None:
+    parameters = {name: nn.Parameter(torch.zeros(4)) for name in "abc"}
+    several = [
+        Batch((Piece("b", 8, 16), Piece("c"))),
+        Batch((Piece("b", 4, 8),)),
+        Batch((Piece("b", 0, 4), Piece("a"))),
+    ]
+    means = means_of(messages_of(several, parameters, 2), parameters.values())
+    first, second = means[1](), means[1]()
+    first.fill_(1)
+    assert second.tolist() == [1] * 4
