@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
         )
     progress.done()
     chosen = _chosen(comparison, options.method)
-    made = of_profile(answer(problem, chosen), job.profile, job.cluster.memory_doubts)
+    made = of_profile(answer(problem, chosen), job.profile)
     outputs.write(
         made,
         job.profile.name,

@@ -242,7 +242,7 @@ def planned(
         more["targets"] = targets_answer(exported(problem, result.plan, end))
     answered = answer(problem, result, alternatives, model=profile.name, deadline=deadline)
     answered = structs.replace(answered, **more)
-    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
+    unsure = doubts(problem, result.plan, answered)
     return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
 
 
