@@ -82,7 +82,6 @@ def as_listed(whole: Program, messages: Iterable[Message]) -> ListedProgram:
         tuple(messages),
         [whole.owner(chunk) for chunk in range(whole.chunks)],
         whole.scatter_steps,
-        exclusive=False,
     ).half(whole.kind)
 
 

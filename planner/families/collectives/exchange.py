@@ -204,7 +204,7 @@ def routed_program(bcube: BCube) -> ListedProgram:
             here, there = up, down
     owners = [*range(count)] * k
     name = f"routed({n}, {k})"
-    return ListedProgram(name, count, k, k, k * count, tuple(messages), owners, k, exclusive=False)
+    return ListedProgram(name, count, k, k, k * count, tuple(messages), owners, k)
 
 
 # ---
@@ -248,7 +248,6 @@ def tensors_program(tensors: Iterable[Any], servers: int) -> ListedProgram:
         owners,
         1,
         placed=partial(by_shares, shares),
-        exclusive=False,
     )
 
 
