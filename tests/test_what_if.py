@@ -19,7 +19,7 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
-from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
+from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Scenario, measured
 from planner.solving.what_if import advise, regrets, robust_plan
 from tests.caramel import test_what_if as caramel
 from tests.ibatch import test_what_if as ibatch
@@ -219,9 +219,10 @@ def test_a_scenario_whose_numbers_are_too_large_is_left_out_or_named(name: str) 
 
 
 def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
-    """The usual one, and those of the scenarios."""
+    """The usual one, those of the scenarios, and of longer times."""
     scenario = SCENARIOS[0]
-    names = {Scenario(): "a problem", scenario: "of it"}
+    names = {Scenario(): "a problem", scenario: "of it", **dict.fromkeys(LONGER, "longer")}
+    assert len(names) == 2 + len(LONGER)
     seen: list[str] = []
 
     class Disturbed(Words):
@@ -235,11 +236,11 @@ def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
     def auto(problem: str, _: Deadline) -> Outcome[str]:
         return Outcome(f"for {problem}", 0)
 
-    plans = ["for a problem", "for of it"]
-    family = Disturbed({**dict.fromkeys(plans, 100), "for of it!": 99}, {"auto": auto})
+    plans = ["for a problem", "for of it", "for longer"]
+    family = Disturbed({**dict.fromkeys(plans, 100), "for longer!": 99}, {"auto": auto})
     result, _ = robust_plan(family, "a problem", Outlook(((scenario, Fraction(1)),)), NEVER)
     assert list(dict.fromkeys(seen)) == plans
-    assert result.plan == "for of it!"
+    assert result.plan == "for longer!"
 
 
 @given(outlooks(), st.data())

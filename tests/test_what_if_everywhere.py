@@ -274,7 +274,7 @@ def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
     example = CASES["yan"].example
     problem = replace(
         example,
-        machines=5,
+        machines=7,
         read_every=50,
         top=1,  # so that another plan comes from a scenario
         constants=replace(
@@ -284,8 +284,8 @@ def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
             nic_bits_per_s=Fraction(10**8),
         ),
     )
-    slow = Scenario(bandwidth=Fraction(1, 2))
-    outlook = Outlook(((Scenario(), Fraction(1)), (slow, Fraction(5))))
+    slow = Scenario(bandwidth=Fraction(1, 16)), Scenario(startup=Fraction(16))
+    outlook = Outlook(((Scenario(), Fraction(1)), *((one, Fraction(5)) for one in slow)))
     check_robust(yan.YAN, problem, outlook)
     result, prospect = robust_plan(yan.YAN, problem, outlook, NEVER)
     assert result.plan is not None

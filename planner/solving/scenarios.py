@@ -134,6 +134,12 @@ class Outlook:
         raise AssertionError  # all weights together are 100 percent
 
 
+LONGER = (
+    Scenario(computation=Fraction(6, 5)),
+    Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
+)
+"""Computation, or transfers, a fifth longer; a plan for both is less sensitive to either."""
+
 THIRDS = ("first", "middle", "last")
 """Thirds of the backward pass."""
 

@@ -29,7 +29,7 @@ from planner.solving.family import Family
 from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
-from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Prospect, Scenario
+from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
 
 Progress: TypeAlias = Callable[[str], None]
 """Is told what is done next."""
@@ -238,7 +238,7 @@ def robust_plan(
     InvalidInputError
         If the numbers of a scenario are too large.
     """
-    begin, parts = time.perf_counter(), len(outlook.scenarios) + 2
+    begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
     perturbed = []
     for place, (scenario, _) in enumerate(outlook.scenarios):  # refused before anything is planned
         with inside(f"scenarios[{place}]"):
@@ -275,7 +275,7 @@ def robust_plan(
         if own.plan is not None:
             made.append(own.plan)
 
-    candidates = chain(others, made, family.candidates(fixed, [usual.plan, *made], deadline))
+    candidates = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
     first = _repriced(family, problem, candidates)
     bound = Fraction(0) if narrowed else outlook.of(bounds)
     best, least = local_search(
@@ -300,6 +300,28 @@ def robust_plan(
     fixed_bound = usual.lower_bound_ns if family.same_bound(usual.plan, best) else None
     outcome = Outcome(best, fixed_bound, timed_out, method=usual.method)
     return family.verify(problem, outcome, passed), prospect
+
+
+def _first(
+    family: Family[ProblemT, PlanT, EvaluationT],
+    fixed: ProblemT,
+    usual: PlanT,
+    made: list[PlanT],
+    deadline: Deadline,
+) -> Iterator[PlanT]:
+    """Yield plans that bear more: for longer computation or transfers, and the family's."""
+    plans = [usual, *made]
+    for left, scenario in enumerate(reversed(LONGER), 1):
+        if deadline.passed:
+            return
+        with suppress(InvalidInputError):  # whose numbers are too large
+            longer = family.narrow(family.perturb(fixed, scenario), usual)
+            share = deadline.share(left + 1)
+            plan = family.solve(longer, time_limit=share, tie_break=None).plan
+            if plan is not None:
+                plans.append(plan)
+                yield plan
+    yield from family.candidates(fixed, plans, deadline)
 
 
 def _repriced(
