@@ -37,7 +37,7 @@ def affine(table: Measured) -> list[HeldOut]:
         rest = replace(table, points=(*table.points[:place], *table.points[place + 1 :]))
         size, time = table.points[place]
         if len(rest.points) > 1:
-            found.append(HeldOut(table, size, time, fit_affine(rest.points).cost.cost_ns(size)))
+            found.append(HeldOut(table, size, time, fit_affine(rest.points).cost_ns(size)))
     return found
 
 

@@ -99,22 +99,15 @@ def test_sums_end_below_what_means_never() -> None:
 
 def test_fitting_recovers_an_affine_cost() -> None:
     sizes = [64, 1024, 2**16, 2**20, 2**22]
-    fit = fit_affine((size, 50_000 + size * 4 // 5) for size in sizes)
-    assert fit.cost.startup_ns == pytest.approx(50_000, rel=1e-4)
-    assert float(fit.cost.ns_per_byte) == pytest.approx(0.8, rel=1e-4)
-    assert fit.largest_relative_error < 1e-4
-
-
-def test_fitting_says_how_bad_an_affine_cost_is() -> None:
-    fit = fit_affine([(64, 1000), (1024, 1000), (2**16, 9_000_000), (2**20, 10_000_000)])
-    assert fit.largest_relative_error > 0.5
-    assert fit.median_relative_error <= fit.largest_relative_error
+    cost = fit_affine((size, 50_000 + size * 4 // 5) for size in sizes)
+    assert cost.startup_ns == pytest.approx(50_000, rel=1e-4)
+    assert float(cost.ns_per_byte) == pytest.approx(0.8, rel=1e-4)
 
 
 def test_fitted_costs_are_never_negative() -> None:
-    fit = fit_affine([(100, 10), (200, 30), (400, 70)])  # the line through them starts below 0
-    assert fit.cost.startup_ns >= 0
-    assert fit.cost.ns_per_byte >= 0
+    cost = fit_affine([(100, 10), (200, 30), (400, 70)])  # the line through them starts below 0
+    assert cost.startup_ns >= 0
+    assert cost.ns_per_byte >= 0
 
 
 @pytest.mark.parametrize("samples", [[], [(1, 1)], [(1, 1), (1, 2)], [(1, 0), (2, 1)]])

@@ -129,6 +129,10 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
             answer, again = solve_or_raise(asked), solve_or_raise(asked | {"method": REPLAN})
         except NotApplicableError:
             continue  # an option that replan does not have
+        except InvalidInputError as error:
+            if (family, error.path) != ("bml", "schedule"):
+                raise
+            continue  # a plan of 2^40 rounds has more transfers than are listed
         for one in (answer, again):
             schemas.validate(one, family, "answer")
         assert (answer["status"] == "infeasible") == (usual["status"] == "infeasible")

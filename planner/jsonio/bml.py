@@ -43,7 +43,7 @@ from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures
 from planner.model.units import counted, format_ns
-from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_same, shown, total
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_same, shown
 from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
@@ -153,7 +153,6 @@ class StepRow(Struct, frozen=True, kw_only=True):
     stage: Stage
     step: Number
     pieces: Number
-    bytes: Amount
 
 
 class TransferRow(Struct, frozen=True, kw_only=True):
@@ -241,10 +240,7 @@ def answer(
         pieces_left_out=len(plan.left_out),
         rounds=plan.rounds,
         times_full_transfer=float(evaluation.load),
-        steps=tuple(
-            filled(StepRow, step, bytes=total(step.bytes, "layer_bytes", "the bytes of a step"))
-            for step in evaluation.steps
-        ),
+        steps=tuple(filled(StepRow, step) for step in evaluation.steps),
         comparison={known.name: _compared(problem, known) for known in compared},
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
     )

@@ -205,8 +205,7 @@ def told(
 
         made = replace(made, pareto=top_rows(pareto_front(case.problem, deadline=deadline)))
     if case.profile is None and request.profile is not UNSET:
-        doubts = cluster_of(request.cluster, "cluster").memory_doubts
-        made = of_profile(made, profile_of(request.profile), doubts)
+        made = of_profile(made, profile_of(request.profile))
     return made
 
 

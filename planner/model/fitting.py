@@ -140,7 +140,7 @@ def relative_errors(cost: AffineCost | TableCost, timings: Sequence[Timing]) -> 
 
 def _fit(timings: Sequence[Timing]) -> DepthFit:
     medians = [(timing.size_bytes, timing.median_ns) for timing in timings]
-    affine = fit_affine(medians).cost  # checks the medians, too
+    affine = fit_affine(medians)  # checks the medians, too
     return DepthFit(
         TableCost(never_falling((timing.size_bytes, timing.times_ns) for timing in timings)),
         affine,
@@ -181,20 +181,7 @@ def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineC
     return AffineCost(round(startup), rate)
 
 
-@dataclass(frozen=True, slots=True)
-class AffineFit:
-    """An affine cost fitted to measurements, and its errors.
-
-    The errors are of fitted against measured times. If an affine cost is far off for some size, the
-    table is the better choice.
-    """
-
-    cost: AffineCost
-    median_relative_error: float
-    largest_relative_error: float
-
-
-def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
+def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineCost:
     """Fit start-up cost and time per byte to measured transfers.
 
     Non-negative least squares on the *relative* error: measured times span decades, and a model
@@ -214,9 +201,7 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
     scale = max(float(sizes.max()), 1.0)
     design = np.column_stack([1.0 / times, sizes / scale / times])
     (startup, rate), _ = nnls(design, np.ones_like(times))
-    cost = AffineCost(round(startup), Fraction(repr(float(rate / scale))))
-    errors = np.abs((cost.startup_ns + float(cost.ns_per_byte) * sizes) / times - 1.0)
-    return AffineFit(cost, float(np.median(errors)), float(errors.max()))
+    return AffineCost(round(startup), Fraction(repr(float(rate / scale))))
 
 
 def _checked_samples(samples: Iterable[Any]) -> list[tuple[int, int]]:

@@ -242,11 +242,6 @@ class Switch:
     def __post_init__(self) -> None:
         set_integer(self, "servers", minimum=1)
 
-    @property
-    def switches(self) -> int:
-        """Number of switches: 1."""
-        return 1
-
 
 @dataclass(frozen=True, slots=True)
 class Rails:

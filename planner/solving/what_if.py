@@ -309,7 +309,7 @@ def _first(
     made: list[PlanT],
     deadline: Deadline,
 ) -> Iterator[PlanT]:
-    """Yield plans that bear more: for longer computation or transfers, by rules, the family's."""
+    """Yield plans that bear more: for longer computation or transfers, and the family's."""
     plans = [usual, *made]
     for left, scenario in enumerate(reversed(LONGER), 1):
         if deadline.passed:
@@ -318,14 +318,6 @@ def _first(
             longer = family.narrow(family.perturb(fixed, scenario), usual)
             share = deadline.share(left + 1)
             plan = family.solve(longer, time_limit=share, tie_break=None).plan
-            if plan is not None:
-                plans.append(plan)
-                yield plan
-    narrow = family.narrow(fixed, usual)
-    methods = family.methods_for(narrow)
-    for name in family.baselines:
-        with suppress(NotApplicableError, TimeUpError):
-            plan = methods[name](narrow, deadline).plan
             if plan is not None:
                 plans.append(plan)
                 yield plan

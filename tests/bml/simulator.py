@@ -16,7 +16,6 @@ class Simulated(NamedTuple):
     time_ns: int
     load: Fraction
     pieces: list[int]
-    bytes: list[int]
 
 
 def sizes_of(plan: Schedule | TreePlan, elements: int) -> list[int]:
@@ -84,23 +83,10 @@ def simulate(problem: Problem, plan: Schedule | TreePlan) -> Simulated:
     steps = range(2 * plan.steps)
     in_use = [number not in plan.left_out for number in range(plan.threads * plan.pieces)]
     by_piece = [carried_in(plan, transfers, [list(map(int, in_use))], step) for step in steps]
-    by_byte = [
-        carried_in(
-            plan,
-            transfers,
-            [
-                [size * problem.element_bytes for size in sizes_of(plan, chunk)]
-                for chunk in (chunk // problem.element_bytes for chunk in problem.chunks)
-            ],
-            step,
-        )
-        for step in steps
-    ]
     return Simulated(
         ceil(time),
         _load(plan, transfers, in_use),
         [max(one.values(), default=0) for one in by_piece],
-        [max(one.values(), default=0) for one in by_byte],
     )
 
 

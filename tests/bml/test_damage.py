@@ -40,7 +40,6 @@ def test_what_is_left_is_what_a_search_finds(network: tuple[BCube, Failures]) ->
     assert damage.dead == failed.servers
     assert damage.living == len(links)
     assert damage.down == set(product(links, range(bcube.k))) - nics
-    assert damage.degraded == {server for server, _ in damage.down}
     assert damage.usable_nics == len(nics)
     fewest = min((len({x for _, x in own}) for own in links.values()), default=bcube.k)
     assert damage.fewest_nics == fewest

@@ -57,7 +57,8 @@ def expected_left_out(damage: Damage, links: Links) -> set[int] | None:
     }
     if len(lost) == len(pieces):
         return None
-    poor = {number[piece] for piece in pieces if owners.owner(*piece) in damage.degraded}
+    degraded = {server for server, _ in damage.down}
+    poor = {number[piece] for piece in pieces if owners.owner(*piece) in degraded}
     return lost if len(lost | poor) == len(pieces) else lost | poor
 
 
@@ -194,5 +195,5 @@ def test_a_degraded_server_owns_nothing(bcube: BCube, data: st.DataObject) -> No
         size = schedule.layout(10 * bcube.nics, 1).span(number, 1)
         owner = schedule.owner(thread, piece)
         assert (size == 0) == (number in schedule.left_out)
-        if owner in damage.degraded:
+        if owner in {server for server, _ in damage.down}:
             assert size == 0

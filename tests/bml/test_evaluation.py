@@ -36,7 +36,6 @@ def assert_priced(planned: Planned) -> None:
     assert priced.time_ns == simulated.time_ns
     assert priced.load == simulated.load
     assert [step.pieces for step in priced.steps] == simulated.pieces
-    assert [step.bytes for step in priced.steps] == simulated.bytes
     assert [(step.stage, step.step) for step in priced.steps] == [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
@@ -105,7 +104,6 @@ def test_larger_elements_over_faster_links_take_as_long(planned: Planned, factor
     before, after = evaluate(problem, plan), evaluate(scaled, plan)
     assert after.time_ns == before.time_ns
     assert after.load == before.load
-    assert [step.bytes for step in after.steps] == [factor * step.bytes for step in before.steps]
 
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 500), st.integers(1, 4))
@@ -146,7 +144,7 @@ def test_no_sum_wraps_around_at_the_edge_of_the_range(rounds: int) -> None:
         plan = Schedule(bcube, left_out=left_out, rounds=rounds)
         priced, simulated = evaluate(problem, plan), simulate(problem, plan)
         assert priced.load == 15
-        assert [step.bytes for step in priced.steps] == [15 * sum(layers)] * 2
+        assert [step.pieces for step in priced.steps] == [15, 15]
         assert priced.time_ns == simulated.time_ns
     with pytest.raises(InvalidInputError, match="must fit in 63 bits") as error:
         Problem(bcube, Network(Fraction(2**61)), size + 1, failed=failed)

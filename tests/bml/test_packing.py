@@ -358,17 +358,3 @@ def test_a_server_alone_has_nothing_to_send() -> None:
     packing = pack(surviving(*damage), NO_LIMIT)
     check_packing(*damage, packing)
     assert packing == Packing(((),), (Fraction(1),), Fraction(0), Fraction(0), timed_out=False)
-
-
-@pytest.mark.parametrize(
-    ("dead", "down", "message"),
-    [
-        (range(4), [], "no server is alive"),
-        ([0, 3], [], "cut the network"),
-        ([], [(0, 0), (0, 1)], "cut the network"),
-        ([1], [(0, 1)], "cut the network"),
-    ],
-)
-def test_a_network_in_parts(dead: list[int], down: list[Port], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        pack(surviving(BCube(2, 2), frozenset(dead), frozenset(down)), NO_LIMIT)

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from itertools import product
 
 from hypothesis import strategies as st
 
 from planner.families.collectives import COLLECTIVES, RAIL_PROGRAMS, program
+from planner.families.collectives.layout import by_shares
 from planner.families.collectives.program import KINDS, OWN, ListedProgram, Message, Program
 from planner.families.collectives.ring import bruck_program
 from planner.model.errors import NotApplicableError
@@ -18,13 +21,41 @@ TENSORS = (7, 1, 0, 12, 5)
 RAILS = [Rails(hosts, size, 10**9) for hosts, size in product(range(1, 6), range(1, 5))][1:]  # type: ignore[arg-type]
 
 
+def tensors_program(tensors: Iterable[int], servers: int) -> ListedProgram:
+    """Return the program of parameter servers with whole tensors; each tensor is a chunk."""
+    sizes = tuple(tensors)
+    owners = [chunk % servers for chunk in range(len(sizes))]
+    messages = []
+    for chunk, owner in enumerate(owners):
+        for more in range(1, servers):
+            worker = (owner + more) % servers
+            ends = 0, chunk, chunk + 1
+            messages += [
+                Message(0, 0, worker, owner, *ends, adds=True),
+                Message(1, 0, owner, worker, *ends, adds=False),
+            ]
+    shares = tuple(Fraction(size, sum(sizes)) for size in sizes)
+    return ListedProgram(
+        f"tensors({servers})",
+        servers,
+        1,
+        1,
+        len(sizes),
+        tuple(messages),
+        owners,
+        1,
+        placed=partial(by_shares, shares),
+    )
+
+
 def all_programs() -> Iterator[Program]:
     """Yield every algorithm on small networks."""
     for name, bcube in product(COLLECTIVES, BCUBES):
         try:
-            yield program(name, bcube, tensors=TENSORS)
+            yield program(name, bcube)
         except NotApplicableError:
             continue
+    yield from (tensors_program(TENSORS, bcube.servers) for bcube in BCUBES)
     yield from map(bruck_program, range(1, 10))
     for make, rails in product(RAIL_PROGRAMS.values(), RAILS):
         try:
@@ -82,7 +113,6 @@ def as_listed(whole: Program, messages: Iterable[Message]) -> ListedProgram:
         tuple(messages),
         [whole.owner(chunk) for chunk in range(whole.chunks)],
         whole.scatter_steps,
-        exclusive=False,
     ).half(whole.kind)
 
 

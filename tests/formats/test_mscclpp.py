@@ -12,11 +12,11 @@ from itertools import product
 import pytest
 
 from planner.families.collectives import Program
-from planner.families.collectives.exchange import tensors_program
 from planner.families.collectives.program import OWN, ListedProgram, Message, in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.formats.exporters.mscclpp import MAX_BYTES, write_mscclpp
 from planner.model.errors import InvalidInputError
+from tests.collectives.programs import tensors_program
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
 from tests.thorough import THOROUGH
 
@@ -80,7 +80,7 @@ def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
 
 SMALL = [
     Recipe("ring", (3,)),
-    Recipe("halving_doubling", (3,)),
+    Recipe("bruck", (3,)),
     Recipe("direct", (3,)),
     Recipe("bml", (2, 2)),
 ]

@@ -70,8 +70,6 @@ def test_the_contracts_example() -> None:
         ("broadcast", 0, 2),
         ("broadcast", 1, 6),
     ]
-    for row in found["steps"]:
-        assert 0 <= row["bytes"] - 12500000 * row["pieces"] / 18 < row["pieces"]
     assert round(found["times_full_transfer"], 4) == 0.8889
     best = found["comparison"]["bml_bcube"]
     assert (round(best["times_full_transfer"], 4), best["switches"]) == (0.8889, 6)
@@ -155,7 +153,7 @@ def test_what_a_plan_says_of_itself() -> None:
     assert found["rounds"] == plan.rounds
     assert found["times_full_transfer"] == float(cost.load)
     assert [tuple(row.values()) for row in found["steps"]] == [
-        (step.stage, step.step, step.pieces, step.bytes) for step in cost.steps
+        (step.stage, step.step, step.pieces) for step in cost.steps
     ]
 
 

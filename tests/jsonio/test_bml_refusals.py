@@ -252,20 +252,6 @@ def test_a_request_without_a_plan_in_its_time_says_so() -> None:
     schemas.validate(answer, "bml", "answer")
 
 
-def test_steps_of_many_layers_that_do_not_fit_in_63_bits_are_refused() -> None:
-    """One byte of each layer is summed on one server, which hears of it from all 2^62 others."""
-    request = {
-        "problem": "bml",
-        "n": 2**62,
-        "k": 1,
-        "layer_bytes": [1, 1, 1],
-        "link_bytes_per_s": 1e18,
-    }
-    path, message = error(request)
-    assert path == "layer_bytes"
-    assert "63 bits" in message
-
-
 def test_a_gradient_without_bytes_has_no_transfers_however_many_servers_there_are() -> None:
     request = {
         "problem": "bml",

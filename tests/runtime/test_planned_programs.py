@@ -14,7 +14,7 @@ import torch
 
 from planner.families import caramel, iteration
 from planner.families.collectives import COLLECTIVES, program
-from planner.families.collectives.exchange import halving_doubling_program
+from planner.families.collectives.exchange import direct_program
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
 from planner.jsonio.iteration_making import answer
@@ -26,6 +26,7 @@ from planner.runtime import attach, join
 from planner.runtime.collectives.halves import ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.solving.result import Result
+from tests.collectives.programs import tensors_program
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     backward,
@@ -197,7 +198,7 @@ def test_the_program_of_a_plan_is_taken() -> None:
 def attach_only(plan: Any, other: bool) -> None:
     with join(timeout_s=20) as world:
         model = make_model(NAME)
-        mine = Interpreter(world, halving_doubling_program(world.size)) if other else None
+        mine = Interpreter(world, direct_program(world.size)) if other else None
         attach(model, plan, make_optimizer("sgd", model), world, all_reduce=mine)
 
 
@@ -205,7 +206,7 @@ def attach_only(plan: Any, other: bool) -> None:
     ("ranks", "algorithm", "mode", "other", "message"),
     [
         (2, "ring", "replicated", False, r"ring\(3\): it is for 3 ranks, the job has 2; plan for"),
-        (3, "ring", "replicated", True, r"sums up by ring\(3\), got halving_doubling\(3\)"),
+        (3, "ring", "replicated", True, r"sums up by ring\(3\), got direct\(3\)"),
     ],
 )
 def test_what_cannot_be_run_as_planned_is_refused(
@@ -218,15 +219,15 @@ def test_what_cannot_be_run_as_planned_is_refused(
         assert re.search(message, outcome.error.text), outcome.error.text
 
 
-def share_by_folding() -> None:
+def share_by_tensors() -> None:
     with join(timeout_s=20) as world:
-        ProgramHalves(Interpreter(world, halving_doubling_program(world.size)))
+        ProgramHalves(Interpreter(world, tensors_program((1, 1), world.size)))
 
 
 def test_shards_by_a_program_that_leaves_ranks_without_are_refused() -> None:
-    for outcome in launch(share_by_folding, 3):
+    for outcome in launch(share_by_tensors, 3):
         assert outcome.error is not None
-        assert re.search("plan: shards by halving_doubling.*without any", outcome.error.text)
+        assert re.search("plan: shards by tensors.*without any", outcome.error.text)
 
 
 def halves(names: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ to shorter parts and ends once, and steps between these events are equal. Source
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -223,7 +223,7 @@ def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> F
 
 
 # ---
-# What a plan costs, step by step, all layers together.
+# What a plan costs, step by step.
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,6 @@ class StepLoad:
     stage: Stage
     step: int
     pieces: int  # that it sends or receives
-    bytes: int  # that it sends or receives, all layers together
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,22 +259,22 @@ def evaluate(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> Evalua
     return Evaluation(
         time_ns(problem, plan, deadline),
         busiest_load(plan, deadline),
-        steps_of(problem, plan, deadline),
+        steps_of(plan, deadline),
     )
 
 
-def steps_of(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> tuple[StepLoad, ...]:
+def steps_of(plan: Plan, deadline: Deadline = NEVER) -> tuple[StepLoad, ...]:
     """Return the busiest NIC of every step, those of the aggregation first."""
-    sizes = Counter(size // problem.element_bytes for size in problem.chunks)
-    layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
     in_use = plan.threads * plan.pieces - len(plan.left_out)
     units = EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)  # a byte for a piece
-    pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, units)], layouts))
-    names: list[tuple[Stage, int]] = [
-        (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
-    ]
+    if is_intact(plan):
+        up = [sent for sent, _ in busiest_intact(plan, units)[: plan.steps]]
+    else:
+        carried = loads(plan, units, deadline)
+        up = [max(int(load.sent.max()), int(load.received.max())) for load in carried]
+    stages: tuple[tuple[Stage, list[int]], ...] = ("aggregate", up), ("broadcast", up[::-1])
     return tuple(
-        StepLoad(*name, *busiest) for name, *busiest in zip(names, pieces, bytes_, strict=True)
+        StepLoad(stage, step, pieces) for stage, most in stages for step, pieces in enumerate(most)
     )
 
 
@@ -305,22 +304,6 @@ def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArra
         both += step.sent
         both += step.received
     return both
-
-
-def _busiest(plan: Plan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline) -> list[int]:
-    """Return the load of the busiest NIC in each step, given layouts with their multiplicities."""
-    import numpy as np
-
-    if is_intact(plan):
-        ways = [(times, busiest_intact(plan, layout)) for times, layout in layouts]
-        return [sum(times * way[step][0] for times, way in ways) for step in range(2 * plan.steps)]
-    counts = [times for times, _ in layouts]
-    up = []
-    for same in zip(*(loads(plan, layout, deadline) for _, layout in layouts), strict=True):
-        sent = sum(times * load.sent for times, load in zip(counts, same, strict=True))
-        received = sum(times * load.received for times, load in zip(counts, same, strict=True))
-        up.append(max(int(np.max(sent)), int(np.max(received))))
-    return up + up[::-1]
 
 
 # ---

@@ -86,8 +86,7 @@ def pack(damage: Damage, deadline: Deadline, *, start: Sequence[Tree] = ()) -> P
     """Return the packing of minimum load, or the best one found by the deadline, with its bound.
 
     `start` are trees to start from instead of BML's; their unusable hops are replaced. TimeUpError
-    if the deadline of the network passes without a packing. ValueError if no server lives, or some
-    living servers cannot reach each other.
+    if the deadline of the network passes without a packing. The living servers reach each other.
     """
     network = SurvivingNetwork(damage)
     if len(network.servers) == 1:

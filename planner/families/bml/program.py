@@ -68,7 +68,6 @@ def listed(plan: Plan) -> ListedProgram:
         [rank[owner] for owner in owners],
         plan.steps,
         placed=partial(_placed, plan, tuple(kept)),
-        exclusive=False,
     )
 
 

@@ -92,11 +92,6 @@ class Damage:
             if server not in self.dead
         )
 
-    @cached_property
-    def degraded(self) -> frozenset[int]:
-        """Living servers that have lost a NIC."""
-        return frozenset(server for server, _ in self.down)
-
     @property
     def usable_nics(self) -> int:
         """Number of usable NICs."""
@@ -212,7 +207,7 @@ def detour(damage: Damage) -> Schedule:
             gone.update(range(first, first + length))
     without = gone | {
         thread * bcube.servers + slice_of(bcube, thread, bcube.k - 1, server)[0]
-        for server in damage.degraded
+        for server, _ in damage.down
         for thread in range(bcube.k)
     }
     left_out = min((without, gone), key=lambda pieces: len(pieces) == bcube.nics)

@@ -231,16 +231,13 @@ class SurvivingNetwork:
     """The surviving part of a BCube: living servers, and NICs that reach another server.
 
     `servers` is ascending. `nics` are the usable NICs, by switch; arrays of prices and loads are in
-    this order. `deadline` (TimeUpError) may be changed. ValueError if no server lives, or if the
-    servers are not connected.
+    this order. `deadline` (TimeUpError) may be changed. The living servers are connected.
     """
 
     def __init__(self, damage: Damage) -> None:
         bcube, dead, down = damage.bcube, damage.dead, damage.down
         self.deadline = deadline = damage.deadline
         self.servers = [server for server in range(bcube.servers) if server not in dead]
-        if not self.servers:
-            raise ValueError("no server is alive")
         place = {server: number for number, server in enumerate(self.servers)}
         self.nics: list[Port] = []
         self._switches: list[range] = []
@@ -263,8 +260,6 @@ class SurvivingNetwork:
             for nic in switch_nics:
                 self._hanging[self._owner[nic]].append(number)
         self._distances: dict[int, list[int]] = {}
-        if -1 in self._distance_from(0):
-            raise ValueError("the failures cut the network into parts")
 
     def tree(
         self, prices: Sequence[int], root: int = 0, kept: Iterable[Edge] = ()

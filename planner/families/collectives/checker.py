@@ -143,8 +143,7 @@ def fault_of(way: Way, kind: Kind, takes_part: Sequence[bool]) -> tuple[int, str
 
 
 def _check_forms(program: Program, messages: Iterable[Message]) -> None:
-    """Refuse messages with invalid ranks, links or chunks, and two over one link in a step."""
-    used: set[tuple[int, int, int, int]] = set()
+    """Refuse messages with invalid ranks, links or chunks."""
     for message in messages:
         where = _where(message)
         ends = message.sender, message.receiver
@@ -156,10 +155,6 @@ def _check_forms(program: Program, messages: Iterable[Message]) -> None:
             raise InvalidPlanError(where, f"expected a range of {program.chunks} chunks")
         if not 0 <= message.lane < program.lanes:
             raise InvalidPlanError(where, f"no lane {message.lane}: there are {program.lanes}")
-        key = message.step, *ends, message.link
-        if program.exclusive and key in used:
-            raise InvalidPlanError(where, f"link {message.link} carries two messages at once")
-        used.add(key)
 
 
 def _follow(program: Program, messages: Iterable[Message], chunk: int, owner: int) -> None:

@@ -11,16 +11,13 @@ Source: Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1, which has th
 cases; Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from functools import partial
 from itertools import product
-from typing import Any, Self
+from typing import Any
 
 from planner.families.collectives.cost import Collective, Cost, Fabric, placed
-from planner.families.collectives.layout import Layout, by_shares
-from planner.families.collectives.program import OWN, Kind, ListedProgram, Message, Program
+from planner.families.collectives.program import OWN, ListedProgram, Message
 from planner.families.collectives.symmetric import Hop, SymmetricProgram, lane_link, one_link
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import scattered
@@ -204,7 +201,7 @@ def routed_program(bcube: BCube) -> ListedProgram:
             here, there = up, down
     owners = [*range(count)] * k
     name = f"routed({n}, {k})"
-    return ListedProgram(name, count, k, k, k * count, tuple(messages), owners, k, exclusive=False)
+    return ListedProgram(name, count, k, k, k * count, tuple(messages), owners, k)
 
 
 # ---
@@ -220,36 +217,10 @@ def routed_program(bcube: BCube) -> ListedProgram:
 
 def round_robin(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
     """Return the bytes on each server that gets a tensor, if tensors go round robin."""
-    sizes = _checked(tensors)
+    sizes = integers(tensors, "tensors")
+    if not total(sum(sizes), "tensors", "the sum of the tensors' bytes"):
+        raise InvalidInputError("tensors", "expected at least one byte, got 0")
     return tuple(sum(sizes[first::servers]) for first in range(min(servers, len(sizes))))
-
-
-def tensors_program(tensors: Iterable[Any], servers: int) -> ListedProgram:
-    """Return the program of parameter servers with whole tensors; each tensor is a chunk."""
-    sizes = _checked(tensors)
-    owners = [chunk % servers for chunk in range(len(sizes))]
-    messages = []
-    for chunk, owner in enumerate(owners):
-        for more in range(1, servers):
-            worker = (owner + more) % servers
-            ends = 0, chunk, chunk + 1
-            messages += [
-                Message(0, 0, worker, owner, *ends, adds=True),
-                Message(1, 0, owner, worker, *ends, adds=False),
-            ]
-    shares = tuple(Fraction(size, sum(sizes)) for size in sizes)
-    return ListedProgram(
-        f"tensors({servers})",
-        servers,
-        1,
-        1,
-        len(sizes),
-        tuple(messages),
-        owners,
-        1,
-        placed=partial(by_shares, shares),
-        exclusive=False,
-    )
 
 
 def tensors_on(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
@@ -259,20 +230,13 @@ def tensors_on(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
     return placed("ps_tensors", fabric, 2, 2 * busiest, busiest)
 
 
-def _checked(tensors: Iterable[Any]) -> tuple[int, ...]:
-    sizes = integers(tensors, "tensors")
-    if not total(sum(sizes), "tensors", "the sum of the tensors' bytes"):
-        raise InvalidInputError("tensors", "expected at least one byte, got 0")
-    return sizes
-
-
 # ---
 # Recursive halving and doubling: in step i, servers that differ in bit i exchange half of a range.
 #
 # log2 N steps leave every server with the sum of 1/N of the gradient; log2 N more hand it back. If
 # N is no power of two, let p be the largest below it: the N - p folded servers first send their
-# whole gradient to a partner and get the sum back at the end, so they own no share between the
-# halves (with `bruck` all do). On BCube(n, k), n a power of two, partners are neighbours and one
+# whole gradient to a partner and get the sum back at the end. That has a cost only: `bruck` takes
+# fewer steps and bytes. On BCube(n, k), n a power of two, partners are neighbours and one
 # NIC is in use.
 # Guarantee: volume 2(N-1)/N, the lower bound for one NIC, in 2·log2 N steps at powers of two. Else
 # 2(p-1)/p + 2 in 2·log2 p + 2 steps, and a partner adds one whole gradient more.
@@ -295,11 +259,14 @@ def halving_doubling_on(place: BCube | Fabric) -> Collective:
     return placed("halving_doubling", place, steps, volume, core + fold)
 
 
-def halving_doubling_program(ranks: int) -> Program:
-    """Return the program for any number of ranks."""
+def halving_doubling_program(ranks: int) -> SymmetricProgram:
+    """Return the program; a `NotApplicableError` if the number of ranks is no power of two."""
+    if ranks & (ranks - 1):
+        raise NotApplicableError(
+            "ranks", f"halving_doubling needs a power of two, got {ranks}: bruck takes any number"
+        )
     bits = ranks.bit_length() - 1
-    core = staged(f"halving_doubling({ranks})", (2,) * bits, [range(bits)])
-    return core if ranks == 1 << bits else FoldedProgram(core, ranks)
+    return staged(f"halving_doubling({ranks})", (2,) * bits, [range(bits)])
 
 
 def halving_doubling_bcube_program(bcube: BCube) -> SymmetricProgram:
@@ -308,45 +275,3 @@ def halving_doubling_bcube_program(bcube: BCube) -> SymmetricProgram:
     bits = (bcube.n.bit_length() - 1) * bcube.k
     name = f"halving_doubling_bcube({bcube.n}, {bcube.k})"
     return staged(name, (2,) * bits, [range(bits)], links=bcube.k, wire=bcube.wire)
-
-
-@dataclass(frozen=True)
-class FoldedProgram(Program):
-    """A program of p core ranks for up to 2p ranks: rank p + i is folded into its partner, rank i.
-
-    `core` is an all-reduce of one lane, or one of its halves. A step before it folds, a step behind
-    it unfolds.
-    """
-
-    core: SymmetricProgram
-    ranks: int
-
-    def __post_init__(self) -> None:
-        core = self.core
-        self._derive(name=core.name, kind=core.kind, lanes=1, links=1, chunks=core.chunks)
-        self._derive(steps=core.steps + 2, scatter_steps=core.scatter_steps + 1)
-
-    def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return the layout of the chunks."""
-        return self.core.layout(elements, element_bytes)
-
-    def owner(self, chunk: int) -> int:
-        """Return the core rank that a chunk is summed up on."""
-        return self.core.owner(chunk)
-
-    def half(self, kind: Kind) -> Self:
-        """Return one half of the all-reduce; folded ranks own nothing after the reduce-scatter."""
-        return replace(self, core=self.core.half(kind))
-
-    def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
-        size = self.core.ranks
-        low, high = rank % size, rank % size + size
-        folded = high < self.ranks
-        if folded and self.kind != "all_gather" and sent == (rank >= size):
-            yield Message(0, 0, high, low, 0, 0, self.chunks, adds=True)
-        if rank < size:
-            inner = self.core.sends(rank) if sent else self.core.receives(rank)
-            for message in inner:
-                yield message._replace(step=message.step + 1)
-        if folded and self.kind != "reduce_scatter" and sent == (rank < size):
-            yield Message(self.steps - 1, 0, low, high, 0, 0, self.chunks, adds=False)

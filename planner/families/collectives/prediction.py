@@ -90,10 +90,7 @@ def predicted(
         return _made(_between(low, high, ranks), notes)
     base = below[-1] if below else above[0]
     measured = ", ".join(str(table.ranks) for table in alike)
-    notes.append(
-        f"{collective} among {ranks} ranks extrapolated from {measured} by "
-        + _grounds(network, collective, ranks, per_host)
-    )
+    notes.append(f"{collective} among {ranks} ranks extrapolated from {measured}")
     return _made(_beyond(network, alike, base, ranks, per_host), notes)
 
 
@@ -160,17 +157,6 @@ def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, t
     for size in kept if len(kept) > 1 else sizes:
         less, more = low.cost.cost_ns(size), high.cost.cost_ns(size)
         yield size, (round(less + share * (more - less)),)
-
-
-def _grounds(network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int) -> str:
-    """Return the text that explains an extrapolation."""
-    if ranks > per_host:
-        name = "a tree" if collective == "all_reduce" else "a ring"
-        return (
-            f"the steps and the volume of {name}; only the times of a step and of a byte are fitted"
-        )
-    links = " and the links' line rates" if network.links else ""
-    return f"the volume{links}; what does not grow with the size is taken for the same"
 
 
 def _beyond(
@@ -276,13 +262,11 @@ def measured_nic(
     """Return the NIC of each rank, and notes on assumptions."""
     collective = next(name for name in FIRST if name in network.collectives)
     known = predicted(network, collective, ranks, per_host)
-    fit = fit_affine(known.cost.points)
-    nic = nic_of(fit.cost, ranks, halves=2 if collective == "all_reduce" else 1)
+    cost = fit_affine(known.cost.points)
+    nic = nic_of(cost, ranks, halves=2 if collective == "all_reduce" else 1)
     note = (
         f"a NIC's start-up, {format_ns(nic.startup_ns)}, and its {format_rate(nic.bytes_per_s)} "
-        f"are those on which a ring's {collective} among {ranks} ranks costs what was measured "
-        f"(affine: {fit.median_relative_error:.0%} off in the median, "
-        f"{fit.largest_relative_error:.0%} at most)"
+        f"are those on which a ring's {collective} among {ranks} ranks costs what was measured"
     )
     return nic, (*known.notes, note)
 

@@ -74,8 +74,6 @@ class Program(ABC):
         Number of chunks.
     steps, scatter_steps : int
         Steps of the all-reduce, and how many of them sum up.
-    exclusive : bool
-        Whether no link carries two messages to one rank in a step.
     even : bool
         Whether chunks share the data evenly.
     """
@@ -88,7 +86,6 @@ class Program(ABC):
     chunks: int
     steps: int
     scatter_steps: int
-    exclusive: bool = True
     even: bool = True
 
     def _derive(self, **values: object) -> None:
@@ -150,7 +147,6 @@ class ListedProgram(Program):
     scatter_steps: int
     kind: Kind = "all_reduce"
     placed: Callable[[int, int], Layout] | None = None
-    exclusive: bool = False
 
     def __post_init__(self) -> None:
         steps = max((message.step + 1 for message in self.listed), default=0)

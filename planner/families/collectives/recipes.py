@@ -26,7 +26,6 @@ from planner.families.collectives.exchange import (
     hierarchical_program,
     routed_program,
     tensors_on,
-    tensors_program,
     tree_groups,
 )
 from planner.families.collectives.program import Program
@@ -148,13 +147,13 @@ class Algorithm(NamedTuple):
     """The cost and the program of an algorithm, for a BCube's servers and their tensors."""
 
     cost: Callable[[BCube, Tensors], Collective]
-    program: Callable[[BCube, Tensors], Program]
+    program: Callable[[BCube], Program] | None = None
 
 
 def _on_bcube(
     cost: Callable[[BCube], Collective], program: Callable[[BCube], Program]
 ) -> Algorithm:
-    return Algorithm(lambda bcube, _: cost(bcube), lambda bcube, _: program(bcube))
+    return Algorithm(lambda bcube, _: cost(bcube), program)
 
 
 def _on_fattree(
@@ -162,7 +161,7 @@ def _on_fattree(
 ) -> Algorithm:
     """Return an algorithm on a Fat-Tree with as many servers, and switches with as many ports."""
     return Algorithm(
-        lambda bcube, _: cost(Fabric.beside(bcube)), lambda bcube, _: program(bcube.servers)
+        lambda bcube, _: cost(Fabric.beside(bcube)), lambda bcube: program(bcube.servers)
     )
 
 
@@ -187,7 +186,7 @@ COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
         "ps_fattree": _on_fattree(_ps, direct_program),
         "hierarchical_fattree": Algorithm(
             lambda bcube, _: hierarchical_on(Fabric.beside(bcube)),
-            lambda bcube, _: hierarchical_program(
+            lambda bcube: hierarchical_program(
                 tree_groups(bcube.servers, Fabric.beside(bcube).tree)
             ),
         ),
@@ -195,23 +194,25 @@ COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
         "shuffle_fattree": _on_fattree(_shuffle, direct_program),
         "k_nics_fattree": Algorithm(
             lambda bcube, _: direct_on("k_nics", Fabric.beside(bcube, bcube.k)),
-            lambda bcube, _: direct_program(bcube.servers, bcube.k),
+            lambda bcube: direct_program(bcube.servers, bcube.k),
         ),
         "ps_tensors_fattree": Algorithm(
-            lambda bcube, known: tensors_on(Fabric.beside(bcube), _given(known)),
-            lambda bcube, known: tensors_program(_given(known), bcube.servers),
+            lambda bcube, known: tensors_on(Fabric.beside(bcube), _given(known))
         ),
     }
 )
 """Each algorithm on each topology, for the servers and switch ports of a BCube."""
 
 
-def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
+def program(name: str, bcube: BCube) -> Program:
     """Return the program of an algorithm of `COLLECTIVES`, message by message.
 
-    Parameters and errors are those of `collective`.
+    Errors are those of `collective`; where whole tensors are placed, there is none.
     """
-    return COLLECTIVES[one_of(name, COLLECTIVES, "method")].program(bcube, tensors)
+    make = COLLECTIVES[one_of(name, COLLECTIVES, "method")].program
+    if make is None:
+        raise NotApplicableError("method", f"{name} has a cost, but no program")
+    return make(bcube)
 
 
 def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collective:

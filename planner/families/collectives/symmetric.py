@@ -93,7 +93,7 @@ class SymmetricProgram(Program):
         self._derive(ranks=ranks, lanes=lanes, chunks=lanes * ranks)  # a chunk per rank and lane
 
     @cached_property
-    def exclusive(self) -> bool:  # type: ignore[override]  # derived, not a field
+    def exclusive(self) -> bool:
         """Whether no link carries two messages in a step: no runs, and lanes cannot meet."""
         return len(self.places) < 2 and all(hop.run == 1 for hop in self.hops)
 

@@ -61,9 +61,6 @@ class Rules:
 
     reserve: float = 1.0  # transfers are due earlier by this multiple of their time
     lead: float = 1.0  # and by this multiple of their channel's longest transfer, which may block
-    patience: float = 1.0  # computation up to this multiple of a wait fills that wait
-    eager: bool = True  # starts go before their due time when the channel would become idle
-    ahead: float = 1.0  # share of the spare memory for early starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +259,7 @@ class _Listing:
         if place <= self.low or not amount:
             return True
         most = int(self.load[self.low : place].max())
-        spare = (self.limit - self.plain) * self.rules.ahead + self.plain
-        return most + amount <= max(spare, self.plain)
+        return most + amount <= max(self.limit, self.plain)
 
     def run(self, deadline: Deadline) -> list[int] | None:
         total = len(self.missing)
@@ -290,7 +286,7 @@ class _Listing:
                 self.issue(ready)
                 return True
             stall = self.end[late] - self.now
-            if self.units.busy_ns[ready] <= self.rules.patience * stall or not self.fits(late):
+            if self.units.busy_ns[ready] <= stall or not self.fits(late):
                 self.issue(ready)
                 return True
             self.push_ready(ready)
@@ -338,7 +334,7 @@ class _Listing:
     def launch(self, frontier: float, ahead: int) -> bool:
         """Start a transfer that is due, or whose channel would become idle."""
         for channel, starts in enumerate(self.starts):
-            idle = self.rules.eager and self.free[channel] < self.now + max(ahead, 1)
+            idle = self.free[channel] < self.now + max(ahead, 1)
             chosen = self.pop(starts, inf if idle else frontier)
             if chosen is not None:
                 self.issue(chosen)

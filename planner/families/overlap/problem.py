@@ -21,9 +21,6 @@ from planner.model.validation import integer, shown, total
 # ---
 # Validity of a graph's dependences, and the graph queries of the family; O(n + m).
 
-_LOOKED_AT = 64
-"""Nodes visited to find a path from a reader to a producer; without one, an edge is added."""
-
 
 def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return the successors of each node, with repetitions as in `after`."""
@@ -84,38 +81,17 @@ def check_waits(problem: "Problem") -> None:
 
 
 def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
-    """Return, by reader, the producers of its tensors on which it does not depend yet.
+    """Return, by reader, the producers of its tensors that it does not name.
 
     Some may be implied by other dependences: adding them changes nothing.
     """
-    after = [node.after for node in problem.nodes]
     read: dict[int, dict[int, None]] = {}
     for tensor in problem.tensors:
         if tensor.producer is not None:
             for reader in tensor.readers:
-                read.setdefault(reader, {})[tensor.producer] = None
-    needed = {}
-    for reader, producers in read.items():
-        direct = set(after[reader])
-        missing = [it for it in producers if it not in direct and not _depends(after, reader, it)]
-        if missing:
-            needed[reader] = tuple(missing)
-    return needed
-
-
-def _depends(after: Sequence[Sequence[int]], node: int, other: int) -> bool:
-    """Return whether a search of few nodes shows that `node` depends on `other`."""
-    looked, seen = [node], {node}
-    for near in looked:
-        if len(looked) + len(after[near]) > _LOOKED_AT:
-            return False
-        if other in after[near]:
-            return True
-        # Nodes are numbered in an order that respects dependences.
-        new = {earlier for earlier in after[near] if earlier > other} - seen
-        looked += sorted(new)
-        seen |= new
-    return False
+                if tensor.producer not in problem.nodes[reader].after:
+                    read.setdefault(reader, {})[tensor.producer] = None
+    return {reader: tuple(producers) for reader, producers in read.items()}
 
 
 MAX_NODES = 2**21

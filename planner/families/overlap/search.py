@@ -54,13 +54,10 @@ _LARGE = 50_000
 _RULES = (
     Rules(),
     Rules(lead=0.0),
-    Rules(lead=0.3, patience=1e9),
-    Rules(lead=3.0, patience=1e9),
+    Rules(lead=0.3),
+    Rules(lead=3.0),
     Rules(reserve=0.2, lead=0.0),
     Rules(reserve=4.0, lead=0.3),
-    Rules(ahead=0.5),
-    Rules(patience=0.2),
-    Rules(eager=False),
 )
 
 
@@ -144,18 +141,15 @@ def _steps(
                 yield partial(levels.tried, {**levels.best_level, kind: level})
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
-    yield best.along_itself
     random = Random(1)
     kinds = [it.kind for it in problem.collectives]
-    for number in range(tries):
+    for _ in range(tries):
         groups = best.groups
         for _ in range(random.choice((1, 1, 2, 4, 8))):
             cut = random.random() if random.random() < 0.5 else 0.0
             groups = split_or_join(groups, mergeable, kinds, random.random(), cut)
         rules = best.rules if random.random() < 0.8 else _drawn(random)
         yield partial(best.merging, groups, rules)
-        if number % 50 == 49:
-            yield best.along_itself
 
 
 def _drawn(random: Random) -> Rules:
@@ -163,8 +157,6 @@ def _drawn(random: Random) -> Rules:
     return Rules(
         reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
         lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
-        patience=random.choice((0.2, 1.0, 3.0, 1e9)),
-        ahead=random.choice((0.5, 0.8, 1.0, 1.0)),
     )
 
 
@@ -250,17 +242,6 @@ class _Best:
             for u, members in enumerate(units.members)
         ]
         return self.scheduled(units, topological(units, keys), rules or self.rules)
-
-    def along_itself(self) -> None:
-        """Try list schedules along the incumbent's own order."""
-        if self.plan is None:
-            return
-        units = contract(self.problem, self.groups)
-        assert units is not None
-        unit_of = {node: unit for unit, members in enumerate(units.members) for node in members}
-        order = list(dict.fromkeys(unit_of[node] for node in self.plan.order))
-        for rules in (self.rules, *_RULES[:3]):
-            self.scheduled(units, order, rules)
 
 
 def _outcome(problem: Problem, best: _Best) -> Outcome[Plan]:

@@ -65,7 +65,7 @@ class Interpreter:
     Every rank has to create it, at the same place in its program::
 
         world = join()
-        summing = Interpreter(world, halving_doubling_program(world.size))
+        summing = Interpreter(world, bruck_program(world.size))
         summing.all_reduce(tensor)
         executor = attach(model, plan, optimizer, world, all_reduce=summing)
 

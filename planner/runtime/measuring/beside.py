@@ -93,7 +93,7 @@ def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
         (size, max(round(sample.processor_ns), 1))
         for size, sample in zip(sizes, samples, strict=True)
     ]
-    cost = fit_affine(taken).cost
+    cost = fit_affine(taken)
     *smaller, largest = samples
     slower = max(largest.longer_ns, 0.0) / largest.alone_ns
     delays = [sample.longer_ns - slower * sample.alone_ns for sample in smaller]
