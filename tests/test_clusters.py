@@ -47,6 +47,19 @@ def test_an_accelerator_s_memory_can_be_named_as_such() -> None:
         cluster(**RAILS, accelerator_memory_bytes=80, memory_bytes=640)
 
 
+def test_a_machine_s_memory_that_is_an_accelerator_s_is_doubted() -> None:
+    (text,) = cluster(**RAILS, memory_bytes=80 * 10**9).memory_doubts
+    assert "that of a machine: 74.51 GiB, 9.313 GiB for each of its 8 accelerators" in text
+    assert "accelerator_memory_bytes" in text
+    for sure in (
+        {**RAILS, "memory_bytes": 640 * 10**9},
+        {**RAILS, "accelerator_memory_bytes": 80 * 10**9},
+        {"memory_bytes": 80 * 10**9},
+        RAILS,
+    ):
+        assert cluster(**sure).memory_doubts == ()
+
+
 def test_whole_numbers_are_exact_speeds() -> None:
     one = cluster(nic=Nic(3, 5), shared_bytes_per_s=7)  # type: ignore[arg-type]
     assert isinstance(one.nic.bytes_per_s, Fraction)

@@ -38,6 +38,7 @@ from planner.families.drizzle.family import limits_text
 from planner.families.iteration import fsdp_from_profile as fully_sharded
 from planner.families.iteration.sizing import scheduling_from_profile
 from planner.jsonio import PROBLEMS, decode_profile
+from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import Head, of_profile, warned
 from planner.jsonio.interfaces import families
@@ -170,14 +171,15 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
         request = decode_request(data)
         problem: str = request.problem
         made = request.to_problem()
-        document = getattr(request, "profile", UNSET)
+        document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
         profile = None if document is UNSET else profile_of(document)
+        doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts
     if options.problem not in (None, problem):
         raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
     asked = {"method": request.method, **_limit(options, request)}
     asked["regret"] = getattr(request, "regret", False)
     title = "" if profile is None else profile.name
-    return problem, Case(made, "request", asked, profile, None, request, title)
+    return problem, Case(made, "request", asked, profile, None, request, title, doubts)
 
 
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
@@ -201,8 +203,11 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
         made = make(profile, place, settled)
     except InvalidInputError as error:
         raise _of_network(error, place, options) from None
+    doubts = place.notes
+    if place.cluster is not None and IGNORE_MEMORY in family.options:
+        doubts = (*place.cluster.memory_doubts, *doubts)
     name = profile.name
-    return problem, Case(made, name, settled, profile, place, None, name, place.notes)
+    return problem, Case(made, name, settled, profile, place, None, name, doubts)
 
 
 def _of_network(

@@ -205,7 +205,8 @@ def told(
 
         made = replace(made, pareto=top_rows(pareto_front(case.problem, deadline=deadline)))
     if case.profile is None and request.profile is not UNSET:
-        made = of_profile(made, profile_of(request.profile))
+        doubts = cluster_of(request.cluster, "cluster").memory_doubts
+        made = of_profile(made, profile_of(request.profile), doubts)
     return made
 
 

@@ -12,9 +12,13 @@ from planner.model.costs import TableCost, scaled_cost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import MeasuredNetwork
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from planner.model.units import format_bytes
 from planner.model.validation import MAX_VALUE, set_exact, set_integer, shown
 
 MAX_MACHINES = 2**16
+
+ONE_ACCELERATOR_BYTES = 300 * 10**9
+"""No accelerator has more memory: a smaller machine's memory may be meant per accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,19 @@ class Cluster:
         if self.memory_bytes is None or not isinstance(self.topology, Rails):
             return self.accelerator_memory_bytes or self.memory_bytes
         return self.memory_bytes // self.topology.accelerators
+
+    @property
+    def memory_doubts(self) -> tuple[str, ...]:
+        """Warning if `memory_bytes` looks like the memory of one accelerator; else empty."""
+        have, workers = self.memory_bytes, self.workers_per_host
+        if have is None or workers == 1 or have > ONE_ACCELERATOR_BYTES:
+            return ()
+        each = format_bytes(have // workers)
+        text = (
+            f"memory_bytes is that of a machine: {format_bytes(have)}, {each} for each of its "
+            f"{workers} accelerators; if it is that of one, give accelerator_memory_bytes instead"
+        )
+        return (text,)
 
 
 def scaled_cluster(
