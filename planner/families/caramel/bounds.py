@@ -182,11 +182,10 @@ class Targets:
         """Return how many windows, from the innermost on, fit into `capacity`."""
         return bisect_right(self._needed, capacity)
 
-    def plans(self, at_least: int, element_bytes: int) -> tuple[int, tuple[list[Load], list[Load]]]:
-        """Return the least target, and its loads with parameters uncut, and cut where needed."""
+    def plans(self, at_least: int, element_bytes: int) -> tuple[list[Load], list[Load]]:
+        """Return loads for the least target, with parameters uncut, and cut where needed."""
         least, openings = self.least(at_least)
-        cut = self.cut_loads(least, openings, element_bytes)
-        return least, (self.whole_loads(openings), cut)
+        return self.whole_loads(openings), self.cut_loads(least, openings, element_bytes)
 
     def whole_loads(self, openings: Openings) -> list[Load]:
         """Return the load of each group in transfer order, with parameters uncut.

@@ -40,10 +40,6 @@ WORK = 2 * 10**6
 DESCENTS = 3
 """Number of starts that are improved."""
 
-SLACKS = (5, 10, 20, 40)
-"""Per mille above the least target of a concave cost, also tried: its groups may miss that target.
-"""
-
 ROUNDING = 10**7
 """A plan within 1/ROUNDING of the target differs from it by rounding: no search can gain."""
 
@@ -147,11 +143,7 @@ def _starts(
     total = sum(pricer.windows.sizes)
     for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
         for lines in concave_bounds(cost, total):
-            targets = Targets(nested, lines)
-            least, made = targets.plans(target, element_bytes)
-            yield from made
-            for slack in SLACKS if len(lines) > 1 else ():
-                yield from targets.plans(least + least * slack // 1000, element_bytes)[1]
+            yield from Targets(nested, lines).plans(target, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     # If a measured cost falls with the size, the best size is unrelated to the threshold.
@@ -202,7 +194,7 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         bound, _ = Targets(nested, lines).least(bound)
     for nested, lines in product(tightened(known), lines_of_all):
         if pricer.iteration_ns(best) > bound:
-            _, made = Targets(nested, lines).plans(bound, problem.element_bytes)
+            made = Targets(nested, lines).plans(bound, problem.element_bytes)
             best = min(best, *made, key=pricer.rank)
     if pricer.iteration_ns(best) > bound:
         budget = REFITTED // (len(best) + len(known.sizes))

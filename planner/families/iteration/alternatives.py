@@ -276,7 +276,7 @@ class Planner:
         pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
         lines = lines_of(self.way, "all_reduce")
         nests = tightened(gradients.windows)
-        loads = [Targets(nested, lines).plans(least, element)[1] for nested in nests]
+        loads = [Targets(nested, lines).plans(least, element) for nested in nests]
         best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
