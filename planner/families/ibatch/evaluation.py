@@ -16,7 +16,7 @@ from planner.families.ibatch.problem import Direction, Plan, Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.tie_break import STRAINS, Step, Strain, end_under
+from planner.solving.tie_break import Step, Strain, end_under
 from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
 
 
@@ -265,9 +265,3 @@ def lasts_under(problem: Problem, boundaries: Sequence[int], strain: Strain) -> 
         for start, stop in pairwise(boundaries)
     )
     return end_under(strain, steps, 0)
-
-
-def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return the makespan of a plan under each delay in `STRAINS`."""
-    boundaries = boundaries_of(plan)
-    return tuple(lasts_under(problem, boundaries, strain) for strain in STRAINS)

@@ -10,8 +10,9 @@ Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1}; the la
 """
 
 from bisect import bisect_left
+from operator import itemgetter
 
-from planner.families.ibatch.evaluation import check, evaluate, objective_ns, strained_of
+from planner.families.ibatch.evaluation import check, evaluate, objective_ns
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import Deadline
@@ -19,7 +20,7 @@ from planner.solving.methods import Outcome
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the better of Algorithms 1 and 2; among equals the one less sensitive to delays."""
+    """Return the better of Algorithms 1 and 2, among equals that of Algorithm 1."""
     candidates = []
     for algorithm in (greedy_forward, greedy_backward):
         outcome = algorithm(problem, deadline)
@@ -28,12 +29,8 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
             check(problem, outcome.plan)
         except BrokenConstraintError:  # merging for Eq. 5 went beyond the cap
             continue
-        objective = objective_ns(problem, evaluate(problem, outcome.plan))
-        ranks = objective, *strained_of(problem, outcome.plan)
-        candidates.append((ranks, outcome))
-    if not candidates:
-        return outcome
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+        candidates.append((objective_ns(problem, evaluate(problem, outcome.plan)), outcome))
+    return min(candidates, key=itemgetter(0))[1] if candidates else outcome
 
 
 def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

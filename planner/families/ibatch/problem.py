@@ -12,7 +12,6 @@ Source: Wang, Pi, Zhou, "Scalable Distributed DL Training: Batching Communicatio
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -260,15 +259,14 @@ class Problem:
     def transfer_prefix(self) -> list[int] | None:
         """Prefix sums PT such that batch (a, b] takes ``transfer_startup_ns + PT[b] - PT[a]``.
 
-        None if costs do not add up: a table that is not affine, or a rate whose products with layer
-        sizes are not whole nanoseconds (rounded up once per transfer).
+        None if costs do not add up: those of a table, or of a rate whose products with layer sizes
+        are not whole nanoseconds (rounded up once per transfer).
         """
         if self.transfer_ns is not None:
             return list(accumulate(self.transfer_ns, initial=0))
-        cost = _as_affine(self.cost)
-        if cost is None or self.layer_bytes is None:
+        if not isinstance(self.cost, AffineCost) or self.layer_bytes is None:
             return None
-        rate = cost.ns_per_byte
+        rate = self.cost.ns_per_byte
         if any(size * rate.numerator % rate.denominator for size in self.layer_bytes):
             return None
         return list(
@@ -331,16 +329,6 @@ class Problem:
             ("max_batch_bytes",),
             layers,
         )
-
-
-def _as_affine(cost: AffineCost | TableCost | DepthCost | None) -> AffineCost | None:
-    """Return the equal affine cost, or None if `cost` is not affine from 0 bytes on."""
-    if isinstance(cost, TableCost) and cost.points[0][0] == 0:
-        rates = {
-            Fraction(high[1] - low[1], high[0] - low[0]) for low, high in pairwise(cost.points)
-        }
-        return AffineCost(cost.points[0][1], rates.pop()) if len(rates) == 1 else None
-    return cost if isinstance(cost, AffineCost) else None
 
 
 @dataclass(frozen=True, slots=True)
