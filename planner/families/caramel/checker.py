@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from planner.families.caramel.evaluation import Price, plan_heads, prices_of
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.windows import are_orders, first_break
+from planner.families.caramel.windows import first_break
 from planner.model.contention import progress
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
@@ -36,9 +36,8 @@ def check(problem: Problem, plan: Plan) -> None:
     graph = problem.graph
     if not plan.backward_orders:
         raise InvalidPlanError("backward_orders", "expected at least one order")
-    if len(plan.backward_orders) == 1 or not are_orders(graph, plan.backward_orders, "backward"):
-        for number, order in enumerate(plan.backward_orders):
-            _check_order(graph, order, "backward", f"backward_orders[{number}]")
+    for number, order in enumerate(plan.backward_orders):
+        _check_order(graph, order, "backward", f"backward_orders[{number}]")
     _check_order(graph, plan.forward_order, "forward", "forward_order")
     if problem.fixed_order and (
         plan.forward_order != problem.order.forward
