@@ -9,7 +9,6 @@ plan; its bound holds for the op order of that plan.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 from planner.families.caramel.baselines import ddp
@@ -62,10 +61,6 @@ from planner.solving.family import Family
 from planner.solving.methods import Outcome
 from planner.solving.scenarios import Scenario, graph_under
 from planner.solving.targets import target_of
-
-ENUMERATED = 4
-"""Up to this many parameters every plan of whole ones is priced over scenarios: 75 plans of four.
-"""
 
 PRICED = 2 * 10**6
 """Transfers priced at most while a plan is improved over scenarios."""
@@ -233,21 +228,16 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield plans without their barriers, DDP's buckets, and all groups of few parameters."""
-        order, sizes = problem.order, problem.windows.sizes
+        """Yield plans without their barriers, and DDP's buckets."""
+        order = problem.order
         for plan in plans:
             yield plan_of(problem, order, loads_of(plan))
         for number in BUCKET_COUNTS:
-            limit = -(-sum(sizes) // number)
+            limit = -(-sum(problem.windows.sizes) // number)
             with suppress(NotApplicableError, TimeUpError):
                 made = ddp(problem, deadline, (limit, limit)).plan
                 assert made is not None
                 yield plan_of(problem, order, loads_of(made))
-        if len(sizes) <= ENUMERATED:
-            for groups in _ordered_partitions(tuple(range(len(sizes)))):
-                yield plan_of(
-                    problem, order, [tuple((j, sizes[j]) for j in group) for group in groups]
-                )
 
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
@@ -337,16 +327,6 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             interference=place.interference,
             target=target_of(options["for"], FOR.name),
         )
-
-
-def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
-    """Yield every ordered partition of the parameters into groups."""
-    if not left:
-        yield []
-    for count in range(1, len(left) + 1):
-        for group in combinations(left, count):
-            rest = tuple(j for j in left if j not in group)
-            yield from ([group, *others] for others in _ordered_partitions(rest))
 
 
 CARAMEL = _Caramel()
