@@ -105,28 +105,10 @@ class ModelLine(NamedTuple):
     den: int
 
 
-def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list[ModelLine]:
-    """Return the pieces that may give the time of a transfer of u units, none of them dominated."""
-    lines = [line for piece in cost.pieces() if (line := _line(piece, unit, total)) is not None]
-
-    def at(line: ModelLine, size: int) -> Fraction:
-        return Fraction(line.num * size + line.constant, line.den)
-
-    def rules_out(better: ModelLine, line: ModelLine) -> bool:
-        return (
-            better.first <= line.first
-            and line.last <= better.last
-            and all(at(better, size) <= at(line, size) for size in (line.first, line.last))
-        )
-
-    kept: list[ModelLine] = []
-    for line in lines:
-        if min(at(line, line.first), at(line, line.last)) > horizon:
-            continue
-        if not any(rules_out(better, line) for better in kept):
-            kept = [worse for worse in kept if not rules_out(line, worse)]
-            kept.append(line)
-    return kept
+def model_lines(cost: TransferCost, unit: int, total: int) -> list[ModelLine]:
+    """Return the pieces that may give the time of a transfer of u units."""
+    lines = (_line(piece, unit, total) for piece in cost.pieces())
+    return [line for line in lines if line is not None]
 
 
 def _line(piece: LinearPiece, unit: int, total: int) -> ModelLine | None:
@@ -208,7 +190,7 @@ class _Program:
         self._send_everything(used)
         unit = gcd(*(share.bytes for portions in self.shares for share in portions))
         total = sum(windows.sizes) // unit
-        lines = model_lines(cost, unit, sum(windows.sizes), self.horizon)
+        lines = model_lines(cost, unit, sum(windows.sizes))
         for line in lines:
             _check_fits(
                 line.den * self.horizon + abs(line.num) * total + abs(line.constant),
