@@ -19,8 +19,8 @@ from planner.families.ibatch.methods import (
     RULES,
     Method,
     check_modules,
+    default,
     exact,
-    within,
     within_cap,
 )
 from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
@@ -110,7 +110,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         methods = self.methods
         if not problem.interference.is_none:
             methods = with_contention(methods, "exact", within_cap(self._beside))
-        return methods if problem.target is None else within(methods, problem.target)
+        return methods if problem.target is None else {**methods, problem.target.name: default}
 
     def _beside(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan found under contention: the optimum up to `BESIDE` layers.
