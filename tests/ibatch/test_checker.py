@@ -51,7 +51,7 @@ def test_moved_boundaries_are_accepted_exactly_when_all_rules_hold(
     count = problem.layers
     inner = data.draw(st.sets(st.integers(1, count - 1))) if count > 1 else set()
     boundaries = (0, *sorted(inner), count)
-    plan = Plan.from_boundaries(boundaries, problem.direction)
+    plan = problem.plan(boundaries)
     if boundaries in set(oracles.all_boundaries(problem)):
         check(problem, plan)
     else:

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status, TableCost
-from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, solve
+from planner.families.ibatch import METHODS, Problem, check, evaluate, solve
 from planner.families.ibatch.bounds import relaxation
 from planner.families.ibatch.family import BOUND_MAX_LAYERS
 from tests import oracles
@@ -74,7 +74,7 @@ def check_result(problem: Problem, method: str, best: int | None) -> None:
 @given(problems())
 def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
     for boundaries in oracles.all_boundaries(problem):
-        plan = Plan.from_boundaries(boundaries, problem.direction)
+        plan = problem.plan(boundaries)
         priced = evaluate(problem, plan)
         assert priced.makespan_ns == oracles.makespan(problem, boundaries)
         assert priced.eq4_ns == oracles.eq4(problem, boundaries)

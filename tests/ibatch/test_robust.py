@@ -149,6 +149,6 @@ def test_batches_are_not_left_until_the_last_moment() -> None:
 @given(problems())
 def test_without_time_the_plan_stays_what_it_is(problem: Problem) -> None:
     assume(problem.too_large() is None and problem.objective == "makespan")
-    one_batch = Plan.from_boundaries((0, problem.layers), problem.direction)
+    one_batch = problem.plan((0, problem.layers))
     assume(problem.reach(0) == problem.layers)
     assert robust(problem, one_batch, Deadline(0)) == one_batch

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from planner.families import ibatch
 from planner.families.ibatch import IBATCH, Problem
-from planner.families.ibatch.family import ENUMERATED
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
@@ -92,7 +91,7 @@ def test_no_batches_that_may_be_are_better(problem: ibatch.Problem, mean: bool) 
 
 
 @settings(max_examples=30)
-@given(spread_problems(ENUMERATED + 6), percentiles, st.data())
+@given(spread_problems(14), percentiles, st.data())
 def test_of_many_layers_it_is_no_worse(
     problem: ibatch.Problem, percentile: Fraction | None, data: st.DataObject
 ) -> None:

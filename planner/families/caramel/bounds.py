@@ -182,11 +182,28 @@ class Targets:
         """Return how many windows, from the innermost on, fit into `capacity`."""
         return bisect_right(self._needed, capacity)
 
-    def plan(self, at_least: int, element_bytes: int) -> list[Load]:
-        """Return the loads that reach the least target."""
-        return self.loads(*self.least(at_least), element_bytes)
+    def plans(self, at_least: int, element_bytes: int) -> tuple[list[Load], list[Load]]:
+        """Return loads for the least target, with parameters uncut, and cut where needed."""
+        least, openings = self.least(at_least)
+        return self.whole_loads(openings), self.cut_loads(least, openings, element_bytes)
 
-    def loads(self, target: int, openings: Openings, element_bytes: int = 1) -> list[Load]:
+    def whole_loads(self, openings: Openings) -> list[Load]:
+        """Return the load of each group in transfer order, with parameters uncut.
+
+        Every window goes into the group opened last. The target may be missed: a group with more
+        bytes than its own stretch of time holds delays the groups inside it.
+        """
+        sides = dict(openings)
+        latest: list[tuple[int, int]] = []
+        groups = [latest]
+        for window in range(len(self._needed)):
+            if window in sides:
+                latest = []
+                groups.insert(0 if sides[window] == "left" else len(groups), latest)
+            latest.extend(self._load(window))
+        return list(map(tuple, groups))
+
+    def cut_loads(self, target: int, openings: Openings, element_bytes: int = 1) -> list[Load]:
         """Return the load of each group in transfer order, with parameters cut where needed.
 
         A group carries what its own stretch of time, less the start-up, allows. Every window fits

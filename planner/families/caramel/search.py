@@ -143,7 +143,7 @@ def _starts(
     total = sum(pricer.windows.sizes)
     for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
         for lines in concave_bounds(cost, total):
-            yield Targets(nested, lines).plan(target, element_bytes)
+            yield from Targets(nested, lines).plans(target, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     # If a measured cost falls with the size, the best size is unrelated to the threshold.
@@ -194,8 +194,8 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         bound, _ = Targets(nested, lines).least(bound)
     for nested, lines in product(tightened(known), lines_of_all):
         if pricer.iteration_ns(best) > bound:
-            made = Targets(nested, lines).plan(bound, problem.element_bytes)
-            best = min(best, made, key=pricer.rank)
+            made = Targets(nested, lines).plans(bound, problem.element_bytes)
+            best = min(best, *made, key=pricer.rank)
     if pricer.iteration_ns(best) > bound:
         budget = REFITTED // (len(best) + len(known.sizes))
         best = descend(pricer, best, bound, budget, deadline)

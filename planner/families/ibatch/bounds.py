@@ -8,7 +8,6 @@ Without contention every plan is at most as long, so these bounds hold under con
 Complexity: O(L). Source: own; the bound of scheduling theory, applied to batches.
 """
 
-from fractions import Fraction
 from math import ceil
 from operator import sub
 
@@ -16,7 +15,7 @@ from planner.families.ibatch.evaluation import check, evaluate, objective_ns
 from planner.families.ibatch.greedy import cut_from_left, greedy_backward
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.contention import bound_beside
-from planner.model.costs import TableCost
+from planner.model.costs import TableCost, least_rate
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import NEVER
 from planner.solving.methods import Outcome
@@ -43,11 +42,8 @@ def _cheapest_arrivals(problem: Problem) -> list[int]:
     assert sizes is not None
     if not isinstance(cost, TableCost):  # subadditive: splitting a transfer never saves time
         return [cost.cost_ns(size) for size in sizes]
-    points = cost.points
-    cheapest = min(time for _, time in points)
-    last = Fraction(points[-1][1] - points[-2][1], points[-1][0] - points[-2][0])
-    # On each segment time per byte is monotone, so its minimum lies at a point, or at infinity.
-    rate = min([last, *(Fraction(time, size) for size, time in points if size > 0)])
+    cheapest = min(time for _, time in cost.points)
+    rate = least_rate(cost, max(sizes[-1], 1))
     return [max(cheapest, ceil(rate * size)) for size in sizes]
 
 

@@ -138,8 +138,22 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
     else:
         transfers, layers = durations_beside(problem, plan)
         prefix = list(accumulate(layers, initial=0))
-    computations = [prefix[stop] - prefix[start] for start, stop in plan.batches]
-    return times_of(problem.direction, transfers, computations, problem.transfer_startup_ns)
+    times = []
+    sent, computed, startup = 0, 0, problem.transfer_startup_ns
+    for (start, stop), duration in zip(plan.batches, transfers, strict=True):
+        computation = prefix[stop] - prefix[start]
+        if problem.direction == "pull":
+            begin, sent = sent, sent + duration
+            compute_begin = max(sent, computed)
+            computed = compute_begin + computation
+        else:
+            compute_begin, computed = computed, computed + computation
+            begin = max(sent, computed)
+            sent = begin + duration
+        times.append(
+            BatchTimes(begin, begin + min(startup, duration), sent, compute_begin, computed)
+        )
+    return times
 
 
 def durations_beside(problem: Problem, plan: Plan) -> tuple[list[int], list[int]]:
@@ -166,34 +180,9 @@ def durations_beside(problem: Problem, plan: Plan) -> tuple[list[int], list[int]
     return [end - start for start, end in went.transfers], [end - start for start, end in layers]
 
 
-def times_of(
-    direction: str, transfers_ns: Sequence[int], computations_ns: Sequence[int], startup_ns: int
-) -> list[BatchTimes]:
-    """Return the earliest schedule of batches with these durations, in transfer order."""
-    times = []
-    sent, computed = 0, 0
-    for duration, computation in zip(transfers_ns, computations_ns, strict=True):
-        if direction == "pull":
-            begin, sent = sent, sent + duration
-            compute_begin = max(sent, computed)
-            computed = compute_begin + computation
-        else:
-            compute_begin, computed = computed, computed + computation
-            begin = max(sent, computed)
-            sent = begin + duration
-        times.append(
-            BatchTimes(begin, begin + min(startup_ns, duration), sent, compute_begin, computed)
-        )
-    return times
-
-
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a checked plan."""
-    return priced(problem.direction, schedule(problem, plan))
-
-
-def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
-    """Return the evaluation of a schedule."""
+    times, direction = schedule(problem, plan), problem.direction
     makespan = max(times[-1].transfer_end_ns, times[-1].compute_end_ns)
     communication = sum(batch.transfer_ns for batch in times)
     computation = sum(batch.compute_ns for batch in times)

@@ -19,8 +19,8 @@ from planner.families.ibatch.methods import (
     RULES,
     Method,
     check_modules,
+    default,
     exact,
-    within,
     within_cap,
 )
 from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
@@ -46,9 +46,6 @@ FEWEST_WORK = 10**8
 
 BESIDE = 10
 """Up to this many layers (512 plans) every plan is priced under contention."""
-
-ENUMERATED = 8
-"""Up to this many layers (128 plans) every plan is priced over scenarios."""
 
 PRICED = 2 * 10**5
 """Layers of the plans priced at most while a plan is improved over scenarios."""
@@ -113,7 +110,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         methods = self.methods
         if not problem.interference.is_none:
             methods = with_contention(methods, "exact", within_cap(self._beside))
-        return methods if problem.target is None else within(methods, problem.target)
+        return methods if problem.target is None else {**methods, problem.target.name: default}
 
     def _beside(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan found under contention: the optimum up to `BESIDE` layers.
@@ -205,13 +202,11 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield plans of about equal batches, and every plan if there are few layers."""
+        """Yield plans of about equal batches."""
         count = problem.layers
         for number in BUCKET_COUNTS:
             if number < count:
                 yield problem.plan([place * count // number for place in range(number + 1)])
-        if count <= ENUMERATED:
-            yield from problem.every_plan()
 
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan

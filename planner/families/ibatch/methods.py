@@ -7,7 +7,6 @@ PyTorch's DDP. A baseline whose batches break a constraint of the problem has no
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import TypeAlias
@@ -162,7 +161,8 @@ OWN_METHODS: Mapping[str, Method] = {
 # layers are possible. Gradients are scattered in the same units, so pushes are not planned here
 # (`planner.fsdp` plans both). Method: the family's methods and the target's default: the faster of
 # one unit per layer and one unit for all layers. Guarantee: `auto` and `exact` are never slower
-# than the default. Source: own; the rules are in `planner.solving.targets.FSDP2`.
+# than the default, unless the time limit cuts in. Source: own; the rules are in
+# `planner.solving.targets.FSDP2`.
 
 
 def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> None:
@@ -190,24 +190,6 @@ def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:
     whole = problem.reach(0) == problem.layers
     rules = (layer_by_layer, one_batch) if whole else (layer_by_layer,)
     return min((rule(problem, deadline) for rule in rules), key=partial(_lasts, problem))
-
-
-def within(methods: Mapping[str, Method], target: Target) -> dict[str, Method]:
-    """Return the methods for a problem with a target, including the target's default."""
-
-    def kept(method: Method) -> Method:
-        def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-            outcome = method(problem, deadline)
-            if outcome.plan is None or not outcome.timed_out:
-                return outcome
-            usual = default(problem)
-            better = min(outcome, usual, key=partial(_lasts, problem))
-            return replace(outcome, plan=better.plan)
-
-        return run
-
-    best = {name: kept(methods[name]) for name in ("auto", "exact")}
-    return {**methods, **best, target.name: default}
 
 
 def exported(problem: Problem, evaluation: Evaluation) -> dict[str, Exported]:

@@ -217,7 +217,8 @@ class Problem:
 
     def plan(self, boundaries: Sequence[int]) -> "Plan":
         """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
-        return Plan.from_boundaries(boundaries, self.direction)
+        batches = tuple(pairwise(boundaries))
+        return Plan(batches if self.direction == "pull" else batches[::-1])
 
     def every_plan(self) -> Iterator["Plan"]:
         """Yield every plan within the cap, fewest batches first: 2^(L-1) without a cap."""
@@ -343,9 +344,3 @@ class Plan:
     """
 
     batches: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def from_boundaries(cls, boundaries: Sequence[int], direction: str) -> "Plan":
-        """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
-        batches = tuple(pairwise(boundaries))
-        return cls(batches if direction == "pull" else batches[::-1])

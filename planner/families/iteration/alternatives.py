@@ -274,8 +274,8 @@ class Planner:
         pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
         lines = lines_of(self.way, "all_reduce")
         nests = tightened(gradients.windows)
-        loads = [Targets(nested, lines).plan(least, element) for nested in nests]
-        best = min(loads, key=pricer.rank)
+        loads = [Targets(nested, lines).plans(least, element) for nested in nests]
+        best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
     def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
