@@ -115,10 +115,6 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     mode: Mode
     objective_ns: Moment
     wins_if: tuple[ChangeAnswer, ...]
-    dominated_by: Annotated[
-        str | None,
-        says("algorithm that costs no more for any size: this one never wins"),
-    ] = None
     timed_out: Annotated[
         bool | UnsetType,
         Meta(description="true if time ran out before all changes were tried"),

@@ -150,9 +150,7 @@ def _why(explanation: Explanation) -> WhyAnswer:
     if second is not None and _counted(second.objective_ns) is not None:
         changes = tuple(filled(ChangeAnswer, change) for change in explanation.changes)
         late = explanation.timed_out or UNSET
-        answered = filled(
-            RunnerUp, second, second.synchronisation, explanation, wins_if=changes, timed_out=late
-        )
+        answered = filled(RunnerUp, second, second.synchronisation, wins_if=changes, timed_out=late)
     return filled(WhyAnswer, explanation, runner_up=answered)
 
 

@@ -98,8 +98,6 @@ def runner_up_text(runner_up: RunnerUp, objective_ns: int) -> str:
     if not longer:
         return f"{way}, equally long"
     text = f"{way}, {format_share(longer)} longer; "
-    if runner_up.dominated_by is not None:
-        return f"{text}{runner_up.dominated_by} costs no more for any size, so it can never win"
     if runner_up.wins_if:
         ways = " or ".join(
             f"{_CHANGES[change.what]} {format_factor(change.factor)}"

@@ -19,7 +19,7 @@ from planner.families.iteration import (
 )
 from planner.families.iteration.bounds import raised
 from planner.families.iteration.evaluation import Evaluation, check_room, check_times, lasting
-from planner.families.iteration.plan import Mode
+from planner.families.iteration.plan import BML, Mode
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Parameter
 from planner.model.topologies import Rails
@@ -38,7 +38,7 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
             found[method] = solve(problem, method=method)
         except NotApplicableError:
             # Around failures there may be nothing left that libraries have.
-            libraries = any(option.in_libraries for option in problem.by_name.values())
+            libraries = any(name not in BML for name in problem.by_name)
             assert method in {"bml", "bigdl", "ibatch"} or not libraries
     return found
 

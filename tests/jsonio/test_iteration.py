@@ -102,7 +102,7 @@ def test_a_runner_up_that_takes_more_than_63_bits_is_none(monkeypatch: pytest.Mo
 
 def test_what_time_left_out_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(*given: Any) -> Any:
-        return replace(explain(*given), changes=(), dominated_by=None, timed_out=True)
+        return replace(explain(*given), changes=(), timed_out=True)
 
     monkeypatch.setattr(iteration_making, "explain", cut)
     answer = asked({"notes": ["startup_ns is assumed"]})
@@ -327,13 +327,6 @@ def test_answers_that_contradict_themselves_are_refused(
     with pytest.raises(planner.InvalidInputError) as caught:
         decode_answer(json.dumps(broken(answer, steps, value)).encode())
     assert caught.value.path == path
-
-
-def test_answers_from_before_dominated_algorithms_were_named_are_read() -> None:
-    answer = asked()
-    del answer["why"]["runner_up"]["dominated_by"]
-    typed, _ = decode_answer(json.dumps(answer).encode())
-    assert typed.why.runner_up.dominated_by is None
 
 
 def test_every_transfer_is_drawn() -> None:

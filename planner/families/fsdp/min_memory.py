@@ -48,9 +48,9 @@ def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
     return tuple(layer_ranges(starts, problem.layers))
 
 
-def spread(problem: Problem, ranges: Sequence[tuple[int, int]], most: int) -> list[int]:
-    """Return the starts of ranges; if more than `most`, a subset at about equal bytes."""
-    starts = [start for start, _ in ranges]
+def spread(problem: Problem, most: int) -> list[int]:
+    """Return the starts of the smallest units; if more than `most`, some at about equal bytes."""
+    starts = [start for start, _ in finest(problem)]
     if len(starts) <= most:
         return starts
     sums = problem.prefixes["parameter_bytes"]

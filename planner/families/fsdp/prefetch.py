@@ -125,6 +125,13 @@ def issued_by(plan: Plan, steps: Sequence[int], issued: Sequence[int]) -> Plan:
     return Plan(plan.mesh, tuple(units), plan.buffers)
 
 
+def keeping_last(plan: Plan, kept: int, buffers: int) -> Plan:
+    """Return a plan (`at_use`) that keeps the parameters of the last units, first needed again."""
+    first = len(plan.units) - kept
+    units = (unit._replace(keep=u >= first) for u, unit in enumerate(plan.units))
+    return at_use(plan.mesh, units, buffers)
+
+
 def _falling(most: Sequence[int]) -> list[int]:
     """Return the largest non-decreasing sequence below the given one."""
     return list(accumulate(reversed(most), min))[::-1]

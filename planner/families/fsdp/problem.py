@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -25,6 +25,7 @@ from planner.model.validation import (
     inside,
     integer,
     integers,
+    one_of,
     set_exact,
     set_integer,
     shown,
@@ -151,10 +152,11 @@ class Problem:
     names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.channels not in CHANNELS:
-            expected = f"expected {', '.join(CHANNELS[:-1])} or {CHANNELS[-1]}"
-            raise InvalidInputError("channels", f"{expected}, got {shown(self.channels)}")
-        for name in _LISTS:
+        one_of(self.channels, CHANNELS, "channels")
+        for name in (
+            *("forward_ns", "backward_ns", "parameter_bytes", "gradient_bytes"),
+            *("activation_bytes", "checkpoint_bytes"),
+        ):
             values = getattr(self, name)
             if values is None:
                 continue
@@ -238,8 +240,7 @@ class Problem:
     @cached_property
     def gradients(self) -> tuple[int, ...]:
         """Bytes to scatter of each layer."""
-        known = self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
-        return tuple(known)
+        return tuple(self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes)
 
     @cached_property
     def activations(self) -> tuple[int, ...]:
@@ -249,8 +250,7 @@ class Problem:
     @cached_property
     def checkpoints(self) -> tuple[int, ...]:
         """Bytes saved of each recomputed layer; equal to `activations` if unknown."""
-        known = self.checkpoint_bytes
-        return self.activations if known is None else tuple(known)
+        return self.activations if self.checkpoint_bytes is None else tuple(self.checkpoint_bytes)
 
     @cached_property
     def compute_ns(self) -> int:
@@ -263,12 +263,8 @@ class Problem:
         return {
             name: tuple(accumulate(getattr(self, name), initial=0))
             for name in (
-                "forward_ns",
-                "backward_ns",
-                "parameter_bytes",
-                "gradients",
-                "activations",
-                "checkpoints",
+                *("forward_ns", "backward_ns", "parameter_bytes"),
+                *("gradients", "activations", "checkpoints"),
             )
         }
 
@@ -309,16 +305,6 @@ class Problem:
     def within(self, memory_bytes: int | None) -> "Problem":
         """Return the problem with another memory limit."""
         return replace(self, memory_bytes=memory_bytes)
-
-
-_LISTS = (
-    "forward_ns",
-    "backward_ns",
-    "parameter_bytes",
-    "gradient_bytes",
-    "activation_bytes",
-    "checkpoint_bytes",
-)
 
 
 # ---
@@ -408,5 +394,4 @@ def at_use(mesh: int, units: Iterable[Sequence[Any]], buffers: int = 1) -> Plan:
 
 def layer_ranges(cuts: Iterable[int], layers: int) -> list[tuple[int, int]]:
     """Return the ranges of layers that begin at the cuts; the first cut is 0."""
-    starts = list(cuts)
-    return list(zip(starts, [*starts[1:], layers], strict=True))
+    return list(pairwise((*cuts, layers)))

@@ -34,6 +34,7 @@ from planner.families.fsdp.prefetch import (
     changes,
     filled,
     filled_within,
+    keeping_last,
     needs_of,
 )
 from planner.families.fsdp.problem import Plan, Problem, at_use
@@ -56,13 +57,6 @@ class _Candidate(NamedTuple):
     shape: Plan  # whose gathers are issued at their use
     ahead: Ahead
     plan: Plan
-
-
-def keeping_last(plan: Plan, kept: int, buffers: int) -> Plan:
-    """Return a plan (`at_use`) that keeps the parameters of the last units, first needed again."""
-    first = len(plan.units) - kept
-    units = (unit._replace(keep=u >= first) for u, unit in enumerate(plan.units))
-    return at_use(plan.mesh, units, buffers)
 
 
 def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -201,9 +195,7 @@ class _Pool:
                 low, most = (middle, most) if fits(middle) else (low, middle)
             most = low
         tried = {most, most - 1, most - 2, most * 3 // 4, most // 2, most // 4, 1, 0}
-        for number in sorted(tried, reverse=True):
-            if 0 <= number <= most:
-                yield number
+        yield from sorted((number for number in tried if 0 <= number <= most), reverse=True)
 
     def fallback(self, deadline: Deadline) -> None:
         """Start from a shape that fits if any does."""
@@ -276,9 +268,8 @@ def _partitions(
 ) -> Iterator[tuple[tuple[int, int], ...]]:
     from planner.families.fsdp.partitions import best_units  # loads numpy
 
-    total = sum(problem.parameter_bytes)
-    starts = spread(problem, finest(problem), MAX_STARTS)
-    most = total
+    most = total = sum(problem.parameter_bytes)
+    starts = spread(problem, MAX_STARTS)
     while most >= 1:
         best = best_units(
             problem,
@@ -300,8 +291,7 @@ def _recomputed(
     problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]
 ) -> Iterator[tuple[bool, ...]]:
     """Yield no recomputation, then numbers of units that save most memory for their time."""
-    none = (False,) * len(ranges)
-    yield none
+    yield (False,) * len(ranges)
     if problem.checkpoint_bytes is None or problem.memory_bytes is None:
         return
     sums = problem.prefixes
@@ -327,9 +317,7 @@ def _recomputed(
             high = middle
     step = max((len(ordered) - low) // 4, 1)
     numbers = {low, low + 1, low + 2, *range(low, len(ordered), step), len(ordered)}
-    for number in sorted(numbers):
-        if 0 < number <= len(ordered):
-            yield of(number)
+    yield from (of(number) for number in sorted(numbers) if 0 < number <= len(ordered))
 
 
 # ---

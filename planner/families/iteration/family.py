@@ -37,7 +37,7 @@ from planner.families.iteration.evaluation import (
     simplicity,
 )
 from planner.families.iteration.for_target import within
-from planner.families.iteration.plan import MIXED, Plan
+from planner.families.iteration.plan import BML, MIXED, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import cut_off, notes_of
 from planner.families.iteration.transfers import (
@@ -135,7 +135,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
     plans, refused = [], None
     planned: set[object] = set()  # equal costs make equal plans
     for synchronisation in problem.by_name.values():
-        if not synchronisation.in_libraries and method != "bml":
+        if synchronisation.algorithm in BML and method != "bml":
             continue
         price = synchronisation.half, synchronisation.all_reduce
         if price in planned:

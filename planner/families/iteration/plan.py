@@ -117,11 +117,6 @@ class Synchronisation:
         """Itself: the only option."""
         return (self,)
 
-    @property
-    def in_libraries(self) -> bool:
-        """Whether today's libraries have it: all but BML are common."""
-        return self.algorithm not in BML
-
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
@@ -153,11 +148,6 @@ class Mixture:
     def cost(self, kind: str) -> DepthCost:
         """Return the cost of transfers of one kind by their size."""
         return self.all_reduce if kind == "all_reduce" else self.half
-
-    @property
-    def in_libraries(self) -> bool:
-        """Whether today's libraries have it: none mixes algorithms in this way."""
-        return self.algorithm not in (*BML, MIXED)
 
     def refusal(self, mode: str) -> Infeasibility | None:
         """Return why there are no plans of a mode, or None."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 
 from planner.families.caramel.bounds import Nested, Targets, UnitCost
 from planner.families.caramel.pricing import Load, groups_of
@@ -28,7 +28,7 @@ BUDGET = 400
 """Values computed at most."""
 
 UNITS = 60
-"""Parameters whose groups are searched; with more, neighbours are searched together."""
+"""Units of neighbouring parameters whose groups are searched, at most."""
 
 SIDE_GRID = 256
 """Grid points of one side, for concave costs."""
@@ -154,8 +154,7 @@ class _Ends:
         known, unit = sides.windows, self.cost.unit
         ordered = [(known.heads[j], known.tails[j]) for j in sides.order]
         places = [n for n, (at, following) in enumerate(pairwise(ordered), 1) if at != following]
-        if len(places) >= UNITS:
-            places = _spread(sides, places)
+        places = places[:: len(places) // UNITS + 1]
         self.places = (*places, len(sides.order))
         members = [sides.order[begin:end] for begin, end in pairwise((0, *self.places))]
         self.backward = known.backward_ns * unit
@@ -208,20 +207,6 @@ class _Ends:
             if time < self.backward or not ends_by(time, heads, sent, cost.startup):
                 return None
         return now + max(self.backward, earliest_end(heads, sent, cost.startup))
-
-
-def _spread(sides: _Sides, places: Sequence[int]) -> list[int]:
-    """Return some of the places, evenly spaced in time and bytes together."""
-    tails = sides.windows.tails
-    total, last = sum(sides.pulled) or 1, max(tails) or 1
-    sent = list(accumulate(sides.pulled[j] for j in sides.order))
-    kept, reached = [], 0.0
-    for place in places:
-        moment = tails[sides.order[place - 1]] / last + sent[place - 1] / total
-        if moment >= reached:
-            kept.append(place)
-            reached = moment + 2 / UNITS
-    return kept
 
 
 def _best_ends(sides: _Sides, target: int, deadline: Deadline) -> list[int]:

@@ -13,7 +13,7 @@ halves: Zhang et al., "DeAR", ICDCS 2023, and Rajbhandari et al., "ZeRO", SC 202
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -56,15 +56,6 @@ def measured_on(cluster: Cluster) -> Synchronisation:
         raise NotApplicableError("failed", "the network was measured as a whole")
     push, pull, both = (prediction(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
     return Synchronisation(MEASURED, 2, push, whole=both, gather=None if pull == push else pull)
-
-
-def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:
-    """Return the least ns per byte of a half, and of an all-reduce, over all sizes."""
-    push, pull, both = (
-        least_rate(prediction(cluster, kind).cost, MAX_VALUE)
-        for kind in ("push", "pull", "all_reduce")
-    )
-    return min(push, pull), both
 
 
 def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
@@ -115,20 +106,14 @@ KNOWN = (*ALGORITHMS, IN_ROUNDS, MEASURED)
 NONE = "none"
 """The algorithm of a single worker."""
 
-_SECOND = Fraction(10**9)
-
-
-def synchronisations(
-    cluster: Cluster, algorithms: Iterable[str] = ALGORITHMS
-) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
-    """Return the algorithms that can be used on a cluster, and the others with the reason."""
-    return _known(cluster, tuple(algorithms))
+_FOR_BCUBES = "{} is for servers with a NIC at each level: a bcube"
 
 
 @lru_cache(maxsize=16)  # a plan is made for a dozen problems that differ in computation alone
-def _known(
-    cluster: Cluster, algorithms: tuple[str, ...]
+def synchronisations(
+    cluster: Cluster, algorithms: tuple[str, ...] = ALGORITHMS
 ) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
+    """Return the algorithms that can be used on a cluster, and the others with the reason."""
     if cluster.workers == 1:
         return (Synchronisation(NONE, 0, AffineCost(0, Fraction(0))),), ()
     usable, left_out = [], []
@@ -186,15 +171,16 @@ def least(cluster: Cluster) -> Synchronisation:
         rate = _per_byte(between, cluster.nic.bytes_per_s)
         rate = max(rate, _per_byte(within, topology.link_bytes_per_s))
     elif cluster.failed:
-        rate = _per_byte(_least_volume(cluster), cluster.nic.bytes_per_s)
+        volume = Fraction(0) if cut_off(cluster) else _damage(cluster).load_bound() / 2
+        rate = _per_byte(volume, cluster.nic.bytes_per_s)
     else:
         volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
         rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
     if cluster.network is None or cluster.failed:
         return Synchronisation("any", 0, AffineCost(0, rate))
-    half, both = least_rates(cluster)
+    both, *halves = (least_rate(prediction(cluster, kind).cost, MAX_VALUE) for kind in KINDS)
     whole = AffineCost(0, min(2 * rate, both))
-    return Synchronisation("any", 0, AffineCost(0, min(rate, half)), whole=whole)
+    return Synchronisation("any", 0, AffineCost(0, min(rate, *halves)), whole=whole)
 
 
 def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
@@ -254,18 +240,12 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
             return hierarchical_cost(tree_groups(machines, topology))
         case "hierarchical":
             raise NotApplicableError("topology", "a single switch has no levels")
-    raise _for_bcubes(name)
-
-
-def _for_bcubes(name: str) -> NotApplicableError:
-    return NotApplicableError(
-        "topology", f"{name} is for servers with a NIC at each level: a bcube"
-    )
+    raise NotApplicableError("topology", _FOR_BCUBES.format(name))
 
 
 def _on_rails(rails: Rails, cluster: Cluster, name: str) -> list[Synchronisation]:
     if name not in RAILS:
-        raise _for_bcubes(name)
+        raise NotApplicableError("topology", _FOR_BCUBES.format(name))
     half = [_Step.of(hop, rails, cluster.nic) for hop in RAILS[name](rails)]
     known = [_in_parts(name, half, cluster.nic, depth) for depth in DEPTHS]
     # If all steps use the same links, parts only add start-ups.
@@ -319,7 +299,7 @@ def _in_parts(name: str, half: Sequence[_Step], nic: Nic, depth: int) -> Synchro
 
 
 def _per_byte(volume: Fraction, bytes_per_s: Fraction) -> Fraction:
-    return volume * _SECOND / bytes_per_s
+    return volume * 10**9 / bytes_per_s
 
 
 def _shared(cluster: Cluster) -> Fraction:
@@ -413,11 +393,6 @@ def _half_of_replan(bcube: BCube, failed: Failures, rounds: int) -> _Half:
     shared = len(set(map(owned.__getitem__, range(program.ranks)))) == 1
     steps, volumes, further = zip(*halves, strict=True)
     return _Half(max(steps), max(volumes), max(further), shared and rounds == 1)
-
-
-def _least_volume(cluster: Cluster) -> Fraction:
-    """Return the least volume of the busiest NIC in a half, as a share of the gradient."""
-    return Fraction(0) if cut_off(cluster) else _damage(cluster).load_bound() / 2
 
 
 def _damage(cluster: Cluster) -> Damage:

@@ -8,11 +8,10 @@ Complexity: two prices, and those of the crossover.
 Source: own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from operator import le
 from typing import Literal, TypeAlias
 
 from planner.families.iteration.alternatives import Alternative
@@ -32,11 +31,10 @@ from planner.solving.what_if import break_even
 # Problem: start-ups, further messages or bandwidth of all algorithms are multiplied by one factor,
 # up to 1024 either way. Find the factor nearest to 1 at which the runner-up wins. Method:
 # bisection. The runner-up *wins* if it is shorter than the chosen plan, both with the same
-# transfers and algorithms, each at its best depth; and no usable algorithm of its mode dominates
-# its cost (else that algorithm would be as short with the runner-up's plan). Guarantee: at that
-# factor the runner-up wins in this sense; planning again, either plan could improve. An algorithm
-# reported as dominating stays so for every factor. Complexity: O(algorithms) and two prices of a
-# plan, about 60 times per change. Source: own.
+# transfers and algorithms, each at its best depth; and no other algorithm of its mode would be
+# shorter with its transfers. Guarantee: at that factor the runner-up wins in this sense; planning
+# again, either plan could improve. Complexity: one price of a plan for each algorithm, about 60
+# times per change. Source: own.
 
 CostPart = Literal["startup", "message", "bandwidth"]
 
@@ -61,33 +59,20 @@ class Change:
 
 _Cost: TypeAlias = AffineCost | TableCost
 
-_Parts: TypeAlias = tuple[int | Fraction, ...] | TableCost
-"""The parts of a cost that can be compared one by one; a table has none."""
 
-_FREE = AffineCost(0, Fraction(0))
-
-
-def _parts(cost: _Cost, silent: _Cost) -> _Parts:
-    """Return start-ups (ns), further messages (ns) and ns per byte, or the table.
+def _scaled_cost(cost: _Cost, silent: _Cost, what: CostPart, factor: Fraction) -> _Cost:
+    """Return the cost with one part multiplied; a table has no further messages.
 
     `silent` is the same cost without start-ups.
     """
-    if isinstance(cost, TableCost):
-        return cost
-    assert isinstance(silent, AffineCost)
-    return cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte
-
-
-def _scaled_cost(cost: _Cost, silent: _Cost, what: CostPart, factor: Fraction) -> _Cost:
-    """Return the cost with one part multiplied; a table has no further messages."""
-    parts = _parts(cost, silent)
     startup = factor if what == "startup" else Fraction(1)
     rate = 1 / factor if what == "bandwidth" else Fraction(1)
-    if isinstance(parts, TableCost):
-        return scaled_cost(parts, startup=startup, rate=rate, most_ns=MAX_VALUE)
-    starts, messages, per_byte = parts
+    if isinstance(cost, TableCost):
+        return scaled_cost(cost, startup=startup, rate=rate, most_ns=MAX_VALUE)
+    starts, messages = cost.startup_ns - silent.startup_ns, silent.startup_ns
     time = starts * startup + messages * (factor if what == "message" else 1)
-    return AffineCost(min(round(time), MAX_VALUE), min(per_byte * rate, Fraction(MAX_VALUE)))
+    per_byte = min(cost.ns_per_byte * rate, Fraction(MAX_VALUE))
+    return AffineCost(min(round(time), MAX_VALUE), per_byte)
 
 
 _Pair: TypeAlias = tuple[Synchronisation, Synchronisation]
@@ -105,21 +90,6 @@ def _scaled(pair: _Pair, what: CostPart, factor: Fraction) -> Synchronisation:
     )
 
 
-def dominating(
-    problem: Problem, alternative: Alternative, candidates: Sequence[Alternative]
-) -> str | None:
-    """Return an algorithm whose cost dominates the alternative's in every part, or None."""
-    known, kind = _pairs(problem), _kind(alternative)
-
-    def of(algorithm: str) -> list[_Parts]:  # at all depths: another may suit its transfers
-        pairs = (pair for how, pair in known.items() if how[0] == algorithm)
-        return [_parts(option.cost(kind), silent.cost(kind)) for option, silent in pairs]
-
-    mine = of(alternative.synchronisation.algorithm)
-    names = (rival.algorithm for rival in _rivals(alternative, candidates))
-    return next((name for name in names if _costs_less(of(name), mine)), None)
-
-
 def changes(
     problem: Problem,
     plan: Plan,
@@ -132,22 +102,14 @@ def changes(
     Changes not found by the deadline are left out. `alternative` has a plan.
     """
     assert alternative.plan is not None
-    rivals, known = _rivals(alternative, candidates), _pairs(problem)
-    kind = _kind(alternative)
-    lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
+    known = _pairs(problem)
+    lasts, own = lasting(problem, plan), lasting(problem, alternative.plan)
+    rivals = [lasting(problem, other) for other in _by_rivals(alternative, candidates)]
 
     def wins(what: CostPart, factor: Fraction) -> bool:
-        scaled = {how: _scaled(pair, what, factor) for how, pair in known.items()}
-
-        def of(way: Way) -> list[_Parts]:
-            costs = (scaled[_how(option)].cost(kind) for option in way.options)
-            return [_parts(cost, _FREE) for cost in costs]
-
-        own = of(alternative.synchronisation)
-        if any(_costs_less(of(rival), own) for rival in rivals):
-            return False
-        costs = _at_any_depth(scaled)
-        return other_lasts(costs) < lasts(costs)
+        costs = _at_any_depth({how: _scaled(pair, what, factor) for how, pair in known.items()})
+        least = own(costs)
+        return least < lasts(costs) and all(least <= rival(costs) for rival in rivals)
 
     nearest = [(what, break_even(partial(wins, what), deadline)) for what in PARTS]
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
@@ -168,37 +130,21 @@ def _how(option: Synchronisation) -> How:
     return option.algorithm, option.depth
 
 
-def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list[Way]:
-    """Return the algorithms that have a plan in the alternative's mode.
+def _by_rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> Iterator[Plan]:
+    """Yield the alternative's plan by each other algorithm that has a plan in its mode.
 
     A mixture of algorithms is no rival, and has none.
     """
-    if alternative.synchronisation.algorithm == MIXED:
-        return []
-    return [
-        candidate.synchronisation
-        for candidate in candidates
-        if candidate.mode == alternative.mode
-        and candidate.plan is not None
-        and candidate.synchronisation.algorithm != MIXED
-    ]
-
-
-def _kind(alternative: Alternative) -> str:
-    """Return the kind of an alternative's transfers whose costs are compared."""
-    return "all_reduce" if alternative.mode == "replicated" else "push"
-
-
-def _costs_less(theirs: Sequence[_Parts], own: Sequence[_Parts]) -> bool:
-    """Return whether each of our costs is dominated by one of theirs, and the costs differ."""
-    return theirs != own and all(any(_no_more(cost, mine) for cost in theirs) for mine in own)
-
-
-def _no_more(cost: _Parts, other: _Parts) -> bool:
-    """Return whether no part costs more than the same part of another cost."""
-    if isinstance(cost, TableCost) or isinstance(other, TableCost):
-        return cost == other
-    return all(map(le, cost, other))
+    plan, name = alternative.plan, alternative.synchronisation.algorithm
+    assert plan is not None
+    for other in candidates:
+        rival = other.synchronisation.algorithm
+        if MIXED in (name, rival) or rival == name or other.plan is None:
+            continue
+        if other.mode == alternative.mode:
+            depth = other.synchronisation.options[0].depth
+            sent = (replace(one, algorithm=None, depth=depth) for one in plan.transfers)
+            yield replace(plan, algorithm=rival, transfers=tuple(sent))
 
 
 def _pairs(problem: Problem) -> Mapping[How, _Pair]:
@@ -226,8 +172,6 @@ class Explanation:
         Exposed communication that start-ups add.
     runner_up : Alternative or None
         The next best alternative of another cost.
-    dominated_by : str or None
-        An algorithm that dominates the runner-up's in the same mode, so that it never wins.
     changes : tuple of Change
         Changes that would make the runner-up shorter.
     timed_out : bool
@@ -238,7 +182,6 @@ class Explanation:
     exposed_bytes_ns: int
     exposed_startup_ns: int
     runner_up: Alternative | None
-    dominated_by: str | None
     changes: tuple[Change, ...]
     timed_out: bool = False
 
@@ -304,17 +247,12 @@ def explain(
     prompt = {how: option.changed(free_starts) for how, option in problem.costs.items()}
     free = evaluate(problem, plan, prompt)
     second = runner_up(plan, candidates)
-    better = None if second is None else dominating(problem, second, candidates)
-    found: tuple[Change, ...] = ()
-    sought = second is not None and better is None
-    if second is not None and sought:
-        found = changes(problem, plan, second, candidates, deadline)
+    found = () if second is None else changes(problem, plan, second, candidates, deadline)
     return Explanation(
         computation_ns=free.computation_ns,
         exposed_bytes_ns=free.stall_ns,
         exposed_startup_ns=evaluation.iteration_ns - free.iteration_ns,
         runner_up=second,
-        dominated_by=better,
         changes=found,
-        timed_out=sought and len(found) < len(PARTS) and deadline.passed,
+        timed_out=second is not None and len(found) < len(PARTS) and deadline.passed,
     )
