@@ -123,7 +123,6 @@ class FitProvenance(Struct, frozen=True, kw_only=True):
     kind: Literal["fitted"] = "fitted"
     source: str
     measurements: int
-    rounds: int
     held: tuple[str, ...]
     at_floor: tuple[str, ...]
     mean_error: float

@@ -13,7 +13,8 @@ from yan_brute_force import brute_force
 
 from planner.families import yan
 from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
-from planner.families.yan.from_profile import ProfiledProblem, block_window, neuron_layers, profiled
+from planner.families.yan.from_profile import ProfiledProblem, neuron_layers, profiled
+from planner.families.yan.windows import block_window
 from planner.jsonio import decode_profile
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, NotApplicableError

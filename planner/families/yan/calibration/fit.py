@@ -3,7 +3,7 @@
 Problem: find C_muladd, C_act, C_err, one factor for all of C_ncost(H), and 1/C_nbw, all above 0,
 with the least sum of squared relative errors. Interference and bits per number are fixed.
 Method: a price is the sum, over layers and phases, of the slowest segment's time, which is linear
-in these constants; least squares in a trust region. Constants that the data do not determine are
+in these constants; least squares, step by step. Constants that the data do not determine are
 held. See docs/yan.md, "How constants are measured and fitted".
 
 Guarantee: never worse than the start times any allowed factor; a local minimum is possible. The
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import fsum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,11 @@ FITTED = ("muladd_ns", "activation_ns", "error_ns", "latency_ns", "nic_bits_per_
 ROUNDS = 50
 """Most descents of a fit."""
 
+HALVINGS = 12
+"""Lengths of a step that are tried, each half of the one before."""
+
 STILL = 1e-9
 """Relative decrease of the squared errors below which the descent stops."""
-
-EXACT = 1e-12
-"""Relative error below which a price counts as exact."""
 
 SAME = 1e-9
 """Relative error of prices that always counts as agreement, however exact the others are."""
@@ -134,7 +134,6 @@ class Solution(NamedTuple):
     constants: Constants
     held: tuple[str, ...]
     at_floor: tuple[str, ...]
-    rounds: int
 
 
 class _Point(NamedTuple):
@@ -161,7 +160,6 @@ def solve(start: Constants, effects: Sequence[Array]) -> Solution:
         _constants(start, (point.values * search.unit).tolist(), held),
         tuple(FITTED[column] for column in sorted(held)),
         tuple(FITTED[column] for column in sorted(at_floor)),
-        search.rounds,
     )
 
 
@@ -174,7 +172,6 @@ class _Search:
     def __init__(self, start: Constants, effects: Sequence[Array]) -> None:
         # Sorted, so that the order of the measurements does not affect rounding.
         self.measured = sorted(effects, key=lambda each: (each.shape, each.tobytes()))
-        self.rounds = 0
         self.unit = np.ones(len(FITTED))
         values = np.array([float(value) for value in _values(start)])
         gradients = self.gradients(values)
@@ -197,13 +194,9 @@ class _Search:
             rows.append(replicas[(replicas @ exact).argmax()])
         return np.array(rows) * self.unit
 
-    def residuals(self, values: Array) -> Array:
-        """Return the relative errors of all prices, which are linear but for their maxima."""
-        residuals: Array = self.gradients(values) @ values - 1
-        return residuals
-
     def point(self, values: Array) -> _Point:
-        return _Point(values, float(np.square(self.residuals(values)).sum()))
+        errors = self.gradients(values) @ values - 1  # of prices, relative
+        return _Point(values, float(np.square(errors).sum()))
 
     def variance(self, point: _Point) -> float:
         """Return the residual variance; 0 if the data are too few to leave any."""
@@ -219,73 +212,48 @@ class _Search:
         values[free] = begin.values[free]
         best = self.point(values)
         for _ in range(ROUNDS if len(free) else 0):
-            self.rounds += 1
-            found = self._descended(best.values, free)
+            found = self._descended(best, free)
             gain = best.error - found.error
             best = min(best, found, key=lambda point: point.error)
-            if gain <= STILL * best.error + len(self.measured) * EXACT**2:
+            if gain <= STILL * best.error + len(self.measured) * SAME**2:
                 break
         return best
 
-    def _descended(self, values: Array, free: NDArray[np.intp]) -> _Point:
-        """Return the best point found by one descent from `values`."""
-        from scipy.optimize import least_squares, lsq_linear
+    def _descended(self, begin: _Point, free: NDArray[np.intp]) -> _Point:
+        """Return the best point towards the least squares with the slowest segments of `begin`.
 
-        def full(free_values: Array) -> Array:
-            result = values.copy()
-            result[free] = free_values
-            return result
+        Other segments may be the slowest there, so shorter and shorter steps are tried.
+        """
+        from scipy.optimize import lsq_linear
 
-        def residuals(free_values: Array) -> Array:
-            return self.residuals(full(free_values))
-
-        def jacobian(free_values: Array) -> Array:
-            return self.gradients(full(free_values))[:, free]
-
+        gradients = self.gradients(begin.values)
+        effects, values = gradients[:, free], begin.values
+        goal = 1 - gradients @ values + effects @ values[free]
         bounds = (self.low[free], self.high[free])
-        begin = np.clip(values[free], *bounds)
-        steps = least_squares(
-            residuals, begin, jacobian, bounds, xtol=EXACT, ftol=EXACT, gtol=EXACT, x_scale="jac"
-        ).x
-        # The trust region ends slightly inside the bounds, and is slow where constants are
-        # correlated.
-        rest = residuals(steps) - jacobian(steps) @ steps
-        jump = lsq_linear(jacobian(steps), -rest, bounds, method="bvls").x
-        points = (self.point(full(np.clip(solution, *bounds))) for solution in (steps, jump))
+        step = values.copy()
+        step[free] = np.clip(lsq_linear(effects, goal, bounds, method="bvls").x, *bounds)
+        points = (self.point(values + 0.5**halved * (step - values)) for halved in range(HALVINGS))
         return min(points, key=lambda point: point.error)
 
 
 def _limits(start: Constants) -> tuple[Array, Array]:
     """Return the least and the largest values that `_with` can turn into valid constants."""
     most = MAX_VALUE * (1 - 1e-6)
-    slowest = float(max(start.latency_ns))
     return (
         np.array([0, 0, 0, 0, 10**9 / most]),
-        np.array([most, most, most, most / slowest, np.inf]),
+        np.array([most, most, most, most / float(max(start.latency_ns)), np.inf]),
     )
 
 
 def _constants(start: Constants, fitted: Sequence[float], held: frozenset[int]) -> Constants:
-    """Return the fitted constants with nine digits, and the held ones unchanged."""
-    before = _values(start)
-    values = [
-        known if place in held or value == float(known) else Fraction(value)
-        for place, (known, value) in enumerate(zip(before, fitted, strict=True))
-    ]
-    exact = _with(start, values)
-
-    def kept(fitted: Fraction, initial: Fraction) -> Fraction:
-        if fitted == initial:
-            return initial
-        return min(Fraction(f"{float(fitted):.9g}"), Fraction(MAX_VALUE))
-
-    rounded: dict[str, Any] = {
-        name: kept(getattr(exact, name), getattr(start, name))
-        for name in FITTED
-        if name != "latency_ns"
-    }
-    latency = tuple(map(kept, exact.latency_ns, start.latency_ns))
-    return replace(exact, latency_ns=latency, **rounded)
+    """Return the constants for fitted values of nine digits; the held ones are unchanged."""
+    return _with(
+        start,
+        [
+            known if place in held or value == float(known) else Fraction(f"{value:.9g}")
+            for place, (known, value) in enumerate(zip(_values(start), fitted, strict=True))
+        ],
+    )
 
 
 # ---
@@ -348,7 +316,6 @@ class Fit:
     constants: Constants  # nine digits; held constants unchanged
     held: tuple[str, ...]  # kept at their starting values, which fit as well
     at_floor: tuple[str, ...]  # fit best near zero
-    rounds: int  # including those that decide which constants to hold
     fitted: Errors  # of the fit to all measurements
     folds: int
     held_out: Errors
