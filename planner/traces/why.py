@@ -38,14 +38,6 @@ from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_o
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan for the trace's own graph, and its problem."""
-
-    problem: Problem
-    result: Result[Plan, Evaluation]
-
-
-@dataclass(frozen=True, slots=True)
 class Saving:
     """The possible saving per step (ns)."""
 
@@ -53,7 +45,7 @@ class Saving:
     straggler_ns: int  # part of it due to late ranks, which a plan does not claim to save
     least_ns: int  # waited under any plan
     plan_ns: int | None = None  # waited under `planned`
-    planned: Planned | None = None
+    planned: tuple[Problem, Result[Plan, Evaluation]] | None = None
     reason: str = ""  # why there is no plan
     doubtful_ns: int = 0  # waited too if the doubtful kernels were transfers
 
@@ -121,7 +113,7 @@ def saving_of(
         straggler_ns,
         min(least, exposed_ns),
         max(result.objective_ns - compute, 0),
-        Planned(problem, result),
+        (problem, result),
         doubtful_ns=doubtful_ns,
     )
 

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from planner.formats.importers.timed_rows import (
     Collected,
-    PrintedLine,
     Read,
     TimedRow,
     listed,
@@ -60,7 +59,7 @@ class _Entry(NamedTuple):
     size: int
     calls: int
     cells: Mapping[str, Decimal]
-    line: PrintedLine
+    where: str
 
 
 def read_deepspeed_comms(
@@ -86,7 +85,7 @@ def read_deepspeed_comms(
         )
     if ranks is None or per_host is None:
         raise InvalidInputError(
-            f"line {known[0].line.number}",
+            known[0].where,
             "among how many ranks, and how many share a host? A summary says neither: give --ranks "
             "and --ranks-per-host",
         )
@@ -99,15 +98,14 @@ def read_deepspeed_comms(
         warnings.append(f"left out, operations that no network has: {listed(others)}")
     found = Collected()
     for entry in known:
-        where = f"line {entry.line.number}"
         kind = _OPERATIONS[entry.operation]
         size = entry.size * (ranks if kind == "all_gather" else 1)
         if size > MAX_VALUE:
-            raise InvalidInputError(f"{where}, column Message Size", "too large")
+            raise InvalidInputError(f"{entry.where}, column Message Size", "too large")
         if size:
-            found.add(TimedRow(kind, ranks, per_host, size, _time(entry), where))
+            found.add(TimedRow(kind, ranks, per_host, size, _time(entry), entry.where))
         else:
-            found.leave("of 0 bytes", where)
+            found.leave("of 0 bytes", entry.where)
     return found.read("no row that could be used", warnings)
 
 
@@ -115,24 +113,23 @@ def _tables(text: str) -> list[list[_Entry]]:
     tables: list[list[_Entry]] = []
     columns: list[str] = []
     operation = ""
-    for line in printed_lines(text, HEADER, "Comm. Op"):
-        own = line.text.strip()
+    for where, line in printed_lines(text, HEADER, "Comm. Op"):
+        own = line.strip()
         if HEADER.match(own):
             columns, operation = _COLUMN.findall(own), ""
             tables.append([])
         elif columns and (match := _OPERATION.fullmatch(own)):
             operation = match[1]
         elif operation and (match := _ROW.fullmatch(own)):
-            tables[-1].append(_entry(operation, match, columns, line))
-        elif operation and _INDENTED.match(line.text):
+            tables[-1].append(_entry(operation, match, columns, where))
+        elif operation and _INDENTED.match(line):
             raise InvalidInputError(
-                f"line {line.number}, column Message Size", f"expected bytes, got {shown(own)}"
+                f"{where}, column Message Size", f"expected bytes, got {shown(own)}"
             )
     return tables
 
 
-def _entry(operation: str, match: re.Match[str], columns: list[str], line: PrintedLine) -> _Entry:
-    where = f"line {line.number}"
+def _entry(operation: str, match: re.Match[str], columns: list[str], where: str) -> _Entry:
     factor = _UNITS.get(match[2])
     size = _decimal(match[1])
     if factor is None or size is None:
@@ -159,7 +156,7 @@ def _entry(operation: str, match: re.Match[str], columns: list[str], line: Print
             where, f"{len(cells)} numbers behind the count, and the header names {len(columns)}"
         )
     whole = int((size * factor).to_integral_value(ROUND_HALF_EVEN))
-    return _Entry(operation, whole, count, numbers, line)
+    return _Entry(operation, whole, count, numbers, where)
 
 
 def _decimal(cell: str) -> Decimal | None:

@@ -25,7 +25,6 @@ from msgspec import UNSET
 
 from planner.formats.importers.timed_rows import (
     Collected,
-    PrintedLine,
     Read,
     TimedRow,
     bus_factor,
@@ -97,7 +96,7 @@ class _Run:
     collective: str = ""
     ranks: list[_ListedRank] = field(default_factory=list)
     gpus: int = 0
-    header: int = 0  # the line of the header
+    header: str = ""  # the line of the header
     columns: list[str] = field(default_factory=list)
     rows: list[_Row] = field(default_factory=list)
     ended: bool = False
@@ -253,7 +252,7 @@ def _doubt(side: _Side, size: int, factor: float) -> str:
 def _of_cells(run: _Run, cells: Sequence[str], where: str) -> tuple[int, _Sides]:
     """Return the size and the measurements of a printed row."""
     columns = run.columns
-    names = f"the header on line {run.header} names {len(columns)} columns"
+    names = f"the header on {run.header} names {len(columns)} columns"
     starts = [place for place, column in enumerate(columns) if column == "time"]
 
     def wrong(place: int, message: str) -> InvalidInputError:
@@ -316,20 +315,19 @@ def _tables(text: str, name: str) -> list[_Run]:
     """Return the runs of a printed output; a malformed header is an `InvalidInputError`."""
     tables: list[_Run] = []
     run, named = _Run(_test_of(name)), False  # of the header that comes next
-    for line in printed_lines(text, HEADER, "busbw"):
-        own = line.text.strip()
+    for where, line in printed_lines(text, HEADER, "busbw"):
+        own = line.strip()
         if "_perf" in own and (match := _TEST.search(own)):
             run.collective = match[1]
         if "nThread" in own and (match := _THREADS.match(own)):
             run.gpus, named = int(match[1]) * int(match[2]), True
         elif "Rank" in own and (match := _RANK.match(own)):
-            where = f"line {line.number}"
             run.ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
             named = True
         elif "busbw" in own and HEADER.match(own):
             if tables and not named:
                 run.ranks, run.gpus = tables[-1].ranks, tables[-1].gpus
-            run.header, run.columns = line.number, _columns(line)
+            run.header, run.columns = where, _columns(where, own)
             tables.append(run)
             run, named = _Run(run.collective), False
         elif tables and _END.match(own):
@@ -337,19 +335,18 @@ def _tables(text: str, name: str) -> list[_Run]:
         elif tables and not own.startswith("#"):
             cells = own.split()
             if _is_row(cells, inside=not tables[-1].ended):
-                tables[-1].rows.append(_Row(f"line {line.number}", cells))
+                tables[-1].rows.append(_Row(where, cells))
     return tables
 
 
-def _columns(line: PrintedLine) -> list[str]:
+def _columns(where: str, header: str) -> list[str]:
     """Return the columns of a header."""
-    columns = re.sub(r"^\s*#(?!wrong)", "", line.text).split()
+    columns = re.sub(r"^#(?!wrong)", "", header).split()
     sides = [column for column in columns if column in ("time", "algbw", "busbw")]
     if sides not in (["time", "algbw", "busbw"], ["time", "algbw", "busbw"] * 2):
         raise InvalidInputError(
-            f"line {line.number}",
-            "expected the columns time, algbw and busbw, once or twice, got "
-            f"{shown(line.text.strip())}",
+            where,
+            f"expected the columns time, algbw and busbw, once or twice, got {shown(header)}",
         )
     return columns
 
