@@ -52,7 +52,6 @@ _TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
 _RANK = re.compile(
     r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?.*?\bPid\s+\d+\s+on\s+(\S+)\s+device"
 )
-_THREADS = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
 _END = re.compile(r"^#?\s*(Out of bounds values|Avg bus bandwidth)\s*:")
 _INTEGER = re.compile(r"[0-9]+")
 _WORDS = {
@@ -294,22 +293,19 @@ def _test_of(name: str) -> str:
 def _tables(text: str, name: str) -> list[_Run]:
     """Return the runs of a printed output; a malformed header is an `InvalidInputError`."""
     tables: list[_Run] = []
-    run, named = _Run(_test_of(name)), False  # of the header that comes next
+    run = _Run(_test_of(name))  # of the header that comes next
     for where, line in printed_lines(text, HEADER, "busbw"):
         own = line.strip()
         if "_perf" in own and (match := _TEST.search(own)):
             run.collective = match[1]
-        if "nThread" in own and (match := _THREADS.match(own)):
-            run.gpus, named = int(match[1]) * int(match[2]), True
-        elif "Rank" in own and (match := _RANK.match(own)):
+        if "Rank" in own and (match := _RANK.match(own)):
             run.ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
-            named = True
         elif "busbw" in own and HEADER.match(own):
-            if tables and not named:
-                run.ranks, run.gpus = tables[-1].ranks, tables[-1].gpus
+            if tables and not run.ranks:
+                run.ranks = tables[-1].ranks
             run.header, run.columns = where, _columns(where, own)
             tables.append(run)
-            run, named = _Run(run.collective), False
+            run = _Run(run.collective)
         elif tables and _END.match(own):
             tables[-1].ended = True
         elif tables and not own.startswith("#"):
