@@ -22,14 +22,10 @@ import msgspec
 from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Sent, StageShape
 from planner.formats.importers.spark_log import (
     DECODERS,
-    ApplicationEnd,
-    ApplicationStart,
-    EnvironmentUpdate,
-    ExecutorAdded,
+    About,
     JobEnd,
     JobStart,
     Line,
-    LogStart,
     ShuffleRead,
     ShuffleWrite,
     StageInfo,
@@ -103,6 +99,7 @@ class _Reader:
             self._not_read(line)
         else:
             self._follow(event)
+            self.ended = self.ended or begin[1].endswith(b"ApplicationEnd")
 
     def _not_read(self, line: Line) -> None:
         if not self.events:
@@ -124,16 +121,12 @@ class _Reader:
                 self.running[event.number] = _Running(event, _group(event.properties))
             case JobEnd():
                 self._ended(event)
-            case ExecutorAdded():
-                self.cores[event.executor] = event.info.cores
-            case EnvironmentUpdate(properties):
-                self.per_task = _positive(properties.get("spark.task.cpus"))
-            case LogStart(version):
-                self.version = version
-            case ApplicationStart(name):
-                self.name = name
-            case ApplicationEnd():
-                self.ended = True
+            case About():
+                self.name, self.version = event.name or self.name, event.version or self.version
+                if event.executor:
+                    self.cores[event.executor] = event.info.cores
+                if event.properties:
+                    self.per_task = _positive(event.properties.get("spark.task.cpus"))
 
     def _submitted(self, info: StageInfo) -> None:
         # A stage of several jobs runs in the first job that needs it.

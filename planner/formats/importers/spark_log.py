@@ -196,40 +196,21 @@ class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
     cores: int = _named("Total Cores", 0)
 
 
-class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
-    """An executor has registered."""
-
-    executor: str = msgspec.field(name="Executor ID")
-    info: ExecutorInfo = msgspec.field(name="Executor Info")
-
-
-class EnvironmentUpdate(msgspec.Struct, frozen=True, gc=False):
-    """The configuration of the application."""
-
-    properties: dict[str, Any] = _named("Spark Properties", {})
-
-
-class LogStart(msgspec.Struct, frozen=True, gc=False):
-    """The version of Spark."""
-
-    version: str = _named("Spark Version", "")
-
-
-class ApplicationStart(msgspec.Struct, frozen=True, gc=False):
-    """The name of the application."""
+class About(msgspec.Struct, frozen=True, gc=False):
+    """What an event says of the application, its configuration, Spark or a new executor."""
 
     name: str = _named("App Name", "")
+    version: str = _named("Spark Version", "")
+    properties: dict[str, Any] = _named("Spark Properties", {})
+    executor: str = _named("Executor ID", "")
+    info: ExecutorInfo = _named("Executor Info", ExecutorInfo())
 
 
-class ApplicationEnd(msgspec.Struct, frozen=True, gc=False):
-    """The log is complete."""
-
+_ABOUT = ("LogStart", "ApplicationStart", "ApplicationEnd", "EnvironmentUpdate", "ExecutorAdded")
+_KINDS = {kind.__name__: kind for kind in (JobStart, JobEnd, StageSubmitted, TaskEnd)}
 
 DECODERS = {
-    f"SparkListener{kind.__name__}".encode(): msgspec.json.Decoder(kind)
-    for kind in (
-        *(LogStart, ApplicationStart, ApplicationEnd, EnvironmentUpdate, ExecutorAdded),
-        *(JobStart, JobEnd, StageSubmitted, TaskEnd),
-    )
+    f"SparkListener{name}".encode(): msgspec.json.Decoder(kind)
+    for name, kind in (dict.fromkeys(_ABOUT, About) | _KINDS).items()
 }
 """The decoder of each event, by its name."""
