@@ -153,7 +153,7 @@ def _import_model(options: argparse.Namespace) -> None:
     file, reader = _only(options), READERS[options.format]
     path = Path(file)
     named: dict[str, Any] = {
-        "name": readable(options.name or reader.name_of(path.name)),
+        "name": readable(options.name or Path(path.name.removesuffix(".gz")).stem),
         "source": readable(path.name),
         "batch_size": options.batch_size,
     }
