@@ -100,9 +100,9 @@ def sums_are_equal(log: Path, application: Application) -> bool:
     sums: dict[int, int] = {}
     for part in parts_of(log)[0]:
         with part.open("rb") as source:
-            for line in lines_of(source, "", lambda _: None):
+            for _, line in lines_of(source, "", lambda _: None):
                 try:
-                    event = json.loads(line.text)
+                    event = json.loads(line)
                 except ValueError:
                     continue
                 if event["Event"] == "SparkListenerJobStart":

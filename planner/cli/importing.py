@@ -36,7 +36,7 @@ from planner.model.validation import inside, integer, shown
 FX, SPARK = "fx", "spark-events"
 
 _OF_MODELS = ("--name", "--batch-size")
-_OF_COLLECTIVES = ("--ranks", "--ranks-per-host", "--link", "--collective", "--in-place")
+_OF_COLLECTIVES = ("--ranks", "--ranks-per-host", "--link", "--collective")
 
 
 def _document(data: bytes, **_: Any) -> Read:
@@ -112,7 +112,6 @@ def add_parser(commands: Any) -> None:
             "more: --link 2=300GB/s --link 4=32GB/s",
             "--collective": "of nccl-tests: what was timed, where neither a file nor its name "
             "says it",
-            "--in-place": "of nccl-tests: take the times in place",
         },
         {
             "--link": {"action": "append"},
@@ -154,7 +153,7 @@ def _import_model(options: argparse.Namespace) -> None:
     file, reader = _only(options), READERS[options.format]
     path = Path(file)
     named: dict[str, Any] = {
-        "name": readable(options.name or reader.name_of(path.name)),
+        "name": readable(options.name or Path(path.name.removesuffix(".gz")).stem),
         "source": readable(path.name),
         "batch_size": options.batch_size,
     }
@@ -180,7 +179,6 @@ def _import_network(options: argparse.Namespace) -> None:
                 name=name,
                 ranks=options.ranks,
                 per_host=options.ranks_per_host,
-                in_place=options.in_place,
                 collective=options.collective,
             )
         rows += more

@@ -85,10 +85,11 @@ def run(options: argparse.Namespace) -> int:
     answer = why(ranks, graph, reason, time_limit=options.time_limit)
     progress.done()
     warnings += _of_the_job(answer)
-    if options.output and answer.saving.planned is None:
-        raise InvalidInputError("--output", f"there is no plan: {answer.saving.reason}")
-    if options.output and answer.saving.planned is not None:
-        write_json(_plan(answer), options.output)
+    if options.output:
+        if answer.saving.planned is None:
+            raise InvalidInputError("--output", f"there is no plan: {answer.saving.reason}")
+        document = caramel.answer(*answer.saving.planned)
+        write_json(msgspec.json.encode(document).decode() + "\n", options.output)
     if options.json:
         report = msgspec.json.encode(why_report(answer, warnings))
         write_json(msgspec.json.format(report, indent=1).decode() + "\n", None)
@@ -184,10 +185,3 @@ def _of_the_job(answer: Why) -> list[str]:
         )
         return [what]
     return []
-
-
-def _plan(answer: Why) -> str:
-    planned = answer.saving.planned
-    assert planned is not None
-    document = caramel.answer(planned.problem, planned.result)
-    return msgspec.json.encode(document).decode() + "\n"

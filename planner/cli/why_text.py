@@ -167,7 +167,7 @@ def _saving(answer: Why) -> Iterator[str]:
             yield f"no plan was made: {saving.reason}"
     else:
         assert saving.planned is not None
-        plan = saving.planned.result.plan
+        plan = saving.planned[1].plan
         yield (
             f"the plan waits {format_ns(saving.plan_ns)} with "
             f"{counted(len(plan.groups) if plan else 0, 'all-reduce')}, and saves "

@@ -41,7 +41,7 @@ _Number = float | Literal["nan"]  # a missing number is written as a string
 
 
 class NcclSide(Struct):
-    """One measurement of nccl-tests: out of place or in place."""
+    """One measurement of nccl-tests."""
 
     time: float | UnsetType = UNSET
     alg_bw: _Number = nan
@@ -54,7 +54,6 @@ class NcclResult(Struct):
 
     size: Size
     out_of_place: NcclSide | None = None
-    in_place: NcclSide | None = None
 
 
 class NcclOutput(Struct):

@@ -10,7 +10,7 @@ would be gathered and freed around it.
 Complexity: O(layers · depth of names). Source: ``_fsdp_state.py`` of torch 2.13.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -120,14 +120,20 @@ def _check_modules(modules: Sequence[Sequence[str]]) -> None:
                     f"units[{number}]", f"module {shown(name)} is also in units[{unit_of[name]}]"
                 )
             unit_of[name] = number
-    for name, number in unit_of.items():
-        around = name
+    for name, around in nested_in(unit_of):
+        raise NotApplicableError(
+            f"units[{unit_of[name]}]",
+            f"module {shown(name)} is inside {shown(around)} of units[{unit_of[around]}], which "
+            "fully_shard would gather before it and free behind it: expected both in one unit "
+            "(tied)",
+        )
+
+
+def nested_in(group_of: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Yield each module with each one of another group that it is inside of."""
+    for module, number in group_of.items():
+        around = module
         while around:
             around = around.rpartition(".")[0]
-            if unit_of.get(around, number) != number:
-                raise NotApplicableError(
-                    f"units[{number}]",
-                    f"module {shown(name)} is inside {shown(around)} of units[{unit_of[around]}], "
-                    "which fully_shard would gather before it and free behind it: expected both in "
-                    "one unit (tied)",
-                )
+            if group_of.get(around, number) != number:
+                yield module, around

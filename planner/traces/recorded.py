@@ -60,55 +60,26 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The recorded trace of one rank.
+    """The recorded trace of one rank."""
 
-    Attributes
-    ----------
-    rank : int
-        Its number.
-    ranks : int or None
-        Number of ranks of the job, if known.
-    device : bool
-        Whether an accelerator computed.
-    computation, memory : Spans
-        When something was computed, and when memory was copied or set.
-    transfers : tuple of Transfer
-        By start.
-    steps : tuple of Step
-        By start.
-    launched : tuple of (int, int)
-        Start and launch time of each computing kernel, by start; empty without a device.
-    input : Spans
-        When the host waited for data.
-    synchronised : Spans
-        When the host waited for the device.
-    periods : tuple of (int, int)
-        Start and end of each step where it computes, without gaps; the first step begins after what
-        was launched before it. Empty if unknown.
-    counted, doubtful : tuple of Kernels
-        Kernels that count as transfers, and kernels that may be transfers but count as computation;
-        the longest first.
-    certain : Spans
-        When something was computed, without `doubtful`.
-    several : bool
-        Whether the trace says that the job has more than one rank.
-    """
-
-    rank: int
-    ranks: int | None
-    device: bool
-    computation: Spans
-    memory: Spans
-    transfers: tuple[Transfer, ...]
-    steps: tuple[Step, ...]
+    rank: int  # its number
+    ranks: int | None  # of the job, if known
+    device: bool  # whether an accelerator computed
+    computation: Spans  # when something was computed
+    memory: Spans  # when memory was copied or set
+    transfers: tuple[Transfer, ...]  # by start
+    steps: tuple[Step, ...]  # by start
+    # Start and launch of each computing kernel, by start; empty without a device.
     launched: tuple[tuple[int, int], ...] = ()
-    input: Spans = ()
-    synchronised: Spans = ()
+    input: Spans = ()  # when the host waited for data
+    synchronised: Spans = ()  # when the host waited for the device
+    # Start and end of each step where it computes, without gaps; the first step begins after what
+    # was launched before it. Empty if unknown.
     periods: tuple[tuple[int, int], ...] = ()
-    counted: tuple[Kernels, ...] = ()
-    doubtful: tuple[Kernels, ...] = ()
-    certain: Spans | None = None
-    several: bool = False
+    counted: tuple[Kernels, ...] = ()  # kernels that count as transfers, the longest first
+    doubtful: tuple[Kernels, ...] = ()  # those that may be transfers and count as computation
+    certain: Spans | None = None  # when something was computed, without `doubtful`
+    several: bool = False  # whether the trace says that the job has more than one rank
 
     @property
     def unexplained(self) -> bool:

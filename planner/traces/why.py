@@ -38,14 +38,6 @@ from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_o
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan for the trace's own graph, and its problem."""
-
-    problem: Problem
-    result: Result[Plan, Evaluation]
-
-
-@dataclass(frozen=True, slots=True)
 class Saving:
     """The possible saving per step (ns)."""
 
@@ -53,7 +45,7 @@ class Saving:
     straggler_ns: int  # part of it due to late ranks, which a plan does not claim to save
     least_ns: int  # waited under any plan
     plan_ns: int | None = None  # waited under `planned`
-    planned: Planned | None = None
+    planned: tuple[Problem, Result[Plan, Evaluation]] | None = None
     reason: str = ""  # why there is no plan
     doubtful_ns: int = 0  # waited too if the doubtful kernels were transfers
 
@@ -89,40 +81,34 @@ def saving_of(
     a `graph`, for the given `reason`, nothing is planned.
     """
     whole = sum(ceil(costs[name].ns_per_byte * size) for name, size in sent_bytes.items())
-    least = max(whole - compute_ns, 0)
-
-    def without_plan(why: str) -> Saving:
-        return Saving(
-            exposed_ns,
-            straggler_ns,
-            min(least, exposed_ns),
-            reason=why,
-            doubtful_ns=doubtful_ns,
-        )
-
+    least, plan_ns, planned = max(whole - compute_ns, 0), None, None
+    size = 0 if graph is None else sum(parameter.size_bytes for parameter in graph.parameters)
     if graph is None:
-        return without_plan(reason)
-    size = sum(parameter.size_bytes for parameter in graph.parameters)
-    if set(sent_bytes) != {"all_reduce"}:
+        pass
+    elif set(sent_bytes) != {"all_reduce"}:
         others = ", ".join(sorted(set(sent_bytes) - {"all_reduce"})) or "nothing"
-        return without_plan(f"plans are for all-reduces of gradients alone; {others} was sent")
-    if not 0.9 <= sent_bytes["all_reduce"] / size <= 1.1:
-        return without_plan(
+        reason = f"plans are for all-reduces of gradients alone; {others} was sent"
+    elif not 0.9 <= sent_bytes["all_reduce"] / size <= 1.1:
+        reason = (
             f"{sent_bytes['all_reduce']:,} bytes were all-reduced a step, and gradients have "
             f"{size:,}"
         )
-    problem = Problem(graph, costs["all_reduce"], workers=workers)
-    result = solve(problem, time_limit=time_limit)
-    compute = problem.windows.compute_ns
-    assert result.objective_ns is not None
-    least = max((result.lower_bound_ns or 0) - compute, 0)
+    else:
+        reason = ""
+        problem = Problem(graph, costs["all_reduce"], workers=workers)
+        result = solve(problem, time_limit=time_limit)
+        compute = problem.windows.compute_ns
+        assert result.objective_ns is not None
+        least = max((result.lower_bound_ns or 0) - compute, 0)
+        plan_ns, planned = max(result.objective_ns - compute, 0), (problem, result)
     return Saving(
         exposed_ns,
         straggler_ns,
         min(least, exposed_ns),
-        max(result.objective_ns - compute, 0),
-        Planned(problem, result),
-        doubtful_ns=doubtful_ns,
+        plan_ns,
+        planned,
+        reason,
+        doubtful_ns,
     )
 
 

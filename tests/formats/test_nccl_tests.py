@@ -72,11 +72,6 @@ def test_text() -> None:
     assert rows[0].where.startswith("line ")
 
 
-def test_in_place() -> None:
-    rows, _ = read_nccl_tests(run(ROWS).encode(), in_place=True)
-    assert [time for _, time in times(rows)] == [40_000, 111_000, 800_500]
-
-
 @pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "[0] ", "0: "])
 def test_prefixes_of_launchers(prefix: str) -> None:
     text = "\n".join(prefix + line for line in run(ROWS).splitlines())

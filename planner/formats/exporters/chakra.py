@@ -39,11 +39,6 @@ _INT64 = 9
 """The field number of an attribute's value."""
 
 
-def trace(nodes: Iterable[bytes]) -> bytes:
-    """Return a file of nodes."""
-    return b"".join(_sized(message) for message in (_text(1, _VERSION), *nodes))
-
-
 def node(
     number: int,
     name: str,
@@ -178,7 +173,7 @@ def write_chakra(
         sent.append(node(number, name, COMPUTE, {*waited, *at_once}, 0, {}))
         first += len(parts)
     nodes[len(backward) : len(backward)] = sent
-    return trace(nodes)
+    return b"".join(_sized(message) for message in (_text(1, _VERSION), *nodes))
 
 
 def _check(

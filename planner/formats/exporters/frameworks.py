@@ -281,21 +281,19 @@ def _elements_of(
     groups: Sequence[Sequence[str]], parameter_bytes: Mapping[str, int], element_bytes: int
 ) -> dict[str, int]:
     """Return the number of elements of each parameter of these groups."""
-    elements = {}
+    integer(element_bytes, "element_bytes", minimum=1)
+    elements: dict[str, int] = {}
     for number, group in enumerate(groups):
         for name in group:
             if name not in parameter_bytes:
                 raise InvalidPlanError(
                     f"groups[{number}]", f"expected the size of {shown(name)}, which is not given"
                 )
-            elements[name] = _divided(parameter_bytes[name], element_bytes, name)
+            elements[name], rest = divmod(parameter_bytes[name], element_bytes)
+            if rest:
+                raise InvalidInputError(
+                    name,
+                    f"expected a multiple of {element_bytes} bytes (an element), got "
+                    f"{parameter_bytes[name]}",
+                )
     return elements
-
-
-def _divided(size: int, element_bytes: int, path: str) -> int:
-    integer(element_bytes, "element_bytes", minimum=1)
-    if size % element_bytes:
-        raise InvalidInputError(
-            path, f"expected a multiple of {element_bytes} bytes (an element), got {size}"
-        )
-    return size // element_bytes

@@ -19,7 +19,7 @@ from planner.formats.exporters.frameworks import whole_names
 from planner.jsonio.fsdp import FsdpAnswer
 from planner.model.errors import NotApplicableError
 from planner.programs import Batch, UnitProgram, program_of
-from planner.programs.units import Lists
+from planner.programs.units import Lists, nested_in
 
 _NOTE = (
     "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
@@ -57,12 +57,8 @@ def module_groups(batches: Sequence[Batch]) -> ModuleGroups:
                 )
         groups.append(modules)
     sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(groups)), ()))
-    for module, number in group_of.items():
-        around = module
-        while around:
-            around = around.rpartition(".")[0]
-            if group_of.get(around, number) != number:
-                sorter.add(group_of[around], number)
+    for module, around in nested_in(group_of):
+        sorter.add(group_of[around], group_of[module])
     try:
         order = tuple(sorter.static_order())
     except CycleError as error:

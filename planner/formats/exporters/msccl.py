@@ -46,7 +46,8 @@ def write_msccl(program: Program) -> str:
         If the format cannot express the program, or it is too large for the runtime.
     """
     check_all_reduce(program, "MSCCL")
-    _check_program(program)
+    check_at_most(program.ranks, MAX_GPUS, "ranks")
+    check_at_most(program.chunks, MAX_ALL_CHUNKS, "chunks")
     algo = _element(
         "algo",
         name=name_of(program),
@@ -69,10 +70,7 @@ def write_msccl(program: Program) -> str:
         gpu = _element("gpu", id=rank, **sizes)
         _add_thread_blocks(gpu, program, rank)
         elements = program.ranks + sum(1 for _ in gpu.iter())
-        if elements > MAX_ELEMENTS:
-            raise InvalidInputError(
-                "program", f"expected at most {MAX_ELEMENTS} elements for a rank, got {elements}"
-            )
+        check_at_most(elements, MAX_ELEMENTS, "elements for a rank")
         ET.indent(gpu, level=1)
         lines.append("  " + ET.tostring(gpu, encoding="unicode"))
     return "\n".join([*lines, "</algo>", ""])
@@ -91,10 +89,7 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
     most = max(
         peers for ends in (sources, targets) for peers in Counter(link for link, _ in ends).values()
     )
-    if most > MAX_PEERS:
-        raise InvalidInputError(
-            "program", f"expected at most {MAX_PEERS} ranks to talk to over a link, got {most}"
-        )
+    check_at_most(most, MAX_PEERS, "ranks to talk to over a link")
     check_direct(sent)
     # Only receiving blocks are waited for; they come first, as the runtime keeps 7 bits for them.
     for link, peer in sources:
@@ -144,10 +139,7 @@ def _add_step(
     for waited, step in awaited.items():
         gpu[waited][step].set("hasdep", "1")
     tb = gpu[block]
-    if len(tb) + max(len(awaited), 1) > MAX_STEPS:
-        raise InvalidInputError(
-            "program", f"expected at most {MAX_STEPS} steps of a thread block, got more"
-        )
+    check_at_most(len(tb) + max(len(awaited), 1), MAX_STEPS, "steps of a thread block")
     *before, last = awaited.items() or [(-1, -1)]
     for wait in before:
         tb.append(_step(len(tb), "nop", "i", range(-1, -1), wait))
@@ -175,16 +167,10 @@ def _element(tag: str, **attributes: str | int) -> ET.Element:
     return ET.Element(tag, {key: str(value) for key, value in attributes.items()})
 
 
-def _check_program(program: Program) -> None:
+def check_at_most(amount: int, limit: int, what: str) -> None:
     """Refuse programs that the runtime would not load."""
-    for amount, limit, what in (
-        (program.ranks, MAX_GPUS, "ranks"),
-        (program.chunks, MAX_ALL_CHUNKS, "chunks"),
-    ):
-        if amount > limit:
-            raise InvalidInputError(
-                "program", f"expected at most {limit} {what}, got {shown(amount)}"
-            )
+    if amount > limit:
+        raise InvalidInputError("program", f"expected at most {limit} {what}, got {shown(amount)}")
 
 
 def check_all_reduce(program: Program, tool: str) -> None:

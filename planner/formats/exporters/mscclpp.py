@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from planner.families.collectives.program import Message, Program
-from planner.formats.exporters.msccl import check_all_reduce, check_direct, name_of
+from planner.formats.exporters.msccl import check_all_reduce, check_at_most, check_direct, name_of
 from planner.model.errors import InvalidInputError
 
 ItemT = TypeVar("ItemT")
@@ -140,11 +140,7 @@ def _gpu(program: Program, rank: int, places: _Places) -> dict[str, Any]:
             for messages in (sent, received)
         )
         writer.chain(_operations(leaving, arriving, places))
-    if len(writer.blocks) > MAX_BLOCKS:
-        raise InvalidInputError(
-            "program",
-            f"expected at most {MAX_BLOCKS} thread blocks of a rank, got {len(writer.blocks)}",
-        )
+    check_at_most(len(writer.blocks), MAX_BLOCKS, "thread blocks of a rank")
     return writer.written()
 
 

@@ -67,15 +67,15 @@ def profile_in(
         raise InvalidInputError(
             error.path, "; ".join([error.message, *_missing(trace), *clock_remarks(trace)])
         ) from None
-    kinds = [(step.forward, step.backward, step.gradients, step.times.device) for step in steps]
+    kinds = [(step.forward, step.backward, step.gradients, step.device) for step in steps]
     kind = Counter(kinds).most_common(1)[0][0]
     places = [place for place, step_kind in enumerate(kinds) if step_kind == kind]
     used = [steps[place] for place in places]
     first = used[0]
     if not first.gradients:
         raise InvalidInputError(first.name, "expected at least one gradient with elements")
-    lasts_ns = step_ns([step.times for step in used], places)
-    rows = zip(*(step.times.ops_ns for step in used), strict=True)
+    lasts_ns = step_ns(used, places)
+    rows = zip(*(step.ops_ns for step in used), strict=True)
     times, shortened = _within([round(median(row)) for row in rows], lasts_ns)
     ahead = len(first.forward)
     layers, graph = _model(first, times[:ahead], times[ahead:])
@@ -91,13 +91,13 @@ def profile_in(
         provenance=Provenance(
             kind="imported",
             source=f"PyTorch profiler trace {source}",
-            processor=trace.processor if first.times.device else "",
+            processor=trace.processor if first.device else "",
             repetitions=len(used),
             statistic="median",
             notes=(
                 f"sha256 of the file: {trace.sha256}",
                 "times of the device: how long kernels run, collectives and waiting aside"
-                if first.times.device
+                if first.device
                 else "times of the CPU, from operator to operator",
                 "ops follow each other in the order of execution; a trace has no dataflow",
                 "parameters are called after the op that reads them first; outputs have no sizes",
@@ -202,8 +202,8 @@ def _doubts(
 ) -> Iterator[str]:
     """Yield warnings about possible errors in the numbers; ops are busy for `busy` of a step."""
     first = used[0]
-    if first.times.device and busy < _NOTABLE * lasts_ns:
-        collectives = round(median(step.times.collectives_ns for step in used))
+    if first.device and busy < _NOTABLE * lasts_ns:
+        collectives = round(median(step.collectives_ns for step in used))
         moved = f", collectives for {_ms(collectives)}" if collectives else ""
         yield (
             f"kernels of the ops run for {_ms(busy)} of a step of {_ms(lasts_ns)}{moved}: the rest "
@@ -220,7 +220,7 @@ def _doubts(
         yield "recorded with Python's stack, which slows down what it times"
     if any(event.name.startswith(_COMMUNICATION) for event in trace.operators):
         waits = "its waiting may count as computation"
-        if first.times.device:
+        if first.device:
             waits = "what waits for it starts later, which the profile does not show"
         yield f"has communication: {waits}: record one worker"
     for category, others in trace.unknown.items():

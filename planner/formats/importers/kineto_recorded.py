@@ -57,8 +57,8 @@ _WAITS = re.compile(r"Synchronize")
 def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = None) -> Recorded:
     """Return the computation and the transfers of a trace; `rank` is its rank if it has none.
 
-    `transfers` is a pattern in the names of further transfers: kernels, or operators without a
-    device. All others then compute, and none is doubtful.
+    `transfers` is a pattern in the names of further kernels that are transfers. All others then
+    compute, and none is doubtful.
     """
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
     steps = tuple(
@@ -71,15 +71,12 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     if trace.device:
         busy, moved = kernels, list(_with_ranges(trace, sends, ranges))
     else:
-        calls = [
+        busy = [
             call.event
             for call in trace.calls
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
         ]
-        more = [event for event in calls if transfers and transfers.search(event.name)]
-        moved = [(mark, mark, mark.start_ns) for mark in [*ranges, *more]]
-        apart = {event.index for event in more}
-        busy = [event for event in calls if event.index not in apart]
+        moved = [(mark, mark, mark.start_ns) for mark in ranges]
     asked = [at for *_, at in moved]
     sent = [_transfer(event, around, _step(steps, at)) for event, around, at in moved]
     several = has_several(trace, sent=bool(sent))

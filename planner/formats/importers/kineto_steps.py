@@ -38,46 +38,7 @@ from planner.traces.recorded import length, merged
 # end of its kernels to that of the next step's. Complexity: O(kernels · log kernels). Source: own.
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Times of one step (ns)."""
-
-    ops_ns: tuple[int, ...]  # of computation
-    device: bool  # whether the ops ran on a device
-    start_ns: int  # of the step's range
-    end_ns: int
-    done_ns: int  # when its last op or kernel ended
-    collectives_ns: int  # time of collectives that its ops started on the device
-
-
-def times_of(
-    name: str, groups: Sequence[Sequence[Call]], span: tuple[int, int], *, kernels_ran: bool
-) -> Times:
-    """Return the times of the ops of a step; `groups` holds the calls of each op in order.
-
-    Kernels that no operator of the step started are an `InvalidInputError`.
-    """
-    kernels = [[kernel for call in group for kernel in call.kernels] for group in groups]
-    computing = [[kernel for kernel in group if not _moves(kernel)] for group in kernels]
-    device = any(computing)
-    if kernels_ran and not device:
-        raise InvalidInputError(
-            name,
-            "kernels ran on a device, but no operator of the step started one: record the "
-            "calls of its runtime too (category cuda_runtime)",
-        )
-    events = kernels if device else [[call.event for call in group] for group in groups]
-    return Times(
-        ops_ns=_busy(computing) if device else _until_the_next(events),
-        device=device,
-        start_ns=span[0],
-        end_ns=span[1],
-        done_ns=max(event.end_ns for group in events for event in group),
-        collectives_ns=busy_ns(kernel for group in kernels for kernel in group if _moves(kernel)),
-    )
-
-
-def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
+def step_ns(steps: Sequence["TrainingStep"], places: Sequence[int]) -> int:
     """Return the mean duration of a step (ns); `places` are the steps' positions in the trace."""
     first, last = steps[0], steps[-1]
     if len(steps) == 1:
@@ -164,8 +125,13 @@ class TrainingStep:
     forward: tuple[str, ...]
     backward: tuple[BackwardOp, ...]
     gradients: tuple[Gradient, ...]  # in order of completion
-    times: Times  # of the ops, forward ones first
     skipped_ns: int  # time of operators before the first one that autograd numbers
+    ops_ns: tuple[int, ...]  # computation of the ops, forward ones first
+    device: bool  # whether the ops ran on a device
+    start_ns: int  # of the step's range
+    end_ns: int
+    done_ns: int  # when its last op or kernel ended
+    collectives_ns: int  # time of collectives that its ops started on the device
 
 
 def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
@@ -235,6 +201,17 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             place_of[place] = len(forward)
             forward.append([])
         forward[-1].append(call)
+    rows = forward + groups
+    kernels = [[kernel for call in row for kernel in call.kernels] for row in rows]
+    computing = [[kernel for kernel in row if not _moves(kernel)] for row in kernels]
+    device = any(computing)
+    if trace.device and not device:
+        raise InvalidInputError(
+            name,
+            "kernels ran on a device, but no operator of the step started one: record the "
+            "calls of its runtime too (category cuda_runtime)",
+        )
+    events = kernels if device else [[call.event for call in row] for row in rows]
     return TrainingStep(
         name=name,
         forward=tuple(call.event.name for call, *_ in forward),
@@ -243,8 +220,13 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             for node, place in zip(nodes, makers, strict=True)
         ),
         gradients=tuple(gradients),
-        times=times_of(name, forward + groups, span, kernels_ran=trace.device),
         skipped_ns=skipped,
+        ops_ns=_busy(computing) if device else _until_the_next(events),
+        device=device,
+        start_ns=span[0],
+        end_ns=span[1],
+        done_ns=max(event.end_ns for row in events for event in row),
+        collectives_ns=busy_ns(kernel for row in kernels for kernel in row if _moves(kernel)),
     )
 
 

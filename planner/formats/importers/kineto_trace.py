@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -27,7 +27,6 @@ from planner.formats.importers.kineto_events import (
     READ,
     RUN,
     RUNTIMES,
-    STEP,
     Event,
     Kept,
     RawEvent,
@@ -251,13 +250,10 @@ def _named_as_today(calls: tuple[Call, ...]) -> tuple[Call, ...]:
 # ---
 # Checks the times of a trace for clock errors.
 #
-# An event ends after it begins, a step after the one before, and a kernel runs after the call that
-# launched it. If a trace contradicts this, a clock was set, or the device's differs from the
-# host's.
+# An event ends after it begins, and a kernel runs after the call that launched it. If a trace
+# contradicts this, a clock was set, or the device's differs from the host's.
 #
-# Complexity: O(events + steps · log steps). Source: own.
-
-_NUMBER = re.compile(STEP + r"(\d+)")
+# Complexity: O(events). Source: own.
 
 
 def clock_remarks(trace: Trace) -> list[str]:
@@ -267,17 +263,6 @@ def clock_remarks(trace: Trace) -> list[str]:
         remarks.append(
             f"{counted(len(trace.backwards), 'event')} that end before they begin are left out, "
             f"the first one traceEvents[{trace.backwards[0]}]: the clock ran backwards"
-        )
-    numbered = sorted(
-        (int(found[1]), mark.start_ns, mark.end_ns)
-        for mark in trace.ranges
-        if (found := _NUMBER.match(mark.name))
-    )
-    crossed = [after[0] for before, after in pairwise(numbered) if after[1] < before[2] - 1000]
-    if crossed:
-        remarks.append(
-            f"{counted(len(crossed), 'step')} begin before the one before has ended, first step "
-            f"{crossed[0]}: the clock ran backwards, or files of several ranks were joined"
         )
     early = [
         launched - kernel.start_ns

@@ -2,12 +2,13 @@
 
 Text has comment lines that name the test and each rank with its host, a header of columns, and a
 row per size, out of place and in place: time (µs), algorithm and bus bandwidth (GB/s), wrong
-elements. A row belongs to the last header; only the last row of a table may be unfinished, as after
-a run that was stopped. Launchers may put a prefix before each line; other lines may stand between,
-and several runs may follow each other. JSON (``-J``) has the same in objects. A row is left out,
-with a warning, if its size or time is 0, elements are wrong, it lacks the requested kind of time,
-or its bandwidths contradict its size, time and ranks. A cell that cannot be read is an error with
-its line and column. Sizes are those of the whole message, as planner's are.
+elements. Those out of place are read. A row belongs to the last header; only the last row of a
+table may be unfinished, as after a run that was stopped. Launchers may put a prefix before each
+line; other lines may stand between, and several runs may follow each other. JSON (``-J``) has the
+same in objects. A row is left out, with a warning, if its size or time is 0, elements are wrong, it
+lacks a time out of place, or its bandwidths contradict its size, time and ranks. A cell that cannot
+be read is an error with its line and column. Sizes are those of the whole message, as planner's
+are.
 
 Complexity: O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the
 definition of bus bandwidth in its doc/PERFORMANCE.md.
@@ -25,7 +26,6 @@ from msgspec import UNSET
 
 from planner.formats.importers.timed_rows import (
     Collected,
-    PrintedLine,
     Read,
     TimedRow,
     bus_factor,
@@ -33,7 +33,7 @@ from planner.formats.importers.timed_rows import (
     printed_lines,
 )
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.network_measurements import NcclOutput, NcclResult, NcclSide
+from planner.jsonio.network_measurements import NcclOutput, NcclResult
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.units import counted
@@ -52,7 +52,6 @@ _TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
 _RANK = re.compile(
     r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?.*?\bPid\s+\d+\s+on\s+(\S+)\s+device"
 )
-_THREADS = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
 _END = re.compile(r"^#?\s*(Out of bounds values|Avg bus bandwidth)\s*:")
 _INTEGER = re.compile(r"[0-9]+")
 _WORDS = {
@@ -69,9 +68,6 @@ class _Side(NamedTuple):
     algorithm: float
     bus: float
     wrong: float
-
-
-_Sides = list[_Side | None]  # measurements out of place and in place
 
 
 class _ListedRank(NamedTuple):
@@ -97,7 +93,7 @@ class _Run:
     collective: str = ""
     ranks: list[_ListedRank] = field(default_factory=list)
     gpus: int = 0
-    header: int = 0  # the line of the header
+    header: str = ""  # the line of the header
     columns: list[str] = field(default_factory=list)
     rows: list[_Row] = field(default_factory=list)
     ended: bool = False
@@ -109,14 +105,13 @@ def read_nccl_tests(
     name: str = "",
     ranks: int | None = None,
     per_host: int | None = None,
-    in_place: bool = False,
     collective: str | None = None,
 ) -> Read:
     """Return the rows of a file, and warnings about rows that were left out.
 
     The file's `name` may name the test where the text does not. `ranks` and `per_host` are needed
-    only if the file does not list its devices. Times out of place and in place never stand for each
-    other. Ranks that cannot be those of one run are an `InvalidInputError`.
+    only if the file does not list its devices. Ranks that cannot be those of one run are an
+    `InvalidInputError`.
     """
     found = Collected()
     assumed: tuple[str, ...] = ()
@@ -136,7 +131,7 @@ def read_nccl_tests(
         if not (run.ranks or per_host):
             assumed = (_ONE_HOST,)
         for row in run.rows:
-            chosen = _chosen(run, row, float(bus_factor(kind, count)), in_place=in_place)
+            chosen = _chosen(run, row, float(bus_factor(kind, count)))
             if isinstance(chosen, str):
                 found.leave(chosen, row.where)
             else:
@@ -144,24 +139,19 @@ def read_nccl_tests(
     return found.read("no row of nccl-tests that could be used", assumed if found.rows else ())
 
 
-def _chosen(run: _Run, row: _Row, factor: float, *, in_place: bool) -> tuple[int, int] | str:
-    """Return a row's size and requested time (ns), or the reason why it cannot be used."""
+def _chosen(run: _Run, row: _Row, factor: float) -> tuple[int, int] | str:
+    """Return a row's size and time (ns), or the reason why it cannot be used."""
     if isinstance(row.content, NcclResult):
-        size, sides = _of_result(row.content, row.where)
+        size, side = row.content.size, _of_result(row.content, row.where)
     elif len(row.content) < len(run.columns) and row is run.rows[-1]:
         return "without its last columns"
     else:
-        size, sides = _of_cells(run, row.content, row.where)
+        size, side = _of_cells(run, row.content, row.where)
     if not size:
         return "of 0 bytes"
-    side, other = sides[::-1] if in_place else sides
-    if side is not None:
-        return _doubt(side, size, factor) or (size, round(side.time * 1000))
-    if other is None:
-        return "without a time"
-    if in_place:
-        return "without a time in place (without --in-place: the others)"
-    return "without a time out of place (--in-place takes the others)"
+    if side is None:
+        return "without a time out of place"
+    return _doubt(side, size, factor) or (size, round(side.time * 1000))
 
 
 def _ranks(run: _Run, ranks: int | None, per_host: int | None) -> tuple[int, int]:
@@ -250,31 +240,13 @@ def _doubt(side: _Side, size: int, factor: float) -> str:
 # The tables, text or JSON: rows, with what is known of their runs.
 
 
-def _of_cells(run: _Run, cells: Sequence[str], where: str) -> tuple[int, _Sides]:
-    """Return the size and the measurements of a printed row."""
+def _of_cells(run: _Run, cells: Sequence[str], where: str) -> tuple[int, _Side | None]:
+    """Return the size of a printed row and its measurement out of place."""
     columns = run.columns
-    names = f"the header on line {run.header} names {len(columns)} columns"
-    starts = [place for place, column in enumerate(columns) if column == "time"]
+    names = f"the header on {run.header} names {len(columns)} columns"
 
     def wrong(place: int, message: str) -> InvalidInputError:
-        kind = " (in place)" if sum(start <= place for start in starts) > 1 else ""
-        return InvalidInputError(f"{where}, column {columns[place]}{kind}", message)
-
-    def side(start: int) -> _Side | None:
-        behind = columns[start + 3 : start + 4]
-        ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
-        if all(cell == "N/A" for cell in cells[start:ends]):
-            return None
-        numbers = []
-        for place in range(start, ends):
-            cell = cells[place]
-            number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
-            if number is None or (place == start and not isfinite(number)):
-                raise wrong(place, f"expected a number, got {shown(cell)}: correct or remove it")
-            numbers.append(number)
-        time, algorithm, bus, *errors = numbers
-        # Older tests print the largest error, which is rarely 0, instead of the number of errors.
-        return _Side(time, algorithm, bus, errors[0] if behind == ["#wrong"] else 0.0)
+        return InvalidInputError(f"{where}, column {columns[place]}", message)
 
     if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
         raise wrong(0, f"expected bytes, got {shown(cells[0])}")
@@ -283,25 +255,31 @@ def _of_cells(run: _Run, cells: Sequence[str], where: str) -> tuple[int, _Sides]
     if len(cells) < len(columns):
         what = f"no value: {len(cells)} cells, and {names}: correct the line, or remove it"
         raise wrong(len(cells), what)
-    size = int(cells[0])
-    sides = [side(start) if size else None for start in starts]
-    return size, [*sides, None, None][:2]
+    size, start = int(cells[0]), columns.index("time")
+    behind = columns[start + 3 : start + 4]
+    ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
+    if not size or all(cell == "N/A" for cell in cells[start:ends]):
+        return size, None
+    numbers = []
+    for place in range(start, ends):
+        cell = cells[place]
+        number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
+        if number is None or (place == start and not isfinite(number)):
+            raise wrong(place, f"expected a number, got {shown(cell)}: correct or remove it")
+        numbers.append(number)
+    time, algorithm, bus, *errors = numbers
+    # Older tests print the largest error, which is rarely 0, instead of the number of errors.
+    return size, _Side(time, algorithm, bus, errors[0] if behind == ["#wrong"] else 0.0)
 
 
-def _of_result(result: NcclResult, where: str) -> tuple[int, _Sides]:
-    """Return the size and the measurements of a row of JSON."""
-
-    def timed(key: str) -> _Side | None:
-        side: NcclSide | None = getattr(result, key)
-        if side is None:
-            return None
-        if side.time is UNSET or not isfinite(side.time):
-            raise InvalidInputError(f"{where}.{key}.time", "expected a number")
-        return _Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
-
-    return result.size, [
-        timed(key) if result.size else None for key in ("out_of_place", "in_place")
-    ]
+def _of_result(result: NcclResult, where: str) -> _Side | None:
+    """Return the measurement out of place of a row of JSON."""
+    side = result.out_of_place
+    if side is None or not result.size:
+        return None
+    if side.time is UNSET or not isfinite(side.time):
+        raise InvalidInputError(f"{where}.out_of_place.time", "expected a number")
+    return _Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
 
 
 def _test_of(name: str) -> str:
@@ -315,41 +293,36 @@ def _test_of(name: str) -> str:
 def _tables(text: str, name: str) -> list[_Run]:
     """Return the runs of a printed output; a malformed header is an `InvalidInputError`."""
     tables: list[_Run] = []
-    run, named = _Run(_test_of(name)), False  # of the header that comes next
-    for line in printed_lines(text, HEADER, "busbw"):
-        own = line.text.strip()
+    run = _Run(_test_of(name))  # of the header that comes next
+    for where, line in printed_lines(text, HEADER, "busbw"):
+        own = line.strip()
         if "_perf" in own and (match := _TEST.search(own)):
             run.collective = match[1]
-        if "nThread" in own and (match := _THREADS.match(own)):
-            run.gpus, named = int(match[1]) * int(match[2]), True
-        elif "Rank" in own and (match := _RANK.match(own)):
-            where = f"line {line.number}"
+        if "Rank" in own and (match := _RANK.match(own)):
             run.ranks.append(_ListedRank(int(match[1]), match[3], match[2] or "", where))
-            named = True
         elif "busbw" in own and HEADER.match(own):
-            if tables and not named:
-                run.ranks, run.gpus = tables[-1].ranks, tables[-1].gpus
-            run.header, run.columns = line.number, _columns(line)
+            if tables and not run.ranks:
+                run.ranks = tables[-1].ranks
+            run.header, run.columns = where, _columns(where, own)
             tables.append(run)
-            run, named = _Run(run.collective), False
+            run = _Run(run.collective)
         elif tables and _END.match(own):
             tables[-1].ended = True
         elif tables and not own.startswith("#"):
             cells = own.split()
             if _is_row(cells, inside=not tables[-1].ended):
-                tables[-1].rows.append(_Row(f"line {line.number}", cells))
+                tables[-1].rows.append(_Row(where, cells))
     return tables
 
 
-def _columns(line: PrintedLine) -> list[str]:
+def _columns(where: str, header: str) -> list[str]:
     """Return the columns of a header."""
-    columns = re.sub(r"^\s*#(?!wrong)", "", line.text).split()
+    columns = re.sub(r"^#(?!wrong)", "", header).split()
     sides = [column for column in columns if column in ("time", "algbw", "busbw")]
     if sides not in (["time", "algbw", "busbw"], ["time", "algbw", "busbw"] * 2):
         raise InvalidInputError(
-            f"line {line.number}",
-            "expected the columns time, algbw and busbw, once or twice, got "
-            f"{shown(line.text.strip())}",
+            where,
+            f"expected the columns time, algbw and busbw, once or twice, got {shown(header)}",
         )
     return columns
 

@@ -5,7 +5,6 @@ file) and `batch_size`, that returns a profile and warnings about implausible ro
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.formats.importers.kineto import read_kineto
@@ -25,19 +24,10 @@ class Reader(NamedTuple):
         The reader; it raises an `InvalidInputError` with the line or the event.
     about : str
         Description for a help text.
-    suffixes : tuple of str
-        File endings that do not belong to a model's name, outermost first.
     """
 
     read: Callable[..., tuple[Profile, tuple[str, ...]]]
     about: str
-    suffixes: tuple[str, ...]
-
-    def name_of(self, file: str) -> str:
-        """Return the model name for a file name."""
-        for suffix in self.suffixes:
-            file = file.removesuffix(suffix)
-        return file if self.suffixes else Path(file).stem
 
 
 def _checked(name: str, read: Callable[..., Any]) -> Callable[..., tuple[Profile, tuple[str, ...]]]:
@@ -56,16 +46,15 @@ def _checked(name: str, read: Callable[..., Any]) -> Callable[..., tuple[Profile
 
 
 _OWN: Mapping[str, Reader] = {
-    "pipedream": Reader(read_pipedream, "its profiler's graph.txt", (".txt",)),
+    "pipedream": Reader(read_pipedream, "its profiler's graph.txt"),
     "kineto": Reader(
         read_kineto,
         "a trace of PyTorch's profiler (.json, .json.gz), recorded with record_shapes=True",
-        (".gz", ".json"),
     ),
 }
 
 _OTHERS = {
-    name: Reader(_checked(name, read), "a plug-in", ()) for name, read in plugged("formats").items()
+    name: Reader(_checked(name, read), "a plug-in") for name, read in plugged("formats").items()
 }
 
 READERS: Mapping[str, Reader] = {**_OTHERS, **_OWN}

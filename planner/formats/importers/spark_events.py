@@ -22,14 +22,9 @@ import msgspec
 from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Sent, StageShape
 from planner.formats.importers.spark_log import (
     DECODERS,
-    ApplicationEnd,
-    ApplicationStart,
-    EnvironmentUpdate,
-    ExecutorAdded,
+    About,
     JobEnd,
     JobStart,
-    Line,
-    LogStart,
     ShuffleRead,
     ShuffleWrite,
     StageInfo,
@@ -86,32 +81,33 @@ class _Reader:
         self.why = ""  # the first unreadable event, and the reason
         self.events = self.tasks = self.started = 0
 
-    def take(self, line: Line) -> None:
-        """Process one line."""
-        begin = _EVENT.match(line.text)
+    def take(self, where: str, text: bytes) -> None:
+        """Process the line at a place."""
+        begin = _EVENT.match(text)
         if begin is None:
-            if line.text.strip():
-                self._not_read(line)
+            if text.strip():
+                self._not_read(where)
             return
         self.events += 1
         if begin[1] not in DECODERS:
             return
         try:
-            event = DECODERS[begin[1]].decode(line.text)
+            event = DECODERS[begin[1]].decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self.why = self.why or f" ({line.where}: {error})"
-            self._not_read(line)
+            self.why = self.why or f" ({where}: {error})"
+            self._not_read(where)
         else:
             self._follow(event)
+            self.ended = self.ended or begin[1].endswith(b"ApplicationEnd")
 
-    def _not_read(self, line: Line) -> None:
+    def _not_read(self, where: str) -> None:
         if not self.events:
             raise InvalidInputError(
-                line.where,
+                where,
                 "expected an event of Spark's, plain or packed by zstd, such as "
                 '{"Event":"SparkListenerLogStart"',
             )
-        self.unreadable.append(line.where)
+        self.unreadable.append(where)
 
     def _follow(self, event: Any) -> None:
         match event:
@@ -124,16 +120,12 @@ class _Reader:
                 self.running[event.number] = _Running(event, _group(event.properties))
             case JobEnd():
                 self._ended(event)
-            case ExecutorAdded():
-                self.cores[event.executor] = event.info.cores
-            case EnvironmentUpdate(properties):
-                self.per_task = _positive(properties.get("spark.task.cpus"))
-            case LogStart(version):
-                self.version = version
-            case ApplicationStart(name):
-                self.name = name
-            case ApplicationEnd():
-                self.ended = True
+            case About():
+                self.name, self.version = event.name or self.name, event.version or self.version
+                if event.executor:
+                    self.cores[event.executor] = event.info.cores
+                if event.properties:
+                    self.per_task = _positive(event.properties.get("spark.task.cpus"))
 
     def _submitted(self, info: StageInfo) -> None:
         # A stage of several jobs runs in the first job that needs it.
@@ -244,8 +236,8 @@ def read_spark_log(path: Path) -> Application:
     reader = _Reader()
     for part in parts:
         with part.open("rb") as source:
-            for line in lines_of(source, part.name if len(parts) > 1 else "", doubts.append):
-                reader.take(line)
+            for where, line in lines_of(source, part.name if len(parts) > 1 else "", doubts.append):
+                reader.take(where, line)
     if not reader.events:
         raise InvalidInputError("", "expected events of Spark's, got an empty file")
     for what, count in (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -25,13 +25,6 @@ MAX_LINE = 1 << 28  # longest line (bytes): plans of SQL may have some megabytes
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
 _STEP = 1 << 14  # packed bytes that are unpacked at once
-
-
-class Line(NamedTuple):
-    """A line of a log, without its line end."""
-
-    text: bytes
-    where: str  # its place, such as ``line 12``
 
 
 def parts_of(path: Path) -> tuple[list[Path], list[str]]:
@@ -62,10 +55,12 @@ def parts_of(path: Path) -> tuple[list[Path], list[str]]:
     return [rolled[number] for number in numbers], warnings
 
 
-def lines_of(source: BinaryIO, name: str, warn: Callable[[str], None]) -> Iterator[Line]:
-    """Yield the lines of a file, with `name` in their places if the log has several files.
+def lines_of(
+    source: BinaryIO, name: str, warn: Callable[[str], None]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the lines of a file without their ends, each behind its place (``line 12``).
 
-    `warn` is called with damages.
+    Places contain `name` if the log has several files. `warn` is called with damages.
     """
     prefix = f"{name}, " if name else ""
     number, rest = 0, b""
@@ -73,13 +68,13 @@ def lines_of(source: BinaryIO, name: str, warn: Callable[[str], None]) -> Iterat
         *whole, rest = (rest + piece).split(b"\n") if rest else piece.split(b"\n")
         for text in whole:
             number += 1
-            yield Line(text, f"{prefix}line {number}")
+            yield f"{prefix}line {number}", text
         if len(rest) > MAX_LINE:
             raise InvalidInputError(
                 f"{prefix}line {number + 1}", f"expected at most {MAX_LINE} bytes a line"
             )
     if rest.strip():
-        yield Line(rest, f"{prefix}line {number + 1}")
+        yield f"{prefix}line {number + 1}", rest
 
 
 def _unpacked(source: BinaryIO, warn: Callable[[str], None]) -> Iterator[bytes]:
@@ -196,40 +191,21 @@ class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
     cores: int = _named("Total Cores", 0)
 
 
-class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
-    """An executor has registered."""
-
-    executor: str = msgspec.field(name="Executor ID")
-    info: ExecutorInfo = msgspec.field(name="Executor Info")
-
-
-class EnvironmentUpdate(msgspec.Struct, frozen=True, gc=False):
-    """The configuration of the application."""
-
-    properties: dict[str, Any] = _named("Spark Properties", {})
-
-
-class LogStart(msgspec.Struct, frozen=True, gc=False):
-    """The version of Spark."""
-
-    version: str = _named("Spark Version", "")
-
-
-class ApplicationStart(msgspec.Struct, frozen=True, gc=False):
-    """The name of the application."""
+class About(msgspec.Struct, frozen=True, gc=False):
+    """What an event says of the application, its configuration, Spark or a new executor."""
 
     name: str = _named("App Name", "")
+    version: str = _named("Spark Version", "")
+    properties: dict[str, Any] = _named("Spark Properties", {})
+    executor: str = _named("Executor ID", "")
+    info: ExecutorInfo = _named("Executor Info", ExecutorInfo())
 
 
-class ApplicationEnd(msgspec.Struct, frozen=True, gc=False):
-    """The log is complete."""
-
+_ABOUT = ("LogStart", "ApplicationStart", "ApplicationEnd", "EnvironmentUpdate", "ExecutorAdded")
+_KINDS = {kind.__name__: kind for kind in (JobStart, JobEnd, StageSubmitted, TaskEnd)}
 
 DECODERS = {
-    f"SparkListener{kind.__name__}".encode(): msgspec.json.Decoder(kind)
-    for kind in (
-        *(LogStart, ApplicationStart, ApplicationEnd, EnvironmentUpdate, ExecutorAdded),
-        *(JobStart, JobEnd, StageSubmitted, TaskEnd),
-    )
+    f"SparkListener{name}".encode(): msgspec.json.Decoder(kind)
+    for name, kind in (dict.fromkeys(_ABOUT, About) | _KINDS).items()
 }
 """The decoder of each event, by its name."""

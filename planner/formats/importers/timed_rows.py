@@ -9,14 +9,14 @@ Complexity: O(rows · log rows). Source: own.
 import csv
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from io import StringIO
 from itertools import pairwise
 from statistics import median_low
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective, Link, Measured, MeasuredNetwork
@@ -179,15 +179,8 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PARTS = re.compile(r"([0-9]+|\s+)")
 
 
-class PrintedLine(NamedTuple):
-    """A line of output: its number from 1, and its text without the prefix."""
-
-    number: int
-    text: str
-
-
-def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[PrintedLine]:
-    """Return the lines of an output without prefixes.
+def printed_lines(text: str, header: re.Pattern[str], word: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of an output without prefixes, each behind its place (``line 12``).
 
     `header` finds the header of a table in a line. Only lines that contain `word` are searched for
     it, as searching takes long.
@@ -199,7 +192,6 @@ def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[Printed
         if word in line and (match := header.search(line))
     ]
     places = [place for place, _ in headers]
-    lines = []
     for place, line in enumerate(raw):
         after = bisect_right(places, place)
         matches = [
@@ -208,8 +200,7 @@ def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[Printed
             if (match := pattern.match(line))
         ]
         longest = max((match.end() for match in matches), default=0)
-        lines.append(PrintedLine(place + 1, line[longest:]))
-    return lines
+        yield f"line {place + 1}", line[longest:]
 
 
 def _pattern(prefix: str) -> re.Pattern[str]:
