@@ -10,7 +10,7 @@ from planner.families.bml.evaluation import Evaluation, listed
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
-from planner.families.bml.reroute import GRACE_S, Damage
+from planner.families.bml.reroute import GRACE_S
 from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
 from planner.jsonio.control import method_names
@@ -131,9 +131,6 @@ MAX_TRANSFERS = 10**6
 MAX_LOOKED_AT = 2 * MAX_TRANSFERS
 """Largest number of transfers that are looked at for those that carry bytes."""
 
-MAX_CUT_OFF = 1000
-"""Largest number of unreachable servers that an answer names."""
-
 Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
 
 
@@ -201,7 +198,6 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] | UnsetType = UNSET
     comparison: dict[str, ComparisonRow] = WITH_PLAN
     transfers: tuple[TransferRow, ...] | UnsetType = UNSET
-    cut_off: tuple[Digits, ...] | UnsetType = UNSET
 
     def sentence(self) -> str:
         """Return one line about the plan."""
@@ -231,9 +227,7 @@ def answer(
     base, bcube = _base(problem, result), problem.bcube
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
-        damage = Damage(bcube, problem.failed)
-        part = damage.cut_off() if damage.living and not result.timed_out else ()
-        return structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
+        return base
     tensors = problem.layer_bytes if problem.size_bytes else ()
     compared = compare(bcube, tensors=tensors or None)
     return structs.replace(
@@ -344,8 +338,6 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     Raises InvalidInputError if there is no plan, or the parts contradict each other.
     """
     check_head(answer, "steps")
-    if answer.cut_off is not UNSET:
-        raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
     assert answer.objective_ns is not None
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
