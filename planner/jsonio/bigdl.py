@@ -70,8 +70,6 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        if self.method not in _DRIVERS:
-            _check_listed(self.nodes)  # before anything is built
         return made_of(bigdl.Problem, self, network=links_of(self, 1, self.nodes))
 
     def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
@@ -128,26 +126,15 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         )
 
 
-_DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
-"""Methods without pulls: a driver adds up the gradients."""
-
-
-def _check_listed(nodes: int) -> None:
-    """Raise an error if an answer would list too many pulls."""
-    if nodes > MAX_LISTED:
-        raise InvalidInputError(
-            "nodes", f"expected at most {MAX_LISTED}, as every pull is listed, got {nodes}"
-        )
-
-
 def answer(problem: bigdl.Problem, result: Result[bigdl.Plan, bigdl.Evaluation]) -> BigdlAnswer:
     """Return the JSON form of a result.
 
     Raises InvalidInputError if there are too many nodes to list, or T_F exceeds 63 bits.
     """
-    if isinstance(result.plan, bigdl.Exchange):
-        _check_listed(problem.nodes)
     plan, cost = result.plan, result.evaluation
+    if isinstance(plan, bigdl.Exchange) and plan.nodes > MAX_LISTED:
+        what = f"expected at most {MAX_LISTED}, as every pull is listed, got {plan.nodes}"
+        raise InvalidInputError("nodes", what)
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     known = {
         **head(BigdlAnswer, result),
