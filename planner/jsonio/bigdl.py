@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -11,8 +11,8 @@ from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.links import LINK_RULES, link_notes, links_of
-from planner.jsonio.network import Network
+from planner.jsonio.links import link_notes, links_of
+from planner.jsonio.network import NetworkDocument
 from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -38,9 +38,6 @@ MAX_NODES = 4096
 MAX_LISTED = 1024
 """Largest number of nodes N of an exchange: an answer lists all N² pulls, a million numbers."""
 
-REQUEST_RULES: dict[str, Any] = LINK_RULES
-"""JSON Schema rules of a request that field types cannot express."""
-
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(bigdl.METHODS)})]
 Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Node = Annotated[int, Meta(ge=0, lt=MAX_NODES)]
@@ -64,7 +61,7 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
     partitions_per_node: Partitions
     link_bytes_per_s: PositiveRate | UnsetType = UNSET
     latency_ns: Time | UnsetType = UNSET
-    network: Network | UnsetType = UNSET
+    network: NetworkDocument | UnsetType = UNSET
     reduce_ns_per_byte: Rate | UnsetType = UNSET
     method: MethodName = "auto"
 
@@ -202,5 +199,4 @@ INTERFACE = Interface(
     answer=BigdlAnswer,
     told=of_result(answer),
     view=ranking,
-    request_rules=REQUEST_RULES,
 )

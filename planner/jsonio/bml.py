@@ -17,7 +17,6 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
-    LINK_RULES,
     Digits,
     FailedDocument,
     Number,
@@ -26,7 +25,7 @@ from planner.jsonio.links import (
     link_notes,
     links_of,
 )
-from planner.jsonio.network import Network
+from planner.jsonio.network import NetworkDocument
 from planner.jsonio.types import (
     Moment,
     PositiveRate,
@@ -73,7 +72,7 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     element_bytes: PositiveSize = 1
     link_bytes_per_s: PositiveRate | UnsetType = UNSET
     latency_ns: Annotated[Time, says("start-up cost of a step")] | UnsetType = UNSET
-    network: Network | UnsetType = UNSET
+    network: NetworkDocument | UnsetType = UNSET
     reduce_ns_per_byte: Annotated[Rate | UnsetType, says("a server's time to add a byte")] = UNSET
     schedule: Literal["none", "all"] | ServerDocument = "none"
     failed: FailedDocument | UnsetType = UNSET
@@ -108,13 +107,6 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
         """Return warnings about links that were estimated from measured collectives."""
         return link_notes(self, self.n**self.k)
-
-
-REQUEST_RULES: dict[str, Any] = {
-    "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}],
-    **LINK_RULES,
-}
-"""JSON Schema rules of a request that field types cannot express."""
 
 
 def problem_of(request: BmlRequest) -> Problem:
@@ -367,5 +359,4 @@ INTERFACE = Interface(
     answer=BmlAnswer,
     told=told,
     view=times,
-    request_rules=REQUEST_RULES,
 )

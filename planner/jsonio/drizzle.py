@@ -1,6 +1,6 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -64,10 +64,6 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
     def to_problem(self) -> drizzle.Problem:
         """Return the typed problem."""
         return made_of(drizzle.Problem, self)
-
-
-REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
-"""JSON Schema rules of a request that field types cannot express."""
 
 
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
@@ -194,5 +190,4 @@ INTERFACE = Interface(
     answer=DrizzleAnswer,
     told=of_result(answer),
     view=groups,
-    request_rules=REQUEST_RULES,
 )

@@ -12,7 +12,7 @@ from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.network import NetworkDocument, described, measured_as
 from planner.jsonio.types import (
     Count,
     Index,
@@ -49,9 +49,9 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     shards: Count
     replicas: Count = 1
-    all_gather: Network
-    reduce_scatter: Network
-    all_reduce: Network | UnsetType = UNSET
+    all_gather: NetworkDocument
+    reduce_scatter: NetworkDocument
+    all_reduce: NetworkDocument | UnsetType = UNSET
     own_links: bool = True
 
 

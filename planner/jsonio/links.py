@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct
 
 from planner.families.collectives.prediction import measured_nic, predicted, range_note
-from planner.jsonio.network import Described, described, measured_as, one_form
+from planner.jsonio.network import Described, described, measured_as
 from planner.jsonio.types import says
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
@@ -62,12 +62,6 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
         return measured.notes
     beyond = range_note(cost, str(measured.collective), sizes)
     return (*measured.notes, beyond) if beyond else measured.notes
-
-
-LINK_RULES = one_form(
-    {"links": (("link_bytes_per_s",), ("latency_ns",)), "network": (("network",), ())}
-)
-"""JSON Schema rules of a request that describes links: by their own fields, or as a network."""
 
 
 def links_of(request: Any, levels: int, machines: int | None = None) -> Links:

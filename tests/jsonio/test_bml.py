@@ -299,7 +299,6 @@ def test_the_schema_lists_every_method_and_knows_what_is_needed() -> None:
     assert listed["method"]["enum"] == [*METHODS, REPLAN]
     assert schemas.fits(CONTRACT, "bml", "request")
     bad: list[dict[str, Any]] = [
-        {"gradient_bytes": without},
         {"n": 1},
         {"k": 0},
         {"link_bytes_per_s": 0},

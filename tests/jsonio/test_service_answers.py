@@ -97,11 +97,7 @@ def test_answers_at_the_edge_of_the_range_fit_their_schema_and_can_be_read_back(
     "change",
     [
         {"problem": without},
-        {"startup_ns": without},
         {"startup_ns": None},
-        {"transfer_ns": without},
-        {"cost_table": [[0, 1], [1, 2]], "layer_bytes": [1, 1, 1]},
-        {"max_batch_bytes": 5},
         {"compute_ns": without},
         {"unknown": 1},
     ],
