@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families import bigdl
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
+from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.links import link_notes, links_of
 from planner.jsonio.network import NetworkDocument
@@ -93,7 +93,7 @@ class MethodCost(Struct, frozen=True, kw_only=True):
     driver_added_bytes: Total
 
 
-class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
+class BigdlAnswer(Head, frozen=True, kw_only=True):
     """The slices and who pulls from whom in which order, or the levels of a tree; the costs.
 
     There is no plan where `replan` was given one that does not fit.

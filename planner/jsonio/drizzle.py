@@ -8,7 +8,7 @@ from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
+from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import (
     Count,
@@ -85,7 +85,7 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
     group_time_ns: Moment
 
 
-class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
+class DrizzleAnswer(Head, frozen=True, kw_only=True):
     """The group size, what it costs and the proof; or why there is none."""
 
     problem: Literal["drizzle"] = "drizzle"
