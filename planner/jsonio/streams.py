@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import UNSET
 
-from planner.jsonio.service import Reply, id_of, prepare, refusal, reply, solve
+from planner.jsonio.service import Reply, id_of, refusal, reply, solve
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.validation import integer
 from planner.solving.deadline import Cancel, Incumbent
@@ -46,8 +46,6 @@ def limited_replies(
                     known = {"request": number, **msgspec.json.decode(standing)}
                     told(msgspec.json.encode({"progress": known}))
 
-            if not worker.runs:
-                prepare(message)
             try:
                 status, data = worker.ask(message, line, cancels(number) if cancels else None)
             except OverLimitError as error:

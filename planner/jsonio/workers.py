@@ -133,11 +133,6 @@ class Worker:
             raise OverLimitError(answered.exceeded)
         return answered.status, answer
 
-    @property
-    def runs(self) -> bool:
-        """Whether there is a process; if not, the next message starts one."""
-        return self._process is not None
-
     def close(self) -> None:
         """End the process and its children."""
         if self._process is not None:
