@@ -153,7 +153,6 @@ def _sentence(limit: str, limits: Limits) -> str:
     value = getattr(limits, limit)
     return {
         "request_bytes": f"expected a request of at most {value} bytes, got more",
-        "answer_bytes": f"expected an answer of at most {value} bytes, got more",
         "memory_bytes": "expected a request that needs at most "
         + ("the memory there is" if value is None else f"{value} bytes of memory")
         + ", got one that needs more",
