@@ -208,18 +208,6 @@ def test_a_plan_that_fits_is_not_warned_of(family: str) -> None:
     assert "warnings" not in planner.solve({**request, "start_plan": plan})
 
 
-def test_transfers_of_gradients_need_not_say_that_they_are_all_reduces() -> None:
-    request = REQUESTS["caramel"][0]
-    plan = planner.solve({**request, "with_plan": True})["plan"]
-    for group in plan["plan"]["groups"]:
-        del group["kind"], group["algorithm"]
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
-    assert again["objective_ns"] == planner.solve(request)["objective_ns"]
-    del plan["plan"]["groups"][0]["depth"]
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
-    assert again["error"]["path"] == "start_plan.plan.groups[0].depth"
-
-
 def test_no_buffer_is_no_plan() -> None:
     request = REQUESTS["fsdp"][0]
     plan = planner.solve({**request, "with_plan": True})["plan"]

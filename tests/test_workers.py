@@ -10,7 +10,7 @@ import pytest
 
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 
-LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=2**27, seconds=0.5)
+LIMITS = Limits(request_bytes=1000, memory_bytes=2**27, seconds=0.5)
 
 
 def _busy() -> None:
@@ -28,8 +28,6 @@ def serve(message: bytes, *_: object) -> tuple[int, bytes]:
         return 0, bytes(2**26)[:1]
     if word == "memory":
         return 0, bytes(2**31)[:1]
-    if word == "long":
-        return 0, bytes(1001)
     if word == "busy":
         _busy()
     if word == "child":  # as a solver that is a program of its own does
@@ -70,7 +68,6 @@ def test_one_process_answers_in_order(worker: Worker) -> None:
     ("message", "limit"),
     [
         (b"x" * 1001, "request_bytes"),
-        (b"long", "answer_bytes"),
         (b"memory", "memory_bytes"),
         (b"busy", "seconds"),
         (b"child", "seconds"),
@@ -117,6 +114,6 @@ def test_a_large_parent_leaves_as_much_memory_as_a_small_one() -> None:
 
 
 def test_without_limits_there_are_none() -> None:
-    with Worker(serve, Limits(None, None, None, None)) as worker:
+    with Worker(serve, Limits(None, None, None)) as worker:
         assert len(worker.ask(b"x" * 10**6)[1]) == 10**6
         assert worker.ask(b"memory")[0] == 0

@@ -21,7 +21,6 @@ from planner.view.progress import Progress
 
 _LIMITS = {
     "--max-request-bytes": ("request_bytes", "length of a request"),
-    "--max-answer-bytes": ("answer_bytes", "length of an answer"),
     "--max-memory-bytes": ("memory_bytes", "memory of the process that answers"),
     "--max-seconds": ("seconds", "processor time"),
 }

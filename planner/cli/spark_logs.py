@@ -113,7 +113,6 @@ def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> No
     names = list(map(file_name, paths))
     text = encode_spark(
         logs.applications,
-        logs.loops,
         logs.problem,
         logs.fitted,
         logs.measurements,

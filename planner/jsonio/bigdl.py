@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import bigdl
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
+from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.links import LINK_RULES, link_notes, links_of
-from planner.jsonio.network import Network
+from planner.jsonio.links import link_notes, links_of
+from planner.jsonio.network import NetworkDocument
 from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -38,9 +38,6 @@ MAX_NODES = 4096
 MAX_LISTED = 1024
 """Largest number of nodes N of an exchange: an answer lists all N² pulls, a million numbers."""
 
-REQUEST_RULES: dict[str, Any] = LINK_RULES
-"""JSON Schema rules of a request that field types cannot express."""
-
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(bigdl.METHODS)})]
 Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Node = Annotated[int, Meta(ge=0, lt=MAX_NODES)]
@@ -64,14 +61,12 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
     partitions_per_node: Partitions
     link_bytes_per_s: PositiveRate | UnsetType = UNSET
     latency_ns: Time | UnsetType = UNSET
-    network: Network | UnsetType = UNSET
+    network: NetworkDocument | UnsetType = UNSET
     reduce_ns_per_byte: Rate | UnsetType = UNSET
     method: MethodName = "auto"
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        if self.method not in _DRIVERS:
-            _check_listed(self.nodes)  # before anything is built
         return made_of(bigdl.Problem, self, network=links_of(self, 1, self.nodes))
 
     def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
@@ -98,7 +93,7 @@ class MethodCost(Struct, frozen=True, kw_only=True):
     driver_added_bytes: Total
 
 
-class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
+class BigdlAnswer(Head, frozen=True, kw_only=True):
     """The slices and who pulls from whom in which order, or the levels of a tree; the costs.
 
     There is no plan where `replan` was given one that does not fit.
@@ -128,26 +123,15 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         )
 
 
-_DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
-"""Methods without pulls: a driver adds up the gradients."""
-
-
-def _check_listed(nodes: int) -> None:
-    """Raise an error if an answer would list too many pulls."""
-    if nodes > MAX_LISTED:
-        raise InvalidInputError(
-            "nodes", f"expected at most {MAX_LISTED}, as every pull is listed, got {nodes}"
-        )
-
-
 def answer(problem: bigdl.Problem, result: Result[bigdl.Plan, bigdl.Evaluation]) -> BigdlAnswer:
     """Return the JSON form of a result.
 
     Raises InvalidInputError if there are too many nodes to list, or T_F exceeds 63 bits.
     """
-    if isinstance(result.plan, bigdl.Exchange):
-        _check_listed(problem.nodes)
     plan, cost = result.plan, result.evaluation
+    if isinstance(plan, bigdl.Exchange) and plan.nodes > MAX_LISTED:
+        what = f"expected at most {MAX_LISTED}, as every pull is listed, got {plan.nodes}"
+        raise InvalidInputError("nodes", what)
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     known = {
         **head(BigdlAnswer, result),
@@ -215,5 +199,4 @@ INTERFACE = Interface(
     answer=BigdlAnswer,
     told=of_result(answer),
     view=ranking,
-    request_rules=REQUEST_RULES,
 )

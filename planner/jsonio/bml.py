@@ -10,14 +10,13 @@ from planner.families.bml.evaluation import Evaluation, listed
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
-from planner.families.bml.reroute import GRACE_S, Damage
+from planner.families.bml.reroute import GRACE_S
 from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
-    LINK_RULES,
     Digits,
     FailedDocument,
     Number,
@@ -26,7 +25,7 @@ from planner.jsonio.links import (
     link_notes,
     links_of,
 )
-from planner.jsonio.network import Network
+from planner.jsonio.network import NetworkDocument
 from planner.jsonio.types import (
     Moment,
     PositiveRate,
@@ -73,7 +72,7 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     element_bytes: PositiveSize = 1
     link_bytes_per_s: PositiveRate | UnsetType = UNSET
     latency_ns: Annotated[Time, says("start-up cost of a step")] | UnsetType = UNSET
-    network: Network | UnsetType = UNSET
+    network: NetworkDocument | UnsetType = UNSET
     reduce_ns_per_byte: Annotated[Rate | UnsetType, says("a server's time to add a byte")] = UNSET
     schedule: Literal["none", "all"] | ServerDocument = "none"
     failed: FailedDocument | UnsetType = UNSET
@@ -110,13 +109,6 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
         return link_notes(self, self.n**self.k)
 
 
-REQUEST_RULES: dict[str, Any] = {
-    "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}],
-    **LINK_RULES,
-}
-"""JSON Schema rules of a request that field types cannot express."""
-
-
 def problem_of(request: BmlRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
     bcube = BCube(request.n, request.k)
@@ -130,9 +122,6 @@ MAX_TRANSFERS = 10**6
 
 MAX_LOOKED_AT = 2 * MAX_TRANSFERS
 """Largest number of transfers that are looked at for those that carry bytes."""
-
-MAX_CUT_OFF = 1000
-"""Largest number of unreachable servers that an answer names."""
 
 Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
 
@@ -199,7 +188,6 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] | UnsetType = UNSET
     comparison: dict[str, ComparisonRow] = WITH_PLAN
     transfers: tuple[TransferRow, ...] | UnsetType = UNSET
-    cut_off: tuple[Digits, ...] | UnsetType = UNSET
 
     def sentence(self) -> str:
         """Return one line about the plan."""
@@ -229,9 +217,7 @@ def answer(
     base, bcube = _base(problem, result), problem.bcube
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
-        damage = Damage(bcube, problem.failed)
-        part = damage.cut_off() if damage.living and not result.timed_out else ()
-        return structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
+        return base
     tensors = problem.layer_bytes if problem.size_bytes else ()
     compared = compare(bcube, tensors=tensors or None)
     return structs.replace(
@@ -339,8 +325,6 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     Raises InvalidInputError if there is no plan, or the parts contradict each other.
     """
     check_head(answer, "steps")
-    if answer.cut_off is not UNSET:
-        raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
     assert answer.objective_ns is not None
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
@@ -370,5 +354,4 @@ INTERFACE = Interface(
     answer=BmlAnswer,
     told=told,
     view=times,
-    request_rules=REQUEST_RULES,
 )

@@ -18,7 +18,7 @@ from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
-from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -73,7 +73,7 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
     problem: Literal["caramel"]
     ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)]
     parameters: Annotated[tuple[ParameterDocument, ...], Meta(min_length=1)]
-    network: Network
+    network: NetworkDocument
     op_order: tuple[str, ...] | UnsetType = UNSET
     method: MethodName = "auto"
     stages: StagesDocument = StagesDocument()

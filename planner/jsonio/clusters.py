@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
-from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_form
+from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none, says
 from planner.model.clusters import MAX_MACHINES, Cluster
 from planner.model.errors import InvalidInputError, PluginError
@@ -23,7 +23,6 @@ _KINDS: Forms = {
     "fattree": (("kind", "ports"), ()),
     "rails": (("kind", "accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
 }
-_TOPOLOGIES = one_form(_KINDS, {kind: {"kind": {"const": kind}} for kind in _KINDS})
 
 Ports = Annotated[int, Meta(ge=1, le=2**22)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -75,7 +74,7 @@ class ClusterDocument(
     name: Text
     source: Text
     machines: Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
-    topology: Annotated[TopologyDocument, Meta(extra_json_schema=_TOPOLOGIES)]
+    topology: TopologyDocument
     nic: NicDocument
     cores: Annotated[int, Meta(ge=1, le=2**20)] = 1
     memory_bytes: PositiveSize | None = None

@@ -1,6 +1,6 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -8,7 +8,7 @@ from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head
+from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import (
     Count,
@@ -23,12 +23,13 @@ from planner.jsonio.types import (
 )
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
-from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
+from planner.model.validation import MAX_TOTAL, MAX_VALUE
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
+ShareAnswer = Annotated[float, Meta(ge=0, le=1)]  # numbers close to 0 or 1 round to them
 GroupTime = Annotated[Rate, says("scheduling of a group, in ns; default: 0")]
 TaskTime = Annotated[Rate, says("scheduling of a task, once a group, in ns")]
 ConstantTime = Annotated[Rate, says("scheduling of a task, in every iteration, in ns; default: 0")]
@@ -66,10 +67,6 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
         return made_of(drizzle.Problem, self)
 
 
-REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
-"""JSON Schema rules of a request that field types cannot express."""
-
-
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
     """What each task of a stage waits for: in its own iteration, and in the one before it."""
 
@@ -85,18 +82,18 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
     """What another group size would do."""
 
     group_size: GroupSize
-    overhead: float
+    overhead: ShareAnswer
     group_time_ns: Moment
 
 
-class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
+class DrizzleAnswer(Head, frozen=True, kw_only=True):
     """The group size, what it costs and the proof; or why there is none."""
 
     problem: Literal["drizzle"] = "drizzle"
-    max_overhead: float
+    max_overhead: ShareAnswer
     max_group_ns: Moment | UnsetType = UNSET
     group_size: GroupSize = WITH_PLAN
-    overhead: float = WITH_PLAN
+    overhead: ShareAnswer = WITH_PLAN
     overhead_of_compute: float | UnsetType | None = UNSET
     iteration_ns: Moment = WITH_PLAN
     speedup: float = WITH_PLAN
@@ -147,10 +144,6 @@ def groups(answer: DrizzleAnswer) -> Groups:
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
     limit = answer.max_overhead
-    if not 0 <= limit <= 1:  # numbers close to 0 or 1 round to them
-        raise InvalidInputError(
-            "max_overhead", f"expected a number from 0 to 1, got {shown(limit)}"
-        )
     chosen = GroupPoint(size, share, time)
     points = _points(() if answer.curve is UNSET else answer.curve)
     if chosen not in points:
@@ -174,10 +167,6 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
     points: list[GroupPoint] = []
     for place, row in enumerate(rows):
         path = f"curve[{place}]"
-        if not 0 <= row.overhead <= 1:
-            raise InvalidInputError(
-                f"{path}.overhead", f"expected a number from 0 to 1, got {shown(row.overhead)}"
-            )
         if points and row.group_size <= points[-1].group_size:
             raise InvalidInputError(f"{path}.group_size", "expected more than in the row before")
         if points and row.overhead > points[-1].overhead:
@@ -194,5 +183,4 @@ INTERFACE = Interface(
     answer=DrizzleAnswer,
     told=of_result(answer),
     view=groups,
-    request_rules=REQUEST_RULES,
 )

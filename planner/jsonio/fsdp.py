@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.families import fsdp
-from planner.families.fsdp.checker import check_issues
+from planner.families.fsdp.checker import check_form
 from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.network import NetworkDocument, described, measured_as
 from planner.jsonio.types import (
     Count,
     Index,
@@ -30,7 +30,7 @@ from planner.jsonio.types import (
 )
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.costs import AffineCost, TableCost
-from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_bytes, format_ns
@@ -49,9 +49,9 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     shards: Count
     replicas: Count = 1
-    all_gather: Network
-    reduce_scatter: Network
-    all_reduce: Network | UnsetType = UNSET
+    all_gather: NetworkDocument
+    reduce_scatter: NetworkDocument
+    all_reduce: NetworkDocument | UnsetType = UNSET
     own_links: bool = True
 
 
@@ -225,26 +225,14 @@ def _steps(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> tuple[StepAnswer, ..
 
 
 def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
-    """Return the plan of an answer and the loads of its units, after checking the ranges."""
-    reached, units = 0, []
-    for place, unit in enumerate(answer.units):
-        start, stop = unit.layers
-        if start != reached or stop <= start:
-            raise InvalidInputError(
-                f"units[{place}].layers", f"expected a range that begins with {reached}"
-            )
-        reached = stop
-        units.append(
-            Unit(start, stop, unit.keep, unit.recompute, unit.forward_at, unit.backward_at)
-        )
-    if not 0 < answer.buffers <= len(units):
-        raise InvalidInputError("buffers", f"expected at most {len(units)}, as many as units")
-    try:
-        check_issues(tuple(units))
-    except InvalidPlanError as error:
-        raise InvalidInputError(error.path, error.message) from None
-    loads = [Load(*(getattr(unit, name) for name in Load._fields)) for unit in answer.units]
-    return fsdp.Plan(0, tuple(units), answer.buffers), loads
+    """Return the plan of an answer, whose form is checked, and the loads of its units."""
+    units = tuple(
+        Unit(*unit.layers, unit.keep, unit.recompute, unit.forward_at, unit.backward_at)
+        for unit in answer.units
+    )
+    plan = fsdp.Plan(0, units, answer.buffers)
+    check_form(plan, units[-1].stop if units else 0)
+    return plan, [Load(*(getattr(unit, name) for name in Load._fields)) for unit in answer.units]
 
 
 def timeline(answer: FsdpAnswer) -> Timeline:

@@ -32,7 +32,7 @@ WITH_PLAN: Any = UNSET
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Fields of every answer: problem, method, objective, bound, status."""
+    """Fields of every answer: problem, method, objective, bound, status; why there is no plan."""
 
     longest_ns: ClassVar[int] = _HOUR_NS
     """A longer plan is likely due to a wrong unit: iterations take seconds."""
@@ -56,6 +56,8 @@ class Head(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
         | UnsetType
     ) = UNSET
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
 
     def sentence(self) -> str:
         """Return one line about the plan."""
@@ -67,15 +69,8 @@ class Head(Struct, frozen=True, kw_only=True):
         return f"{what} ({_made_by(self)})"
 
 
-class PlanOrReason(Head, frozen=True, kw_only=True):
-    """The fields of `Head`, and the reason if the problem has no plan."""
-
-    reason: str | UnsetType = UNSET
-    binding: tuple[str, ...] | UnsetType = UNSET
-
-
 def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
-    """Return the fields of `Head`, and of `PlanOrReason` if `kind` has them, from a result."""
+    """Return the fields of `Head`, and `layers` if `kind` has them, from a result."""
     fields: dict[str, Any] = {
         "method": result.method,
         "status": result.status.value,
@@ -152,8 +147,7 @@ def check_head(answer: Head, plan: str, *, costs: str = "") -> None:
     """
     status, objective, bound = answer.status, answer.objective_ns, answer.lower_bound_ns
     if getattr(answer, plan) is UNSET:
-        why = getattr(answer, "reason", UNSET)
-        because = "" if why is UNSET else f": {why}"
+        because = "" if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError(plan, f"the answer ({status}) holds no plan{because}")
     for name in (*_with_plan(type(answer)), "objective_ns"):
         if getattr(answer, name) is UNSET or (name == "objective_ns" and objective is None):

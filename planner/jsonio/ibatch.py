@@ -13,7 +13,7 @@ from planner.jsonio.control import ShardedTargetRequest, method_names, target_an
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
-from planner.jsonio.network import Described, Network, described, measured_as, one_form
+from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -65,7 +65,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     transfer_ns: Times | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
     cost_table: Rows | UnsetType = UNSET
-    network: Network | UnsetType = UNSET
+    network: NetworkDocument | UnsetType = UNSET
     compute_ns: Times
     spread_ns: (
         Annotated[Times, says("interquartile ranges of the times measured of layers")] | UnsetType
@@ -127,19 +127,6 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         collective = ibatch.COLLECTIVES[self.direction]
         cost = batch_cost(measured_as(network, collective, beside=True))
         return cost, network.interference
-
-
-REQUEST_RULES = {
-    "dependentRequired": {"max_batch_bytes": ["layer_bytes"]},
-    **one_form(
-        {
-            "layers": (("startup_ns", "transfer_ns"), ("layer_bytes",)),
-            "table": (("layer_bytes", "cost_table"), ()),
-            "network": (("layer_bytes", "network"), ()),
-        }
-    ),
-}
-"""JSON Schema rules of a request that field types cannot express."""
 
 
 def _check_parameters(layers: LayerParameters | None) -> None:
@@ -291,5 +278,4 @@ INTERFACE = Interface(
     answer=IbatchAnswer,
     told=told,
     view=timeline,
-    request_rules=REQUEST_RULES,
 )

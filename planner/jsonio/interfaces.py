@@ -4,8 +4,8 @@ That of one problem is loaded when it is first asked for: most processes answer 
 """
 
 from collections import UserDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias, get_args
 
@@ -34,7 +34,6 @@ class Interface:
     told: Told
     view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
     run: Callable[..., Any] | None = None  # a request's own way to its answer, with `Control`
-    request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types
 
     @property
     def plans(self) -> tuple[type[Any], ...]:

@@ -1,6 +1,6 @@
 """The JSON requests of whole iterations, and how they are answered."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
@@ -45,7 +45,6 @@ from planner.model.validation import MAX_VALUE, inside, one_of
 from planner.solving.deadline import NEVER, Control, Deadline
 from planner.solving.methods import REPLAN
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Target, target_of
 from planner.solving.what_if import advise, regrets, robust_plan
 
@@ -218,7 +217,9 @@ def planned(
             if progress:
                 progress("for scenarios")
             warnings = result.warnings
-            result, prospect = _prepared(problem, outlook, result, alternatives, deadline, likely)
+            others = [option.plan for option in alternatives if option.plan is not None]
+            family, rest = iteration.ITERATION, deadline.share(1)
+            result, prospect = robust_plan(family, problem, outlook, rest, result, others)
             result = replace(result, warnings=warnings)
             tell(result, control)
     else:
@@ -253,28 +254,6 @@ def doubts(problem: Problem, plan: iteration.Plan | None) -> tuple[str, ...]:
     if not assumed_startups(problem.cluster) or problem.cluster.workers == 1:
         return notes
     return ("start-ups are assumed, not measured", *notes)
-
-
-def _prepared(
-    problem: Problem,
-    outlook: Outlook,
-    usual: Result[Plan, Evaluation],
-    alternatives: Sequence[Alternative],
-    deadline: Deadline,
-    likely: Mapping[str, Any] | None,
-) -> tuple[Result[Plan, Evaluation], Prospect | None]:
-    """Return the plan for the scenarios, and its expected cost.
-
-    Falls back to the usual plan if the spreads are unusable and the request did not ask for
-    scenarios.
-    """
-    others = [option.plan for option in alternatives if option.plan is not None]
-    try:
-        return robust_plan(iteration.ITERATION, problem, outlook, deadline.share(1), usual, others)
-    except InvalidInputError:
-        if likely:
-            raise
-        return usual, None
 
 
 INTERFACE = Interface(

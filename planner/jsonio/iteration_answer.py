@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.caramel.checker import check_contents
-from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.evaluation import check_pulls, in_transfers
 from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import WITH_PLAN, check_head
-from planner.jsonio.programs import ProgramAnswer, check_program, recipe_in
+from planner.jsonio.programs import ProgramAnswer, check_program
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -54,10 +53,9 @@ class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
 
 
 class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
-    """An algorithm at one depth, and how it is run."""
+    """An algorithm, and how it is run."""
 
     algorithm: str
-    depth: Depth | UnsetType = UNSET
     program: ProgramAnswer | UnsetType = UNSET
 
 
@@ -68,7 +66,7 @@ class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
     others: (
         Annotated[
             tuple[AlgorithmAnswer, ...],
-            Meta(min_length=1, description="what else is used: other algorithms, or depths"),
+            Meta(min_length=1, description="other algorithms in use"),
         ]
         | UnsetType
     ) = UNSET
@@ -81,13 +79,12 @@ class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
     @property
     def way(self) -> str:
         """Name of the chosen alternative."""
-        mixed = any(used.algorithm != self.algorithm for used in self.algorithms)
-        return MIXED if mixed else self.algorithm
+        return self.algorithm if self.others is UNSET else MIXED
 
     @property
     def named(self) -> str:
         """Names of all algorithms in use."""
-        return " + ".join(dict.fromkeys(used.algorithm for used in self.algorithms))
+        return " + ".join(used.algorithm for used in self.algorithms)
 
 
 class AlternativeAnswer(Struct, frozen=True, kw_only=True):
@@ -220,44 +217,28 @@ def timeline(answer: IterationAnswer) -> Timeline:
     order, end_ns = answer.op_order, answer.iteration_ns
     check_iteration("transfers", answer.transfers, answer.schedule, order, end_ns)
     _check_names(answer.synchronisation, answer.transfers)
-    _check_programs(answer, answer.synchronisation)
+    for used in answer.synchronisation.algorithms:
+        check_program(used.algorithm, used.program, answer.workers)
     _check_sent(answer)
     kinds = [transfer.kind for transfer in answer.transfers]
     return timeline_of(answer.schedule, answer.transfers, kinds, answer.backward_ns)
 
 
-def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAnswer) -> None:
-    """Check that each algorithm has one program, for the right algorithm and ranks."""
-    recipes: dict[str, Recipe | None] = {}
-    for used in synchronisation.algorithms:
-        check_program(used.algorithm, used.program, answer.workers)
-        recipe = recipe_in(used.program)
-        if recipes.setdefault(used.algorithm, recipe) != recipe:
-            raise InvalidInputError(
-                "synchronisation.others",
-                f"expected {shown(used.algorithm)} at every depth by the same program",
-            )
-
-
 def _check_names(
     synchronisation: SynchronisationAnswer, transfers: Sequence[TransferAnswer]
 ) -> None:
-    """Check that each transfer is of the plan's mode, by an algorithm and depth that it names."""
-    known = {(used.algorithm, used.depth or 1) for used in synchronisation.algorithms}
+    """Check that each transfer is of the plan's mode, by an algorithm that it names."""
+    known = {used.algorithm for used in synchronisation.algorithms}
     kinds = {"all_reduce"} if synchronisation.mode == "replicated" else {"push", "pull"}
     for path, transfer in placed("transfers", transfers):
         if transfer.kind not in kinds:
             raise InvalidInputError(
                 f"{path}.kind", f"{transfer.kind} in a plan whose mode is {synchronisation.mode}"
             )
-        name, depth = transfer.algorithm or synchronisation.algorithm, transfer.depth or 1
-        if (name, depth) in known:
-            continue
-        if all(name != used for used, _ in known):
+        name = transfer.algorithm or synchronisation.algorithm
+        if name not in known:
             why = f"expected one of {synchronisation.named}, got {shown(name)}"
             raise InvalidInputError(f"{path}.algorithm", why)
-        why = f"synchronisation says nothing of {name} at depth {depth}"
-        raise InvalidInputError(f"{path}.depth", why)
 
 
 def _check_sent(answer: IterationAnswer) -> None:

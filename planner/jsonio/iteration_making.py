@@ -18,7 +18,6 @@ from planner.families.iteration import (
     network_bound,
 )
 from planner.families.iteration.evaluation import cost_of
-from planner.families.iteration.plan import How
 from planner.families.iteration.sizing import Sizing
 from planner.families.iteration.synchronisation import recipe_on
 from planner.jsonio.control import target_answer
@@ -155,18 +154,13 @@ def _why(explanation: Explanation) -> WhyAnswer:
 
 
 def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
-    own, *others = (_algorithm(problem, how) for how in plan.used)
+    names = dict.fromkeys(name for name, _ in plan.used)
+    own, *others = (
+        AlgorithmAnswer(algorithm=name, program=program_answer(recipe_on(problem.cluster, name)))
+        for name in names
+    )
     return SynchronisationAnswer(
         **structs.asdict(own), mode=plan.mode, others=tuple(others) if others else UNSET
-    )
-
-
-def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
-    name, depth = how
-    return AlgorithmAnswer(
-        algorithm=name,
-        depth=depth if depth > 1 else UNSET,
-        program=program_answer(recipe_on(problem.cluster, name)),
     )
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Protocol
+from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct
 
 from planner.families.collectives.prediction import measured_nic, predicted, range_note
-from planner.jsonio.network import Described, NetworkDocument, described, measured_as, one_form
+from planner.jsonio.network import Described, described, measured_as
 from planner.jsonio.types import says
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
@@ -64,34 +64,8 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
     return (*measured.notes, beyond) if beyond else measured.notes
 
 
-class LinkRequest(Protocol):
-    """The fields by which requests describe links of one kind: by themselves, or as a network."""
-
-    @property
-    def link_bytes_per_s(self) -> Fraction | UnsetType:
-        """The bandwidth of a link."""
-
-    @property
-    def latency_ns(self) -> int | UnsetType:
-        """The start-up cost of a step."""
-
-    @property
-    def network(self) -> NetworkDocument | UnsetType:
-        """The network that has the links, in their place."""
-
-    @property
-    def reduce_ns_per_byte(self) -> Fraction | UnsetType:
-        """The time to add a byte."""
-
-
-LINK_RULES = one_form(
-    {"links": (("link_bytes_per_s",), ("latency_ns",)), "network": (("network",), ())}
-)
-"""JSON Schema rules of a request that describes links: by their own fields, or as a network."""
-
-
-def links_of(request: LinkRequest, levels: int, machines: int | None = None) -> Links:
-    """Return the links of a request for machines with `levels` NICs each.
+def links_of(request: Any, levels: int, machines: int | None = None) -> Links:
+    """Return the links of a request of bml or bigdl for machines with `levels` NICs each.
 
     `machines` selects the measured collectives; by default those among the most ranks. Raises
     InvalidInputError if the links are given twice or not at all, or if the network does not
@@ -111,7 +85,7 @@ def links_of(request: LinkRequest, levels: int, machines: int | None = None) -> 
     return links(measured_as(known, None), levels, added)
 
 
-def link_notes(request: LinkRequest, machines: int) -> tuple[str, ...]:
+def link_notes(request: Any, machines: int) -> tuple[str, ...]:
     """Return warnings about links that were estimated from measured collectives."""
     if request.network is UNSET:
         return ()

@@ -12,7 +12,14 @@ from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.types import filled, laid_out, made_of, or_none, says
-from planner.jsonio.yan import ChoiceDocument, FixedDocument, Worker, YanRequest, problem_of
+from planner.jsonio.yan import (
+    ChoiceDocument,
+    ConstantsDocument,
+    FixedDocument,
+    Worker,
+    YanRequest,
+    problem_of,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 
@@ -74,17 +81,12 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
     return MeasuredEpoch(configuration, document.epoch_ns)
 
 
-class ComputeTimes(Struct, frozen=True, kw_only=True):
-    """What computing takes."""
+class ComputationConstants(Struct, frozen=True, kw_only=True):
+    """The constants of computation, without those of a network."""
 
     muladd_ns: Fraction
     activation_ns: Fraction
     error_ns: Fraction
-
-
-class ComputationConstants(ComputeTimes, frozen=True, kw_only=True):
-    """The constants of computation, without those of a network."""
-
     interference: tuple[Fraction, ...]
 
 
@@ -93,16 +95,6 @@ class ComputationDocument(Struct, frozen=True, kw_only=True):
 
     constants: ComputationConstants
     provenance: ProvenanceDocument
-
-
-class FittedConstants(ComputeTimes, frozen=True, kw_only=True):
-    """All constants, as a request takes them."""
-
-    latency_ns: tuple[Fraction, ...]
-    nic_bits_per_s: Fraction
-    bits_per_activation: Fraction
-    bits_per_weight: Fraction
-    interference: tuple[Fraction, ...]
 
 
 class HeldOutErrors(Struct, frozen=True, kw_only=True):
@@ -134,7 +126,7 @@ class FitProvenance(Struct, frozen=True, kw_only=True):
 class FitDocument(Struct, frozen=True, kw_only=True):
     """What ``planner calibrate fit`` writes."""
 
-    constants: FittedConstants
+    constants: ConstantsDocument
     provenance: FitProvenance
 
 

@@ -98,13 +98,6 @@ class ProfileDocument(
         return None
 
 
-PROFILE_RULES = {
-    "dependentRequired": {"ops": ["parameters"], "parameters": ["ops"]},
-    "anyOf": [{"required": ["layers"]}, {"required": ["ops", "parameters"]}],
-}
-"""JSON Schema rules of a profile that field types cannot express."""
-
-
 def decode_profile(data: bytes | str) -> Profile:
     """Read a profile from JSON text; an error has the path of the first wrong field."""
     return profile_of(typed(decode(data), ProfileDocument))

@@ -54,10 +54,6 @@ def decode_plan(data: bytes | str) -> Any:
     return plan_of(typed(decode(data), PlanDocument))
 
 
-_IMPLIED = re.compile(r"groups\[\d+\]\.(kind|algorithm)")
-"""What plans of `caramel` need not say: theirs are all-reduces by the cost of the problem."""
-
-
 def _plan_document(plan: Any, problems: Iterable[str] = PROBLEMS) -> PlanDocument:
     """Return a plan with its kind; raise InvalidInputError if the value is not a plan."""
     for name in problems:
@@ -96,8 +92,6 @@ def _same(given: Any, written: Any, path: str) -> None:
         for name in (*written, *given):
             where = f"{path}.{name}" if path else name
             if name not in given:
-                if _IMPLIED.fullmatch(where):
-                    continue
                 raise InvalidInputError(where, "missing")
             if name not in written:
                 raise InvalidInputError(where, "unknown field")

@@ -9,25 +9,25 @@ import msgspec
 from planner.jsonio.clusters import ClusterDocument
 from planner.jsonio.interfaces import PROBLEMS
 from planner.jsonio.measurements import ComputationDocument, FitDocument
-from planner.jsonio.network import NETWORK_RULES, NetworkDocument
-from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
+from planner.jsonio.network import NetworkDocument
+from planner.jsonio.profiles import ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import ErrorAnswer
 from planner.jsonio.spark import SparkDocument
 from planner.jsonio.why import WhyReport
 from planner.model.validation import MAX_VALUE, one_of
 
-FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
-    "profile": (ProfileDocument, PROFILE_RULES),
-    "cluster": (ClusterDocument, {}),
-    "network": (NetworkDocument, NETWORK_RULES),
-    "compute": (ComputationDocument, {}),
-    "fit": (FitDocument, {}),
-    "spark": (SparkDocument, {}),
-    "run": (RunReport, {}),
-    "why": (WhyReport, {}),
+FILES: Mapping[str, type[Any]] = {
+    "profile": ProfileDocument,
+    "cluster": ClusterDocument,
+    "network": NetworkDocument,
+    "compute": ComputationDocument,
+    "fit": FitDocument,
+    "spark": SparkDocument,
+    "run": RunReport,
+    "why": WhyReport,
 }
-"""Types of the other files that commands read and write, and their schema rules."""
+"""Types of the other files that commands read and write."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,11 +41,10 @@ def schema(problem: str | None = None) -> dict[str, Any]:
     if problem is None:
         return {name: schema(name) for name in names}
     if problem in FILES:
-        kind, rules = FILES[problem]
-        return {**_of(kind), **rules}
+        return _of(FILES[problem])
     interface = PROBLEMS[one_of(problem, names, "problem")]
-    request = {**_of(interface.request), **interface.request_rules}
-    return {"request": request, "answer": _of(interface.answer), "error": _of(ErrorAnswer)}
+    request, answer = _of(interface.request), _of(interface.answer)
+    return {"request": request, "answer": answer, "error": _of(ErrorAnswer)}
 
 
 def _of(kind: type[Any]) -> dict[str, Any]:

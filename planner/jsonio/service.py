@@ -146,28 +146,15 @@ def refusal(
 
 
 class _Title(msgspec.Struct):
-    problem: Any = None
     id: Any = None
 
 
-def _title(data: bytes) -> _Title:
-    """Return the problem and the id of a request as JSON text, valid or not."""
-    try:
-        return msgspec.json.decode(data, type=_Title)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _Title()
-
-
 def id_of(data: bytes) -> str | int | UnsetType:
-    """Return the `id` of a request as JSON text; UNSET without."""
-    return _identified(_title(data).id)
-
-
-def prepare(data: bytes) -> None:
-    """Load what answers a request given as JSON text, for all processes forked from now on."""
-    name = _title(data).problem
-    if isinstance(name, str) and name in PROBLEMS:
-        PROBLEMS[name]
+    """Return the `id` of a request as JSON text, valid or not; UNSET without."""
+    try:
+        return _identified(msgspec.json.decode(data, type=_Title).id)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return UNSET
 
 
 def _identified(value: Any) -> str | int | UnsetType:

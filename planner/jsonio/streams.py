@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import UNSET
 
-from planner.jsonio.service import Reply, id_of, prepare, refusal, reply, solve
+from planner.jsonio.service import Reply, id_of, refusal, reply, solve
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.validation import integer
 from planner.solving.deadline import Cancel, Incumbent
@@ -46,8 +46,6 @@ def limited_replies(
                     known = {"request": number, **msgspec.json.decode(standing)}
                     told(msgspec.json.encode({"progress": known}))
 
-            if not worker.runs:
-                prepare(message)
             try:
                 status, data = worker.ask(message, line, cancels(number) if cancels else None)
             except OverLimitError as error:
@@ -155,7 +153,6 @@ def _sentence(limit: str, limits: Limits) -> str:
     value = getattr(limits, limit)
     return {
         "request_bytes": f"expected a request of at most {value} bytes, got more",
-        "answer_bytes": f"expected an answer of at most {value} bytes, got more",
         "memory_bytes": "expected a request that needs at most "
         + ("the memory there is" if value is None else f"{value} bytes of memory")
         + ", got one that needs more",

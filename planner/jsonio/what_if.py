@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.jsonio.control import Controlled, ExportedAnswer, TargetAnswer, tell, without_start
-from planner.jsonio.heads import PlanOrReason, warned
+from planner.jsonio.heads import Head, warned
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import (
     Moment,
@@ -254,8 +254,8 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
 
-class WhatIfAnswer(PlanOrReason, frozen=True, kw_only=True):
-    """The fields of `PlanOrReason`, and what the plan costs if the numbers are others."""
+class WhatIfAnswer(Head, frozen=True, kw_only=True):
+    """The fields of `Head`, and what the plan costs if the numbers are others."""
 
     regret: tuple[RegretAnswer, ...] | UnsetType = UNSET
     prospect: ProspectAnswer | UnsetType = UNSET

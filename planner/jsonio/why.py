@@ -9,20 +9,6 @@ from planner.traces.recorded import Kernels, StepParts
 from planner.traces.why import Why
 
 
-class CausesReport(Struct, frozen=True, kw_only=True):
-    """Parts of waits, by cause, in ns."""
-
-    input: int
-    host: int
-    straggler: int
-    slow: int
-    startup: int
-    late: int
-    large: int
-    bytes: int
-    undivided: int
-
-
 class RankReport(Struct, frozen=True, kw_only=True):
     """Where the time of one rank went."""
 
@@ -51,7 +37,7 @@ class WaitReport(Struct, frozen=True, kw_only=True):
     size_bytes: int | None
     lasts_ns: int
     waited_ns: int
-    causes: CausesReport
+    causes: dict[str, int]
     last_rank: int | None
 
 
@@ -81,7 +67,7 @@ class WhyReport(Struct, frozen=True, kw_only=True):
     ranks: tuple[RankReport, ...]
     steps: int
     parts: tuple[StepParts, ...]
-    causes: CausesReport
+    causes: dict[str, int]
     waits: tuple[WaitReport, ...]
     costs: dict[str, CostReport]
     saving: SavingReport
@@ -101,7 +87,7 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
             wait,
             wait.transfer,
             step=_step(answer, wait.rank, wait.step),
-            causes=CausesReport(**wait.causes),
+            causes=dict(wait.causes),
         )
         for wait in answer.waits
     )
@@ -110,7 +96,7 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
         WhyReport,
         answer,
         ranks=tuple(ranks),
-        causes=CausesReport(**answer.causes),
+        causes=dict(answer.causes),
         waits=tuple(waits),
         costs=costs,
         warnings=tuple(warnings),

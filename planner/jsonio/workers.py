@@ -39,7 +39,6 @@ class Limits:
     """Limits of one message; None means no limit."""
 
     request_bytes: int | None = 16 * 2**20  # length of a message
-    answer_bytes: int | None = 256 * 2**20  # length of an answer
     memory_bytes: int | None = 2**30  # writable memory of the child, without inherited
     seconds: float | None = 300.0  # processor time; ends up to a second later
 
@@ -132,11 +131,6 @@ class Worker:
         if answered.exceeded is not None:
             raise OverLimitError(answered.exceeded)
         return answered.status, answer
-
-    @property
-    def runs(self) -> bool:
-        """Whether there is a process; if not, the next message starts one."""
-        return self._process is not None
 
     def close(self) -> None:
         """End the process and its children."""
@@ -281,8 +275,6 @@ def _answer(
         exceeded, answer = "memory_bytes", b""  # compiled code reports it in its own way
     elif status == 1 and limits.seconds is not None and _cpu_s() - before > limits.seconds:
         exceeded, answer = "seconds", b""  # a program that it started was stopped
-    if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
-        exceeded, answer = "answer_bytes", b""
     channel.send(_Answer(status, grown or exceeded == "memory_bytes", exceeded))
     channel.send_bytes(answer)
 

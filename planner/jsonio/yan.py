@@ -24,7 +24,6 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.network import one_form
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, says
 from planner.jsonio.what_if import WhatIfRequest
@@ -181,14 +180,6 @@ _INSTEAD = ("machines", "cores", "layers", "constants")
 
 _OF_PROFILE = ("profile", "cluster", "computation_scale")
 
-REQUEST_RULES = one_form(
-    {
-        "layers": ((*_INSTEAD, "read_every"), ()),
-        "profile": (("profile", "cluster"), ("computation_scale", "read_every")),
-    }
-)
-"""JSON Schema rules of a request that field types cannot express."""
-
 
 def told(
     case: Case[Problem], result: Result[Plan, Estimate], deadline: Deadline | None
@@ -216,5 +207,4 @@ INTERFACE = Interface(
     answer=YanAnswer,
     told=told,
     view=scaling,
-    request_rules=REQUEST_RULES,
 )

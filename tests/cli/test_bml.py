@@ -223,10 +223,7 @@ def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no method found a plan" in err
     assert main(["compare", path, "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
-    assert [(answer["method"], answer["cut_off"]) for answer in answers] == [
-        ("detour", [[0, 1]]),
-        ("trees", [[0, 1]]),
-    ]
+    assert [answer["method"] for answer in answers] == ["detour", "trees"]
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(answers[0]))
     assert main(["draw", str(plan)]) == 2

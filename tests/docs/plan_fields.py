@@ -193,7 +193,6 @@ _VALUES: dict[str, Any] = {
     "reason": "there is none",
     "binding": ["memory"],
     "layers": [0],
-    "cut_off": [[0, 0]],
     "left_out": {"bml": "no"},
     "layer_names": ["a"],
     "warnings": ["noisy"],

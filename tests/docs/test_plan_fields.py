@@ -19,8 +19,14 @@ ROW_BY_ROW = {
     "bml rounds",
     *(f"caramel groups[].{time}" for time in ("ready_ns", "start_ns", "end_ns")),
     *(f"iteration transfers[].{time}" for time in ("ready_ns", "start_ns", "end_ns")),
+    *(
+        f"iteration synchronisation.{way}program.failed.{what}"
+        for way in ("", "others[].")
+        for what in ("servers", "nics", "links", "switches")
+    ),
 }
-"""Executed, but where transfers say it row by row, or their order in time stays the same."""
+"""Executed, but where transfers say it row by row, their order in time stays the same, or the same
+part fails twice."""
 
 
 def _loaded() -> ModuleType:

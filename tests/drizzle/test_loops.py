@@ -12,7 +12,6 @@ from planner.families.drizzle.loops import (
     Job,
     Loop,
     Round,
-    Sent,
     StageShape,
     in_words,
     loops_of,
@@ -25,7 +24,7 @@ from planner.model.errors import InvalidInputError
 def job(number: int, kind: str, *, lasts: int = 10, computes: int = 6, size: int = 0) -> Job:
     shape = (StageShape(kind, 2, ()),)
     start = 100 * number
-    return Job(number, start, start + lasts, size, shape, computes, True, 0, Sent())
+    return Job(number, start, start + lasts, size, shape, computes, True, 0)
 
 
 def jobs_of(kinds: str) -> list[Job]:
@@ -86,7 +85,7 @@ def test_loops_are_those_of_trying_everything(kinds: str) -> None:
 
 def test_jobs_that_ran_nothing_are_no_part_of_a_loop() -> None:
     jobs = [job(0, "a"), job(1, "a"), job(2, "a")]
-    skipped = Job(9, 150, 160, 0, (), 0, True, 0, Sent())
+    skipped = Job(9, 150, 160, 0, (), 0, True, 0)
     assert len(loops_of([jobs[0], skipped, *jobs[1:]])) == 1
 
 
@@ -105,7 +104,7 @@ def test_constants_of_groups_are_found_again(
     starts = [0, *accumulate(walls)]
     shape = (StageShape("group", tasks, ()),)
     jobs = [
-        Job(place, start, start + 1, size, shape, 1000 * compute * size, True, 0, Sent())
+        Job(place, start, start + 1, size, shape, 1000 * compute * size, True, 0)
         for place, (start, size) in enumerate(zip(starts, [*sizes, 1], strict=True))
     ]
     loops = loops_of(jobs)

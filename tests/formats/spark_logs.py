@@ -115,19 +115,3 @@ def written(path: Path, events: Iterable[Event]) -> Path:
     lines = (json.dumps(event, separators=(",", ":")) for event in events)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
-
-
-def result_sizes(text: str) -> dict[int, int]:
-    """Return the sizes of the results of every job's tasks: from all of the text at once."""
-    events = [json.loads(line) for line in text.splitlines() if line.strip()]
-    owner: dict[int, int] = {}
-    for event in events:
-        if event["Event"] == "SparkListenerJobStart":
-            for number in event["Stage IDs"]:
-                owner.setdefault(number, event["Job ID"])
-    sums = dict.fromkeys(owner.values(), 0)
-    for event in events:
-        ended = event["Event"] == "SparkListenerTaskEnd"
-        if ended and event["Task End Reason"]["Reason"] == "Success":
-            sums[owner[event["Stage ID"]]] += event["Task Metrics"]["Result Size"]
-    return sums

@@ -268,7 +268,7 @@ def test_the_command_writes_a_trace_for_each_rank(
         ([*command, "--profile", str(profile)], "--ranks: missing"),
         ([*command, "--profile", str(profile), "--ranks", "1"], "--ranks: expected an integer"),
         (["export", "chakra", str(path), "--profile", str(profile)], "--output: missing"),
-        (["export", "chakra", str(profile), *command[3:], "--profile", str(profile)], "a profile"),
+        (["export", "chakra", str(profile), *command[3:], "--profile", str(profile)], "an answer"),
     ):
         assert main(arguments) == 2
         assert message in capsys.readouterr().err

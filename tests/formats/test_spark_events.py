@@ -18,7 +18,6 @@ from tests.formats.spark_logs import (
     job_end,
     job_start,
     loop,
-    result_sizes,
     stage,
     task,
     written,
@@ -37,19 +36,12 @@ def test_what_tasks_did_is_added_up_by_job(log: Path) -> None:
     assert (application.name, application.version) == ("by hand", "3.5.1")
     assert (application.executors, application.slots) == (1, 2)
     assert application.warnings == ()
-    expected = result_sizes(log.read_text())
-    assert {job.number: job.sent.result_bytes for job in application.jobs} == expected
     job = application.jobs[2]
     assert (job.start_ns, job.end_ns) == ((START + 240) * MS, (START + 340) * MS)
     # Two cores: four tasks of 20 ms one after the other, then two of 10 ms side by side.
     assert job.compute_ns == (40 + 10) * MS
     assert [(part.tasks, part.after) for part in job.shape] == [(4, ()), (2, (0,))]
     assert job.complete
-    assert (job.sent.remote_bytes, job.sent.written_bytes, job.sent.result_bytes) == (
-        240,
-        420,
-        6000,
-    )
 
 
 def test_a_stage_computes_no_shorter_than_its_longest_task(tmp_path: Path) -> None:
@@ -190,7 +182,6 @@ def test_failed_and_speculative_tasks_disturb_a_job_and_count_once(tmp_path: Pat
     events = [*head(), *bodies, END]
     jobs = read_spark_log(written(tmp_path / "app", events)).jobs
     assert [job.disturbed for job in jobs] == [0, 1, 2, 0]
-    assert len({job.sent for job in jobs}) == 1
     assert all(job.complete for job in jobs)
     (found,) = loops_of(jobs)
     assert [row.disturbed for row in found.rounds] == [False, True, True]
@@ -204,9 +195,6 @@ def test_a_stage_that_runs_again_counts_once(tmp_path: Path) -> None:
     (job,) = read_spark_log(written(tmp_path / "app", events)).jobs
     assert job.complete
     assert job.disturbed == 1
-    assert (
-        job.sent == read_spark_log(written(tmp_path / "once", [*head(), *body, END])).jobs[0].sent
-    )
 
 
 def test_groups_say_how_many_iterations_they_are(tmp_path: Path) -> None:

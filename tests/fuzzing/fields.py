@@ -198,14 +198,7 @@ def _objects(request: Any, problem: str) -> Iterator[tuple[dict[str, Any], dict[
             part = {**_named(problem, part), **part}
         if isinstance(value, dict):
             fields = part.get("properties", {})
-            never = {
-                name
-                for one in part.get("oneOf", ())
-                if all(need in value for need in one.get("required", ()))
-                for name, rule in one.get("properties", {}).items()
-                if rule is False
-            }
-            yield value, {name: rule for name, rule in fields.items() if name not in never}
+            yield value, fields
             extra = part.get("additionalProperties")
             for name, item in value.items():
                 rule = fields.get(name, extra)

@@ -11,7 +11,7 @@ from msgspec import UNSET
 import planner
 from planner.cli import main
 from planner.jsonio import PROBLEMS, decode_answer
-from planner.jsonio.heads import Head, PlanOrReason, head
+from planner.jsonio.heads import Head, head
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer
 from planner.solving.result import Result
@@ -119,7 +119,7 @@ def test_no_objective_and_no_plan_are_refused(problem: str) -> None:
     del answer["objective_ns"]
     with pytest.raises(InvalidInputError, match=r"^objective_ns: missing"):
         decode_answer(json.dumps(answer).encode())
-    head = {name: answer.get(name) for name in PlanOrReason.__struct_fields__}
+    head = {name: answer.get(name) for name in Head.__struct_fields__}
     bare = {**head, "objective_ns": None, "status": "optimal", "reason": "too slow"}
     bare["binding"] = ["nic"]
     with pytest.raises(InvalidInputError):
@@ -132,5 +132,5 @@ def test_every_answer_has_the_head() -> None:
         kind = interface.answer
         assert issubclass(kind, Head)
         assert kind.__struct_fields__[: len(Head.__struct_fields__)] == Head.__struct_fields__
-        again = set(kind.__annotations__) & set(PlanOrReason.__struct_fields__)
+        again = set(kind.__annotations__) & set(Head.__struct_fields__)
         assert again <= {"problem", "status", "objective_ns", "lower_bound_ns"}

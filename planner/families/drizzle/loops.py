@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from statistics import median, median_low
-from typing import NamedTuple
 
 from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
 from planner.families.drizzle.problem import Problem, Stage
@@ -36,19 +35,6 @@ class StageShape:
     after: tuple[int, ...]
 
 
-class Sent(NamedTuple):
-    """What the tasks of a job sent, and waited for, summed.
-
-    The wait for shuffled data; shuffled data read from other machines; shuffled data written;
-    results sent to the driver.
-    """
-
-    fetch_wait_ns: int = 0
-    remote_bytes: int = 0
-    written_bytes: int = 0
-    result_bytes: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job that has ended."""
@@ -61,7 +47,6 @@ class Job:
     compute_ns: int  # along the longest chain of its stages
     complete: bool  # whether it succeeded and the log shows the end of every task
     disturbed: int  # attempts that failed, were repeated, or were speculative
-    sent: Sent
 
     @property
     def tasks(self) -> int:

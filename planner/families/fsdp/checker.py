@@ -27,13 +27,8 @@ def check(problem: Problem, plan: Plan) -> None:
     """
     if not 0 <= plan.mesh < len(problem.meshes):
         raise InvalidPlanError("mesh", f"expected 0 to {len(problem.meshes) - 1}, got {plan.mesh}")
-    if plan.buffers < 1:
-        raise InvalidPlanError("buffers", f"expected an integer >= 1, got {plan.buffers}")
-    if plan.buffers > len(plan.units):
-        most = f"expected at most {len(plan.units)}, as many as units"
-        raise InvalidPlanError("buffers", f"{most}, got {plan.buffers}")
+    check_form(plan, problem.layers)
     _check_units(problem, plan.units)
-    check_issues(plan.units)
     limit = problem.memory_bytes
     if limit is not None and (peak := checked_peak(problem, plan)) > limit:
         raise BrokenConstraintError(
@@ -43,23 +38,35 @@ def check(problem: Problem, plan: Plan) -> None:
         )
 
 
-def _check_units(problem: Problem, units: tuple[Unit, ...]) -> None:
+def check_form(plan: Plan, layers: int) -> None:
+    """Verify buffers, the layers of the units and the steps that issue gathers."""
+    if plan.buffers < 1:
+        raise InvalidPlanError("buffers", f"expected an integer >= 1, got {plan.buffers}")
+    if plan.buffers > len(plan.units):
+        most = f"expected at most {len(plan.units)}, as many as units"
+        raise InvalidPlanError("buffers", f"{most}, got {plan.buffers}")
     reached = 0
-    for place, unit in enumerate(units):
+    for place, unit in enumerate(plan.units):
         path = f"units[{place}]"
         if unit.start != reached:
             what = "overlaps the unit before" if unit.start < reached else "leaves a layer out"
             raise InvalidPlanError(path, f"{what}: expected start {reached}, got {unit.start}")
-        if not unit.start < unit.stop <= problem.layers:
-            expected = f"expected stop from {reached + 1} to {problem.layers}"
+        if not unit.start < unit.stop <= layers:
+            expected = f"expected stop from {reached + 1} to {layers}"
             raise InvalidPlanError(path, f"{expected}, got {unit.stop}")
         reached = unit.stop
+    if reached != layers:
+        raise InvalidPlanError("units", f"leave out layer {reached}")
+    _check_issues(plan.units)
+
+
+def _check_units(problem: Problem, units: tuple[Unit, ...]) -> None:
+    for place, unit in enumerate(units):
+        path = f"units[{place}]"
         if unit.recompute and problem.checkpoint_bytes is None:
             raise InvalidPlanError(f"{path}.recompute", "checkpoint_bytes is not known")
         if unit.recompute and not any(problem.activations[unit.start : unit.stop]):
             raise InvalidPlanError(f"{path}.recompute", "keeps nothing that could be recomputed")
-    if reached != problem.layers:
-        raise InvalidPlanError("units", f"leave out layer {reached}")
     starts = {unit.start for unit in units}
     for first, last in problem.tied:
         if any(first < start <= last for start in starts):
@@ -68,7 +75,7 @@ def _check_units(problem: Problem, units: tuple[Unit, ...]) -> None:
             )
 
 
-def check_issues(units: tuple[Unit, ...]) -> None:
+def _check_issues(units: tuple[Unit, ...]) -> None:
     """Verify the steps that issue gathers; raise `InvalidPlanError` with the unit."""
     last = 2 * len(units) - 1
     issued = []

@@ -19,14 +19,12 @@ from typing import Any
 
 import msgspec
 
-from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Sent, StageShape
+from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, StageShape
 from planner.formats.importers.spark_log import (
     DECODERS,
     About,
     JobEnd,
     JobStart,
-    ShuffleRead,
-    ShuffleWrite,
     StageInfo,
     StageSubmitted,
     TaskEnd,
@@ -45,12 +43,11 @@ _EVENT = re.compile(rb'\s*\{\s*"Event"\s*:\s*"(?:[^"]*\.)?([^".]*)"')
 
 @dataclass(slots=True)
 class _Stage:
-    """Sums over one attempt at a stage (ms and bytes)."""
+    """Sums over one attempt at a stage (ms)."""
 
     info: StageInfo
     done: set[tuple[int, int]] = field(default_factory=set)
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
-    sums: list[int] = field(default_factory=lambda: [0] * len(Sent._fields))  # the wait in ms
     disturbed: int = 0
 
 
@@ -158,10 +155,6 @@ class _Reader:
         stage.done.add(task)
         self.used.add(info.executor)
         fetched = max(info.finished - info.getting_result, 0) if info.getting_result else 0
-        read, write = metrics.read or ShuffleRead(), metrics.write or ShuffleWrite()
-        sent = (read.waited, read.remote, write.written, metrics.result)
-        for place, amount in enumerate(sent):
-            stage.sums[place] += max(amount, 0)
         busy = stage.busy.setdefault(info.executor, [0, 0])
         useful = max(metrics.run, 0) + fetched
         busy[0] += useful
@@ -177,7 +170,6 @@ class _Reader:
         complete = event.result.get("Result") == "JobSucceeded" and all(
             len(stage.done) >= stage.info.tasks for stage in stages
         )
-        waited, *sums = map(sum, zip(*(stage.sums for stage in stages), strict=True))
         start, end = job.start.time * _MS, event.time * _MS
         if not 0 <= start <= end <= _MAX_NS:
             start, end, complete = 0, 0, False
@@ -191,7 +183,6 @@ class _Reader:
                 compute_ns=self._computed(stages),
                 complete=complete,
                 disturbed=job.again + sum(stage.disturbed for stage in stages),
-                sent=Sent(waited * _MS, *sums),
             )
         )
 

@@ -153,26 +153,10 @@ class TaskInfo(msgspec.Struct, frozen=True, gc=False):
     speculative: bool = _named("Speculative", default=False)
 
 
-class ShuffleRead(msgspec.Struct, frozen=True, gc=False):
-    """What a task fetched from other machines (bytes), and its wait for all (ms)."""
-
-    remote: int = _named("Remote Bytes Read", 0)
-    waited: int = _named("Fetch Wait Time", 0)
-
-
-class ShuffleWrite(msgspec.Struct, frozen=True, gc=False):
-    """What a task wrote for others."""
-
-    written: int = _named("Shuffle Bytes Written", 0)
-
-
 class Metrics(msgspec.Struct, frozen=True, gc=False):
-    """How long a task ran, and what it sent (ms and bytes)."""
+    """How long a task ran (ms)."""
 
     run: int = _named("Executor Run Time", 0)
-    result: int = _named("Result Size", 0)
-    read: ShuffleRead | None = _named("Shuffle Read Metrics", None)
-    write: ShuffleWrite | None = _named("Shuffle Write Metrics", None)
 
 
 class TaskEnd(msgspec.Struct, frozen=True, gc=False):
