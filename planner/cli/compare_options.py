@@ -110,10 +110,10 @@ def add_compare(
         },
     )
     owners = _owners(profiled)
-    own = {one.name: one for family in profiled.values() for one in family.options}
+    own = {option.name: option for family in profiled.values() for option in family.options}
     add_declared(
         parser.add_argument_group("with a profile, depending on --problem"),
-        [replace(one, help=f"{', '.join(owners[one.name])}: {one.help}") for one in own.values()],
+        [replace(own[name], help=f"{', '.join(owners[name])}: {own[name].help}") for name in own],
         argparse.SUPPRESS,
     )
     lines = ["problems, with the methods and an example of each:"]
