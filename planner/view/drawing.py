@@ -23,31 +23,27 @@ _EXPECTED = f"expected a name ending in {_CHART} (a chart)"
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How one kind of plan is drawn: as text of some width, and into the file of a chart.
+    """How one kind of plan is drawn: as text of some width, into the file of a chart, as a trace.
 
-    Plans without times cannot become traces; `untimed` says what they tell instead.
+    Only plans that say when things happen are `timed` and can become traces.
     """
 
     text: Callable[[Any, int], str]
     save: Callable[[Any, Path], None]
-    untimed: str = ""
+    timed: bool = True
 
     def writer(self, path: Path) -> Callable[[Any, Path], None]:
         """Return the function that writes the file's format, or raise InvalidInputError."""
         if path.name.endswith(_CHART) and path.name != _CHART:
             return self.save
         as_trace = path.name.endswith(_TRACES) and path.name not in _TRACES
-        if as_trace and not self.untimed:
+        if as_trace and self.timed:
             return save_trace
-        expected = _EXPECTED
-        if as_trace:
-            expected = f"a trace shows when things happen, and {self.untimed}: {expected}"
-        elif not self.untimed:
-            expected += f" or {', '.join(_TRACES)} (a trace)"
-        raise InvalidInputError(str(path), expected)
+        traces = f" or {', '.join(_TRACES)} (a trace)" if self.timed else ""
+        raise InvalidInputError(str(path), f"{_EXPECTED}{traces}")
 
 
-def _charted(panels_of: Callable[[Chart[Any]], Panels], untimed: str) -> Drawing:
+def _charted(panels_of: Callable[[Chart[Any]], Panels]) -> Drawing:
     """Return the drawing of plans that are shown in panels."""
 
     def text(chart: Chart[Any], width: int) -> str:
@@ -56,7 +52,7 @@ def _charted(panels_of: Callable[[Chart[Any]], Panels], untimed: str) -> Drawing
     def save(chart: Chart[Any], path: Path) -> None:
         save_svg(path, chart.title, partial(draw_panels, panels_of(chart)))
 
-    return Drawing(text, save, untimed)
+    return Drawing(text, save, timed=False)
 
 
 GANTT = Drawing(text_gantt, save_gantt)
@@ -64,10 +60,10 @@ GANTT = Drawing(text_gantt, save_gantt)
 DRAWINGS: Mapping[str, Drawing] = {
     "ibatch": GANTT,
     "caramel": GANTT,
-    "yan": _charted(scaling, "a configuration says only how long they take"),
-    "bml": _charted(compared, "a comparison says only how long they take"),
-    "drizzle": _charted(groups, "a group size says only how often"),
-    "bigdl": _charted(ranked, "turns say only in which order"),
+    "yan": _charted(scaling),
+    "bml": _charted(compared),
+    "drizzle": _charted(groups),
+    "bigdl": _charted(ranked),
     "fsdp": GANTT,
     "iteration": GANTT,
     "overlap": GANTT,

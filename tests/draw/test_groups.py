@@ -122,7 +122,7 @@ def test_words_stay_in_the_picture_and_off_each_other(
 
 
 def test_formats() -> None:
-    with pytest.raises(InvalidInputError, match="says only how often"):
+    with pytest.raises(InvalidInputError, match=r"expected a name ending in .svg \(a chart\)$"):
         DRAWINGS["drizzle"].writer(Path("p.json"))
     with pytest.raises(InvalidInputError, match="expected a name ending in"):
         DRAWINGS["drizzle"].writer(Path("p.txt"))
