@@ -23,50 +23,42 @@ _EXPECTED = f"expected a name ending in {_CHART} (a chart)"
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How one kind of plan is drawn: as text of some width, into the file of a chart, as a trace.
+    """How one kind of plan is drawn: by a Gantt chart, or by panels if it does not say when."""
 
-    Only plans that say when things happen are `timed` and can become traces.
-    """
+    panels: Callable[[Chart[Any]], Panels] | None = None
 
-    text: Callable[[Any, int], str]
-    save: Callable[[Any, Path], None]
-    timed: bool = True
+    def text(self, chart: Chart[Any], width: int) -> str:
+        """Return the drawing as text of some width."""
+        if self.panels is None:
+            return text_gantt(chart, width)
+        return text_panels(chart.title, self.panels(chart), width)
+
+    def save(self, chart: Chart[Any], path: Path) -> None:
+        """Draw into a file as SVG."""
+        if self.panels is None:
+            save_gantt(chart, path)
+        else:
+            save_svg(path, chart.title, partial(draw_panels, self.panels(chart)))
 
     def writer(self, path: Path) -> Callable[[Any, Path], None]:
         """Return the function that writes the file's format, or raise InvalidInputError."""
         if path.name.endswith(_CHART) and path.name != _CHART:
             return self.save
-        as_trace = path.name.endswith(_TRACES) and path.name not in _TRACES
-        if as_trace and self.timed:
+        timed = self.panels is None
+        if timed and path.name.endswith(_TRACES) and path.name not in _TRACES:
             return save_trace
-        traces = f" or {', '.join(_TRACES)} (a trace)" if self.timed else ""
+        traces = f" or {', '.join(_TRACES)} (a trace)" if timed else ""
         raise InvalidInputError(str(path), f"{_EXPECTED}{traces}")
 
 
-def _charted(panels_of: Callable[[Chart[Any]], Panels]) -> Drawing:
-    """Return the drawing of plans that are shown in panels."""
-
-    def text(chart: Chart[Any], width: int) -> str:
-        return text_panels(chart.title, panels_of(chart), width)
-
-    def save(chart: Chart[Any], path: Path) -> None:
-        save_svg(path, chart.title, partial(draw_panels, panels_of(chart)))
-
-    return Drawing(text, save, timed=False)
-
-
-GANTT = Drawing(text_gantt, save_gantt)
+GANTT = Drawing()
 
 DRAWINGS: Mapping[str, Drawing] = {
-    "ibatch": GANTT,
-    "caramel": GANTT,
-    "yan": _charted(scaling),
-    "bml": _charted(compared),
-    "drizzle": _charted(groups),
-    "bigdl": _charted(ranked),
-    "fsdp": GANTT,
-    "iteration": GANTT,
-    "overlap": GANTT,
+    **dict.fromkeys(("ibatch", "caramel", "fsdp", "iteration", "overlap"), GANTT),
+    "yan": Drawing(scaling),
+    "bml": Drawing(compared),
+    "drizzle": Drawing(groups),
+    "bigdl": Drawing(ranked),
 }
 """The drawing of each problem's plans."""
 
