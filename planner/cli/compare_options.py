@@ -38,7 +38,7 @@ from planner.solving.family import Family
 DEFAULT_SECONDS = 10.0
 """Time limit of a method, if nobody says otherwise."""
 
-ASSUMED = "start-ups are assumed, not measured; planner plan says how much its lead bears"
+ASSUMED = "start-ups are assumed, not measured"
 
 NETWORK = ("--startup", "--bandwidth", "--network")
 OPTIONS = ("--cluster", "--computation")
