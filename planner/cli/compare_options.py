@@ -44,9 +44,6 @@ NETWORK = ("--startup", "--bandwidth", "--network")
 OPTIONS = ("--cluster", "--computation")
 """What no request is told, as it says so itself."""
 
-_SUMMARY = "compare every method on a request, or on a profiled model and a network"
-_USAGE = "planner compare [--problem NAME] FILE [option ...]"
-
 Families: TypeAlias = Mapping[str, Family[Any, Any, Any]]
 
 
@@ -75,8 +72,9 @@ def add_compare(
     profiled: Families,
 ) -> None:
     """Add the command with the options of all problems; `profiled` families take profiles."""
-    parser = command(commands, "compare", run, _SUMMARY, "planner compare request.json")
-    parser.usage = _USAGE
+    summary = "compare every method on a request, or on a profiled model and a network"
+    parser = command(commands, "compare", run, summary, "planner compare request.json")
+    parser.usage = "planner compare [--problem NAME] FILE [option ...]"
     parser.add_argument(
         "file",
         nargs="?",
