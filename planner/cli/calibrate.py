@@ -9,7 +9,6 @@ from typing import Any
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import check_outputs, command, file_name, in_file, read, write_json
 from planner.cli.parsing import add_options, given
-from planner.model.validation import integer
 from planner.view.progress import Progress
 
 _COMPUTE = """\
@@ -57,17 +56,13 @@ def add_parser(commands: Any) -> None:
         "planner calibrate fit epochs.json -o constants.json",
         _FIT,
     )
-    folds = "parts of the cross-validation; measurement i is in part i mod N; default: 5, or one a "
-    folds += "measurement if there are fewer"
     fit.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
     add_options(
         fit,
         {
-            "--folds N": folds,
             "-o, --output FILE": "where the constants go, with their errors; default: standard "
             "output",
         },
-        {"--folds": {"default": 5}},
     )
     add_network(kinds)
 
@@ -99,7 +94,6 @@ def run_fit(options: argparse.Namespace) -> int:
     from planner.families.yan.calibration import fit
     from planner.jsonio.measurements import decode_measurements, encode_fit
 
-    integer(options.folds, "--folds", minimum=2)
     check_outputs({"--output": options.output}, (options.measurements,))
     data = read(options.measurements)
     progress = Progress(quiet=options.quiet)
@@ -107,7 +101,6 @@ def run_fit(options: argparse.Namespace) -> int:
         with in_file(options.measurements):
             result = fit(
                 *decode_measurements(data),
-                folds=options.folds,
                 progress=lambda done, of: progress("calibrate: fit", done, of),
             )
     finally:

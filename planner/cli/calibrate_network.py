@@ -37,7 +37,7 @@ from planner.model.validation import integer
 from planner.view.progress import Progress
 
 if TYPE_CHECKING:
-    from planner.model.fitting import NetworkFit, Sweep
+    from planner.model.fitting import Sweep
 
 _NETWORK = """\
 Started once a rank by a launcher such as torchrun. Times a collective over gloo
@@ -108,6 +108,7 @@ def run_network(options: argparse.Namespace) -> int:
         import torch
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
+    from planner.jsonio.network_measurements import encode_network
     from planner.model.fitting import fit_network
 
     known = ("collective", "bcube", "largest", "depths", "seconds", "interference")
@@ -117,17 +118,27 @@ def run_network(options: argparse.Namespace) -> int:
     first = os.environ.get("RANK") == "0"
     if first:
         check_outputs({"--output": options.output, "--cluster-out": options.cluster_out})
-    sweep, interference = _measured(options, Progress(quiet=options.quiet) if first else None)
-    if first:
-        provenance = {
-            "source": shlex.join(source),
-            "date": datetime.now(UTC).date().isoformat(),
-            "processor": machine.processor(),
-            "threads": torch.get_num_threads(),
-            "interfaces": options.interfaces or os.environ.get("GLOO_SOCKET_IFNAME", ""),
-            "versions": machine.versions(torch=str(torch.__version__)),
-        }
-        _write(options, sweep, fit_network(sweep), interference, provenance)
+    sweep, interference = _measured(options, Progress(quiet=options.quiet or not first))
+    if not first:
+        return 0
+    provenance = {
+        "source": shlex.join(source),
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": machine.processor(),
+        "threads": torch.get_num_threads(),
+        "interfaces": options.interfaces or os.environ.get("GLOO_SOCKET_IFNAME", ""),
+        "versions": machine.versions(torch=str(torch.__version__)),
+    }
+    fit = fit_network(sweep)
+    text = encode_network(sweep, fit, provenance, interference)
+    if options.cluster_out:  # before standard output, whose reader may stop early
+        write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(report(sweep, fit, interference))
     return 0
 
 
@@ -172,16 +183,13 @@ def _check(options: argparse.Namespace) -> None:
     options.bcube = parse_bcube(options.bcube)
 
 
-def _measured(
-    options: argparse.Namespace, progress: Progress | None
-) -> "tuple[Sweep, Interference]":
+def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, Interference]":
     from planner.runtime.measuring.beside import measure_interference, passes_of
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.world.joining import join
 
     def shown(done: int, of: int, what: str = "network") -> None:
-        if progress is not None:
-            progress(f"{what}: round", done, of)
+        progress(f"{what}: round", done, of)
 
     names = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     compute = None
@@ -221,25 +229,4 @@ def _measured(
                 )
             return sweep, interference
     finally:
-        if progress is not None:
-            progress.done()
-
-
-def _write(
-    options: argparse.Namespace,
-    sweep: "Sweep",
-    fit: "NetworkFit",
-    interference: Interference,
-    provenance: dict[str, Any],
-) -> None:
-    from planner.jsonio.network_measurements import encode_network
-
-    text = encode_network(sweep, fit, provenance, interference)
-    if options.cluster_out:  # before standard output, whose reader may stop early
-        write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
-    if options.output:
-        write_json(text, options.output)
-    if options.json:
-        write_json(text, None)
-    elif options.output != "-":
-        write_text(report(sweep, fit, interference))
+        progress.done()

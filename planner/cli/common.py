@@ -1,8 +1,10 @@
 """Helpers that several commands share: files, error paths, subcommands with examples."""
 
 import argparse
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -156,6 +158,25 @@ def warn(lines: Iterable[str]) -> None:
     """Print lines on standard error."""
     if sys.stderr is not None:
         sys.stderr.write("".join(f"planner: {line}\n" for line in lines))
+
+
+def complain(text: str) -> None:
+    """Print why this process ends, and record it for the launcher if there is one.
+
+    The processes of a job share their standard error, so each message names its rank and is written
+    in one piece. torchrun shows the content of the file that TORCHELASTIC_ERROR_FILE names.
+    """
+    rank = os.environ.get("RANK", "")
+    text = escaped(text, keep="\n")
+    whose = f"rank {rank}: " if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{whose}{text}\n")
+        sys.stderr.flush()
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if file:
+        record = {"message": text, "extraInfo": {"timestamp": str(int(time.time()))}}
+        with suppress(OSError):  # standard error has the message already
+            Path(file).write_text(json.dumps({"message": record}), "utf-8")
 
 
 def write_text(text: str) -> None:

@@ -38,14 +38,11 @@ from planner.solving.family import Family
 DEFAULT_SECONDS = 10.0
 """Time limit of a method, if nobody says otherwise."""
 
-ASSUMED = "start-ups are assumed, not measured; planner plan says how much its lead bears"
+ASSUMED = "start-ups are assumed, not measured"
 
 NETWORK = ("--startup", "--bandwidth", "--network")
 OPTIONS = ("--cluster", "--computation")
 """What no request is told, as it says so itself."""
-
-_SUMMARY = "compare every method on a request, or on a profiled model and a network"
-_USAGE = "planner compare [--problem NAME] FILE [option ...]"
 
 Families: TypeAlias = Mapping[str, Family[Any, Any, Any]]
 
@@ -75,8 +72,9 @@ def add_compare(
     profiled: Families,
 ) -> None:
     """Add the command with the options of all problems; `profiled` families take profiles."""
-    parser = command(commands, "compare", run, _SUMMARY, "planner compare request.json")
-    parser.usage = _USAGE
+    summary = "compare every method on a request, or on a profiled model and a network"
+    parser = command(commands, "compare", run, summary, "planner compare request.json")
+    parser.usage = "planner compare [--problem NAME] FILE [option ...]"
     parser.add_argument(
         "file",
         nargs="?",
@@ -110,10 +108,10 @@ def add_compare(
         },
     )
     owners = _owners(profiled)
-    own = {one.name: one for family in profiled.values() for one in family.options}
+    own = {option.name: option for family in profiled.values() for option in family.options}
     add_declared(
         parser.add_argument_group("with a profile, depending on --problem"),
-        [replace(one, help=f"{', '.join(owners[one.name])}: {one.help}") for one in own.values()],
+        [replace(own[name], help=f"{', '.join(owners[name])}: {own[name].help}") for name in own],
         argparse.SUPPRESS,
     )
     lines = ["problems, with the methods and an example of each:"]

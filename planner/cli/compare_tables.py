@@ -105,14 +105,13 @@ def lines(
     doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
     if best is not None and best.warnings is not UNSET:
         doubts = best.warnings
-    yield from warning_lines([text for text in doubts if text == ASSUMED])
+    yield from warning_lines(sorted(doubts, key=lambda text: text != ASSUMED))
     first, *others = map(printable, case.lines or family.about(case))
     yield first
     if case.profile is not None and case.place is not None:
         yield provenance(case.profile)
         yield f"network: {printable(case.place.about or family.network_text(case))}"
     yield from others
-    yield from warning_lines([text for text in doubts if text != ASSUMED])
     yield ""
     yield format_table(*table(family, case.problem, comparison))
     yield from reasons(comparison.rows)

@@ -98,20 +98,19 @@ def run(options: argparse.Namespace) -> int:
     warnings = [] if profile is None else list(profile.doubts)
     notes: list[str] = []
     how: Iterable[str] = ()
-    if options.tool == "chakra":
-        warnings += write_traces(options, graph)
-    elif options.tool in ("msccl", "mscclpp"):
-        warnings += write_algorithm(options)
-    else:
-        with in_file(" ".join(options.plans)):
-            answers = [read_plan(read(path)) for path in options.plans]
+    with in_file(" ".join(options.plans)):
+        answers = [read_plan(read(path)) for path in options.plans]
+        if options.tool == "chakra":
+            write_traces(options, answers[0], graph)
+        elif options.tool in ("msccl", "mscclpp"):
+            write_algorithm(options, answers[0])
+        else:
             notes = check_worth(options.tool, answers, anyway=options.anyway)
             settings = _settings(options.tool, answers, graph, options.element_bytes)
-        text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
-        write_json(text, options.output)
-        if made_for(answers[0]) == options.tool:
-            how = applied(EVERY[options.tool], options.plans[0], options.output)
-        warnings += [warning for answer in answers for warning in answer.warnings or ()]
+            write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
+            if made_for(answers[0]) == options.tool:
+                how = applied(EVERY[options.tool], options.plans[0], options.output)
+    warnings += [warning for answer in answers for warning in answer.warnings or ()]
     warn([*warning_lines(list(dict.fromkeys(warnings))), *notes])
     if sys.stderr is not None:
         sys.stderr.write("".join(f"{line}\n" for line in how))

@@ -8,9 +8,7 @@ from msgspec import UNSET
 
 from planner.cli.common import (
     check_outputs,
-    in_file,
     measured_tables,
-    read,
     read_as,
     warn,
     write_document,
@@ -32,25 +30,18 @@ if TYPE_CHECKING:
 _MAX_RANKS = 65536
 
 
-def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
-    """Write a plan's program for MSCCL or MSCCL++; return the plan's warnings."""
+def write_algorithm(options: argparse.Namespace, answer: "Answer") -> None:
+    """Write a plan's program for MSCCL or MSCCL++."""
     from planner.formats.exporters.msccl import write_msccl
     from planner.formats.exporters.mscclpp import write_mscclpp
-    from planner.programs import read_plan
 
-    (path,) = options.plans
-    with in_file(path):
-        answer = read_plan(read(path))
-        planned = _planned(answer, options.algorithm, options.depth)
-        program = in_parts(planned.program, planned.depth)
-        text = (write_msccl if options.tool == "msccl" else write_mscclpp)(program)
-    write_document(text, options.output)
-    return answer.warnings or ()
+    planned = _planned(answer, options.algorithm, options.depth)
+    program = in_parts(planned.program, planned.depth)
+    write = write_msccl if options.tool == "msccl" else write_mscclpp
+    write_document(write(program), options.output)
 
 
-def _planned(
-    answer: "Answer", algorithm: str | None = None, depth: int | None = None
-) -> "SummingProgram":
+def _planned(answer: "Answer", algorithm: str | None, depth: int | None) -> "SummingProgram":
     from planner.jsonio.iteration_answer import IterationAnswer
     from planner.programs.collectives import summing_program
 
@@ -69,29 +60,22 @@ def _planned(
         raise InvalidInputError(f"--{error.path}", error.message) from None
 
 
-def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[str]:
-    """Write Chakra traces of all ranks; return the plan's warnings."""
+def write_traces(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
+    """Write Chakra traces of all ranks."""
     from planner.formats.exporters.chakra import write_chakra
-    from planner.programs import read_plan
 
     if options.output in (None, "-"):
         raise InvalidInputError("--output", "missing: there is a file for each rank")
-    (path,) = options.plans
-    with in_file(path):
-        answer = read_plan(read(path))
-        if graph is None:
-            raise InvalidInputError(
-                "--profile", "missing: a plan does not say which op needs which"
-            )
-        trace = write_chakra(answer, graph, options.element_bytes)
-        planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
-        ranks = options.ranks or planned or None
-        if ranks is None:
-            raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
-        integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
-        for rank in range(ranks):
-            write_file(f"{options.output}.{rank}.et", trace)
-    return answer.warnings or ()
+    if graph is None:
+        raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
+    trace = write_chakra(answer, graph, options.element_bytes)
+    planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
+    ranks = options.ranks or planned or None
+    if ranks is None:
+        raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
+    integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
+    for rank in range(ranks):
+        write_file(f"{options.output}.{rank}.et", trace)
 
 
 # ---

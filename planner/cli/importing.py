@@ -16,7 +16,7 @@ from planner.cli.common import (
     warn,
     write_json,
 )
-from planner.cli.parsing import add_options, refuse
+from planner.cli.parsing import add_options, check_integers, refuse
 from planner.cli.spark_logs import import_spark
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
@@ -31,7 +31,7 @@ from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Link
 from planner.model.units import escaped, parse_rate
-from planner.model.validation import inside, integer, shown
+from planner.model.validation import inside, shown
 
 FX, SPARK = "fx", "spark-events"
 
@@ -123,8 +123,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Import a file, with warnings on standard error."""
     name, reader = options.format, READERS.get(options.format)
-    if options.batch_size is not None:
-        integer(options.batch_size, "--batch-size", minimum=1)
+    check_integers(options, {"batch_size": 1, "ranks": 2, "ranks_per_host": 1})
     check_outputs({"--output": options.output}, options.file)
     if reader is None:
         refuse(options, _OF_MODELS, "only of models")
@@ -132,25 +131,19 @@ def run(options: argparse.Namespace) -> int:
         refuse(options, _OF_COLLECTIVES, "only of timed collectives")
     if name in NETWORKS:
         _import_network(options)
-    elif name == FX:
-        _import_graph(options)
     elif name == SPARK:
         import_spark(options.file, options.output, quiet=options.quiet)
+    elif len(options.file) > 1:
+        raise InvalidInputError("FILE", f"expected one of {name}")
+    elif name == FX:
+        _import_graph(options)
     else:
         _import_model(options)
     return 0
 
 
-def _only(options: argparse.Namespace) -> str:
-    """Return the only file."""
-    if len(options.file) > 1:
-        raise InvalidInputError("FILE", f"expected one of {options.format}")
-    file: str = options.file[0]
-    return file
-
-
 def _import_model(options: argparse.Namespace) -> None:
-    file, reader = _only(options), READERS[options.format]
+    file, reader = options.file[0], READERS[options.format]
     path = Path(file)
     named: dict[str, Any] = {
         "name": readable(options.name or Path(path.name.removesuffix(".gz")).stem),
@@ -166,9 +159,6 @@ def _import_model(options: argparse.Namespace) -> None:
 
 def _import_network(options: argparse.Namespace) -> None:
     """Import timed collectives, with warnings and estimated errors on standard error."""
-    for name, value in (("--ranks", options.ranks), ("--ranks-per-host", options.ranks_per_host)):
-        if value is not None:
-            integer(value, name, minimum=2 if name == "--ranks" else 1)
     links = _links(options.link or ())
     reader, rows, warned = NETWORKS[options.format][0], [], []
     for path in options.file:
@@ -207,7 +197,7 @@ def _links(texts: Sequence[str]) -> tuple[Link, ...]:
 
 def _import_graph(options: argparse.Namespace) -> None:
     """Import a compiled graph; the memory limit is the peak of the graph's original order."""
-    file = _only(options)
+    file = options.file[0]
     data = read(file)
     with in_file(file):
         problem = problem_of(decode_fx(data))

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from planner.cli.common import complain
 from planner.cli.interrupting import Exit
 from planner.cli.parsing import as_typed
-from planner.cli.telling import complain
 from planner.cli.writing import writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.machine import VERSION

@@ -93,15 +93,11 @@ def summary(profile: Profile, place: str) -> str:
 
 def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
     from planner.profiling import measure
+    from planner.profiling.samples import optimizer_of
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
     name = options.name or options.factory.partition(":")[2]
     asked = given(options, ("input", "batch_size", "threads", "optimizer"))
-    more: dict[str, Any] = {}
-    if options.optimizer:
-        from planner.profiling.samples import optimizer_of
-
-        more["optimizer"] = partial(optimizer_of, options.optimizer)
     progress = Progress(quiet=options.quiet)
     profile = measure(
         model,
@@ -113,7 +109,7 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
         batch_size=options.batch_size,
         threads=threads,
         progress=lambda done, of: progress(f"{name}: run", done, of),
-        **more,
+        optimizer=partial(optimizer_of, options.optimizer) if options.optimizer else None,
     )
     progress.done()
     return profile

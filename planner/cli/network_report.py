@@ -13,7 +13,7 @@ from planner.model.units import counted, format_ns
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
-    from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing
+    from planner.model.fitting import NetworkFit, Sweep, Timing
 
 _NOISY = 0.5
 """A larger spread (share of the median) is reported as noise."""
@@ -30,7 +30,8 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
         timings = sweep.at(depth)
         at = (str(depth),) if several else ()
         columns = []
-        for name, cost in _costs(fitted).items():
+        costs = (fitted.table, fitted.affine, fitted.two_point)
+        for name, cost in zip(_MODELS, costs, strict=True):
             errors, summary = _judged(cost, timings)
             columns.append(errors)
             models.append((name, *at, *summary))
@@ -63,10 +64,6 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
             f"{format_ns(interference.delay_ns)}"
         )
     return "\n".join([*lines, ""])
-
-
-def _costs(fit: "DepthFit") -> dict[str, AffineCost | TableCost | None]:
-    return dict(zip(_MODELS, (fit.table, fit.affine, fit.two_point), strict=True))
 
 
 def _judged(

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from planner.cli.common import check_outputs, in_option, write_json, write_text
-from planner.cli.telling import complain
+from planner.cli.common import check_outputs, complain, in_option, write_json, write_text
 from planner.cli.writing import replacing
 from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head

@@ -78,6 +78,11 @@ def run(options: argparse.Namespace) -> int:
     if options.cluster is None:
         methods = () if options.method == "auto" else (options.method,)
         return _compared(options, "caramel", methods, "only together with --cluster")
+    limits: dict[str, Any] = {}
+    if options.max_overhead is not None:
+        limits["max_overhead"] = parse_number(options.max_overhead, "--max-overhead", positive=True)
+    if options.max_group is not None:
+        limits["max_group_ns"] = parse_time(options.max_group, "--max-group")
     job = settle(options)
     outputs = Outputs.of(options, iteration.ITERATION.name, inputs_of(options))
     progress = Progress(quiet=options.quiet)
@@ -89,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             method=options.method,
             time_limit=options.time_limit,
             epoch_samples=options.epoch_samples,
-            limits=_limits(options),
+            limits=limits,
             regret=options.regret,
             progress=lambda what: progress(f"planning {what}"),
             cancel=cancel,
@@ -151,12 +156,3 @@ def _compared(
     compared.alone = True
     status: int = compared.run(compared)
     return status
-
-
-def _limits(options: argparse.Namespace) -> dict[str, Any]:
-    limits: dict[str, Any] = {}
-    if options.max_overhead is not None:
-        limits["max_overhead"] = parse_number(options.max_overhead, "--max-overhead", positive=True)
-    if options.max_group is not None:
-        limits["max_group_ns"] = parse_time(options.max_group, "--max-group")
-    return limits

@@ -7,12 +7,7 @@ from msgspec import UNSET
 from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
 from planner.families.iteration import Problem
-from planner.jsonio.iteration_answer import (
-    CandidateAnswer,
-    IterationAnswer,
-    SizingAnswer,
-    WhyAnswer,
-)
+from planner.jsonio.iteration_answer import IterationAnswer, WhyAnswer
 from planner.model.clusters import Cluster
 from planner.model.topologies import BCube, FatTree, Rails
 from planner.model.units import (
@@ -23,7 +18,6 @@ from planner.model.units import (
     format_share,
     printable,
 )
-from planner.solving.views import epoch_text
 from planner.view.alternatives import ALTERNATIVES, alternative_rows
 from planner.view.table import format_table
 from planner.view.wording import by_reason, runner_up_text, scheduling_text, sent_text
@@ -44,8 +38,11 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer, file: str | None)
         )
     yield ""
     if answer.sizing is not UNSET:
-        yield from _sizes(answer, answer.sizing)
-        yield ""
+        sizing, among = answer.sizing, ", of the numbers that were planned in time"
+        yield (
+            f"{answer.machines} of {sizing.at_most} machines make the shortest epoch of "
+            f"{counted(sizing.epoch_samples, 'sample')}{'' if sizing.proven else among}"
+        )
     yield from _plan(answer)
     yield from beside(answer, file)
     if answer.scheduling is not UNSET:
@@ -129,31 +126,6 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         yield f"memory: {format_bytes(needed, most)}{room} a worker"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield f"next: {runner_up_text(answer.why.runner_up, answer.objective_ns)}"
-
-
-def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
-    among = "" if sizing.proven else ", of the numbers that were planned in time"
-    yield (
-        f"{answer.machines} of {sizing.at_most} machines make the shortest epoch of "
-        f"{counted(sizing.epoch_samples, 'sample')}{among}"
-    )
-    header = ("machines", "iterations", "bound", "epoch as planned")
-    rows = [
-        (
-            str(candidate.machines),
-            f"{candidate.iterations:,}",
-            "–" if candidate.bound_epoch_ns is None else epoch_text(candidate.bound_epoch_ns),
-            _epoch(candidate),
-        )
-        for candidate in sizing.candidates
-    ]
-    yield format_table(header, rows)
-
-
-def _epoch(candidate: CandidateAnswer) -> str:
-    if candidate.epoch_ns is not None:
-        return epoch_text(candidate.epoch_ns)
-    return "no plan" if candidate.bound_epoch_ns is None else "not needed"
 
 
 def _parts(why: WhyAnswer) -> str:

@@ -97,13 +97,15 @@ def run(options: argparse.Namespace) -> int:
     if target is None:
         sweeps = sweep(problem, made.alternatives, time_limit=limit, progress=progress)
     progress.done()
+    rows = [made.result, *others.rows]  # before equally good methods
+    rows.sort(key=lambda row: (row.objective_ns is None, row.objective_ns or 0))
     report = Report(
         answer=made.answer,
         profile=job.profile,
         cluster=job.cluster,
         about=about_cluster(job.cluster),
         job=workload(job, problem),
-        peers=_beside(others, made.result),
+        peers=Comparison(tuple(rows), others.left_out),
         sweeps=sweeps,
         command=_command(options),
         version=VERSION,
@@ -112,15 +114,6 @@ def run(options: argparse.Namespace) -> int:
     if options.output != "-":
         write_text(f"{options.output}: {_summary(made.answer)}\n")
     return 0
-
-
-def _beside(
-    others: Comparison[Plan, Evaluation], result: Result[Plan, Evaluation]
-) -> Comparison[Plan, Evaluation]:
-    """Return the comparison with the plan added, before equally good methods."""
-    rows = [result, *others.rows]
-    rows.sort(key=lambda row: (row.objective_ns is None, row.objective_ns or 0))
-    return Comparison(tuple(rows), others.left_out)
 
 
 def _summary(answered: IterationAnswer) -> str:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import (
@@ -34,8 +33,9 @@ from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerErr
 from planner.model.machine import Load
 from planner.model.units import counted
 from planner.view.chart import Chart
-from planner.view.drawing import GANTT
+from planner.view.gantt import save_gantt
 from planner.view.progress import Progress
+from planner.view.trace import save_trace
 
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
@@ -97,15 +97,12 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the steps; rank 0 prints the report and shows progress on standard error."""
     check_integers(options, {"steps": 2, "warmup": 0, "threads": 1, "against_ddp": 1})
-    writers = {}
-    for option, endings in (("picture", (".svg",)), ("trace", (".json", ".gz"))):
+    drawn = {"picture": (".svg",), "trace": (".json", ".json.gz")}
+    for option, endings in drawn.items():
         path = getattr(options, option)
-        if path:
-            if not path.endswith(endings):
-                raise InvalidInputError(
-                    f"--{option}", f"expected a name ending in {', '.join(endings)}, got {path}"
-                )
-            writers[option] = GANTT.writer(Path(path))
+        if path and not path.endswith(endings):
+            told = f"expected a name ending in {', '.join(endings)}, got {path}"
+            raise InvalidInputError(f"--{option}", told)
     first = os.environ.get("RANK", "0") == "0"
     if first:
         check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
@@ -115,8 +112,8 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     from planner.programs import UnitProgram
 
-    for option in writers:
-        if isinstance(program, UnitProgram):
+    for option in drawn:
+        if getattr(options, option) and isinstance(program, UnitProgram):
             raise InvalidInputError(f"--{option}", "not of FSDP2, which does not say what it sends")
     for text in filter(None, map(kept, answers if first else ())):
         print(f"planner: {text}", file=sys.stderr)
@@ -167,14 +164,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         write_text(report(ran))
     name = f"{options.model}, {counted(world.size, 'rank')}"
-    if "picture" in writers:
+    if options.picture:
         chart = Chart(*beside_each_other(name, answers, planned))
         with replacing(options.picture) as place:
-            writers["picture"](chart, place)
-    if "trace" in writers:
+            save_gantt(chart, place)
+    if options.trace:
         timeline = timeline_of(planned[-1].events, planned[-1].warmup)
         with replacing(options.trace) as place:
-            writers["trace"](Chart(f"What {name} did in a step, as measured", timeline), place)
+            save_trace(Chart(f"What {name} did in a step, as measured", timeline), place)
     return 0
 
 

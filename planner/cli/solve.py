@@ -49,24 +49,14 @@ def add_parser(commands: Any) -> None:
         },
         {"--output": {"default": "-"}},
     )
-    usual = Limits()
-    add_options(
-        parser.add_argument_group(
-            "limits of each request",
-            "What exceeds one is answered by an error in its place; 0: no limit.",
-        ),
-        {
-            f"{option} N": f"{what}; default: {getattr(usual, name):.15g}"
-            for option, (name, what) in _LIMITS.items()
-        },
-        {
-            option: {
-                "type": _seconds if name == "seconds" else _amount,
-                "default": getattr(usual, name),
-            }
-            for option, (name, _) in _LIMITS.items()
-        },
+    group = parser.add_argument_group(
+        "limits of each request",
+        "What exceeds one is answered by an error in its place; 0: no limit.",
     )
+    for option, (name, what) in _LIMITS.items():
+        usual, kind = getattr(Limits(), name), _seconds if name == "seconds" else _amount
+        told = f"{what}; default: {usual:.15g}"
+        group.add_argument(option, metavar="N", type=kind, default=usual, help=told)
 
 
 def run(options: argparse.Namespace) -> int:

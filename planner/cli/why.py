@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from planner.cli.parsing import add_options
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in
-from planner.formats.importers.kineto_trace import clock_remarks, read_trace
+from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
 from planner.jsonio import caramel
 from planner.jsonio.why import why_report
 from planner.model.errors import InvalidInputError
@@ -75,16 +76,23 @@ def run(options: argparse.Namespace) -> int:
     graph: Graph | None = None
     reason = ""
     for place, path in enumerate(options.traces):
-        recorded, remarks, made, lacking = _read(
-            path, place, progress, wanted=graph is None, transfers=options.transfers
-        )
-        ranks.append(recorded)
-        warnings += remarks
-        graph, reason = made or graph, lacking
+        name = file_name(path)
+        progress(f"reading {name}")
+        data = read(path)
+        with in_file(path, data=data):
+            trace = read_trace(data)
+        ranks.append(recorded_in(trace, place, transfers=options.transfers))
+        remarks = _remarks(trace, ranks[-1], options.transfers)
+        warnings += [f"{name}: {remark}" for remark in remarks]
+        if graph is None:
+            try:
+                graph, reason = profile_in(trace, name=name, source=name)[0].graph, ""
+            except InvalidInputError as error:
+                reason = f"{name}: {error}"
     progress("planning")
     answer = why(ranks, graph, reason, time_limit=options.time_limit)
     progress.done()
-    warnings += _of_the_job(answer)
+    warnings += _missing_ranks(answer)
     if options.output:
         if answer.saving.planned is None:
             raise InvalidInputError("--output", f"there is no plan: {answer.saving.reason}")
@@ -99,89 +107,49 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(
-    path: str,
-    place: int,
-    progress: Progress,
-    *,
-    wanted: bool,
-    transfers: re.Pattern[str] | None,
-) -> tuple[Recorded, list[str], Graph | None, str]:
-    """Return a rank's trace, remarks, and its dataflow or the reason for its absence."""
-    name = file_name(path)
-    progress(f"reading {name}")
-    data = read(path)
-    with in_file(path):
-        trace = read_trace(data)
-    remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]
-    recorded = recorded_in(trace, place, transfers=transfers)
+def _remarks(trace: Trace, recorded: Recorded, transfers: re.Pattern[str] | None) -> Iterator[str]:
+    """Yield what may be wrong with a trace, or with what is read of it."""
+    yield from clock_remarks(trace)
     if not recorded.steps:
-        remarks.append(f"{name}: no steps are marked (ProfilerStep#N): the trace counts as one")
+        yield "no steps are marked (ProfilerStep#N): the trace counts as one"
     elif not recorded.periods:
-        remarks.append(
-            f"{name}: no kernel is known to be launched in a step: all of the trace counts to the "
-            f"{counted(len(recorded.steps), 'step')}"
-        )
-    if aside := _aside(recorded):
-        remarks.append(f"{name}: {aside}")
-    if not recorded.transfers:
-        remarks.append(f"{name}: {_nothing_sent(recorded, transfers)}")
-    if trace.unknown:
-        remarks.append(f"{name}: left out: events of category {', '.join(trace.unknown)}")
-    if not wanted:
-        return recorded, remarks, None, ""
-    try:
-        profile, _ = profile_in(trace, name=name, source=name)
-    except InvalidInputError as error:
-        return recorded, remarks, None, f"{name}: {error}"
-    return recorded, remarks, profile.graph, ""
-
-
-def _aside(recorded: Recorded) -> str:
-    """Return a remark on transfers outside the marked steps, if there are any."""
-    if not recorded.periods:
-        return ""
-    begin, end = recorded.periods[0][0], recorded.periods[-1][1]
-    outside = [
-        transfer
-        for transfer in recorded.transfers
-        if transfer.end_ns <= begin or transfer.start_ns >= end
-    ]
-    if not outside:
-        return ""
-    return (
-        f"{len(outside)} of {counted(len(recorded.transfers), 'transfer')}, "
-        f"{format_ns(sum(transfer.lasts_ns for transfer in outside))} in all, ran before or "
-        "behind the marked steps: no step's wait"
-    )
-
-
-def _nothing_sent(recorded: Recorded, transfers: re.Pattern[str] | None) -> str:
-    """Return a remark on a trace without known transfers."""
-    if transfers is not None:
-        what = f"no name has {transfers.pattern!r}, and none is that of a known transfer"
+        steps = counted(len(recorded.steps), "step")
+        yield f"no kernel is known to be launched in a step: all of the trace counts to the {steps}"
     else:
+        begin, end = recorded.periods[0][0], recorded.periods[-1][1]
+        aside = [it for it in recorded.transfers if it.end_ns <= begin or it.start_ns >= end]
+        if aside:
+            yield (
+                f"{len(aside)} of {counted(len(recorded.transfers), 'transfer')}, "
+                f"{format_ns(sum(it.lasts_ns for it in aside))} in all, ran before or behind the "
+                "marked steps: no step's wait"
+            )
+    if not recorded.transfers:
         what = "no kernel or range is a transfer of a known library"
-    if not recorded.several:
-        return f"nothing was sent: {what}"
-    ranks = f"the job has {recorded.ranks} ranks" if recorded.ranks else "the job has several ranks"
-    return f"{ranks}, and {what}: what was sent counts as computation, or was not recorded"
+        if transfers is not None:
+            what = f"no name has {transfers.pattern!r}, and none is that of a known transfer"
+        if recorded.several:
+            ranks = f"{recorded.ranks or 'several'} ranks"
+            yield (
+                f"the job has {ranks}, and {what}: what was sent counts as computation, or was "
+                "not recorded"
+            )
+        else:
+            yield f"nothing was sent: {what}"
+    if trace.unknown:
+        yield f"left out: events of category {', '.join(trace.unknown)}"
 
 
-def _of_the_job(answer: Why) -> list[str]:
-    """Return a remark if traces of some ranks are missing."""
+def _missing_ranks(answer: Why) -> Iterator[str]:
+    """Yield a remark if traces of some ranks are missing."""
     ranks = max((rank.ranks or 0 for rank in answer.ranks), default=0)
     if answer.one_of_several:
-        of = f"of {ranks} " if ranks else "of several "
-        what = (
-            f"one rank {of}was given: waiting for other ranks, starting up and sending cannot be "
-            "told apart; give the traces of all ranks"
+        yield (
+            f"one rank of {ranks or 'several'} was given: waiting for other ranks, starting up and "
+            "sending cannot be told apart; give the traces of all ranks"
         )
-        return [what]
-    if 1 < len(answer.ranks) < ranks:
-        what = (
+    elif 1 < len(answer.ranks) < ranks:
+        yield (
             f"{len(answer.ranks)} of {ranks} ranks were given: waiting for the others counts as "
             "slow transfers or start-ups"
         )
-        return [what]
-    return []

@@ -150,7 +150,7 @@ def _longest(answer: Why) -> Iterator[str]:
 def _saving(answer: Why) -> Iterator[str]:
     saving = answer.saving
     if answer.unexplained:
-        yield from _open(answer)
+        yield _open(answer)
     else:
         least = (
             "how much any plan waits is unknown from one rank"
@@ -175,27 +175,21 @@ def _saving(answer: Why) -> Iterator[str]:
         )
 
 
-def _open(answer: Why) -> Iterator[str]:
-    """Yield the possible savings while some kernels may or may not be transfers."""
-    saving = answer.saving
-    told = "say with --transfers REGEX which are transfers"
+def _open(answer: Why) -> str:
+    """Return the possible savings while some kernels may or may not be transfers."""
+    saving, told = answer.saving, "say with --transfers REGEX which are transfers"
+    known = f"known transfers are waited for {format_ns(saving.exposed_ns)} of a step"
     if saving.doubtful_ns:
-        yield (
-            f"what a better plan saves is open: known transfers are waited for "
-            f"{format_ns(saving.exposed_ns)} of a step, and if all kernels in doubt are transfers, "
-            f"{format_ns(saving.exposed_ns + saving.doubtful_ns)}: {told}"
-        )
+        most = format_ns(saving.exposed_ns + saving.doubtful_ns)
+        known += f", and if all kernels in doubt are transfers, {most}: {told}"
     elif any(rank.doubtful for rank in answer.ranks):
-        yield (
-            f"what a better plan saves is open: known transfers are waited for "
-            f"{format_ns(saving.exposed_ns)} of a step, and the kernels in doubt run beside other "
-            f"computation: {told}"
-        )
+        known += f", and the kernels in doubt run beside other computation: {told}"
     else:
-        yield (
-            "what a better plan saves is open: the job has several ranks, and its traces show no "
-            "transfer: record the device too, or name the transfers with --transfers REGEX"
+        known = (
+            "the job has several ranks, and its traces show no transfer: record the device too, or "
+            "name the transfers with --transfers REGEX"
         )
+    return f"what a better plan saves is open: {known}"
 
 
 def _share(part: int, whole: int) -> str:

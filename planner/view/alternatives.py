@@ -68,9 +68,6 @@ def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
 BASELINE = "ddp"
 """The method that speed-ups refer to."""
 
-_HEADER = ("method", "what it is", "synchronises by", "iteration")
-
-
 Peers: TypeAlias = Comparison[Plan, Evaluation]
 """The plan and the other methods, sorted by time."""
 
@@ -120,7 +117,7 @@ def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
         faster = times(base / peer.objective_ns) if base else "–"
         known = described(peer.method, answer)
         rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster))
-    header = (*_HEADER, f"speed-up over {baseline}")
+    header = ("method", "what it is", "synchronises by", "iteration", f"speed-up over {baseline}")
     place = next((i for i, peer in enumerate(shown) if peer.method == answer.method), None)
     return table(
         "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"

@@ -15,9 +15,6 @@ from planner.view.html import Html, element
 from planner.view.style import COLOURS, GREY
 from planner.view.svg import SMALL, WIDTH, Entry, axis, legend, stroke, write
 
-CUT = "»"
-"""Marks a bar that is drawn shorter than its value."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -43,7 +40,7 @@ class BarRow:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """One bar per row, with an optional limit or proven bound on all values."""
+    """One bar per row, with an optional bound, proven or wanted, on all values."""
 
     title: str
     unit: str  # the axis's label
@@ -51,7 +48,6 @@ class Bars:
     parts: tuple[Part, ...] = USUAL
     bound: float | None = None
     bound_text: str = ""
-    limit: float | None = None  # longer bars are cut
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -60,22 +56,8 @@ class Bars:
 
     @property
     def longest(self) -> float:
-        """The length of the axis: the longest drawn bar or the bound; 1 if all are 0."""
-        longest = max(self.values)
-        if self.limit is not None:
-            longest = min(longest, self.limit)
-        return max(longest, self.bound or 0) or 1
-
-    @property
-    def axis(self) -> str:
-        """The axis's label, with a note if bars are cut."""
-        return f"{self.unit}; {CUT} cut" if max(self.values) > self.longest else self.unit
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The text at the end of each bar."""
-        pairs = zip(self.rows, self.values, strict=True)
-        return tuple(f"{CUT} {row.text}" if it > self.longest else row.text for row, it in pairs)
+        """The length of the axis: the longest bar or the bound; 1 if all are 0."""
+        return max(*self.values, self.bound or 0) or 1
 
 
 Panels: TypeAlias = Sequence[Sequence[Bars]]
@@ -100,8 +82,7 @@ def text_panels(title: str, panels: Panels, width: int) -> str:
 
 def _text_bars(panel: Bars, width: int) -> str:
     rows = [
-        (row.name, list(zip(panel.parts, row.lengths, strict=True)), text)
-        for row, text in zip(panel.rows, panel.texts, strict=True)
+        (row.name, list(zip(panel.parts, row.lengths, strict=True)), row.text) for row in panel.rows
     ]
     if panel.bound is not None:
         rows.append((panel.bound_text, [(Part("", "", "░"), panel.bound)], ""))
@@ -109,11 +90,11 @@ def _text_bars(panel: Bars, width: int) -> str:
     margin = max(map(len, names)) + 2
     texts = max(len(text) for _, _, text in rows)
     columns = max(_MIN_COLUMNS, width - margin - texts - 1)
-    lines = [f"{panel.title}: {panel.axis}"]
+    lines = [f"{panel.title}: {panel.unit}"]
     for name, (_, stretches, text) in zip(names, rows, strict=True):
         bar, end = "", 0.0
         for part, length in stretches:
-            end = min(end + length, panel.longest)
+            end += length
             bar += part.character * (round(end / panel.longest * columns) - len(bar))
         lines.append(f"{name:<{margin}}{bar:<{columns}} {text:>{texts}}".rstrip())
     legend = [f"{part.character} {part.name}" for part in panel.parts if part.name]
@@ -162,24 +143,24 @@ def _draw_bars(
         entries.append((lambda x, y: stroke("bound", f"M{x} {y}h20"), panel.bound_text))
     drawn, top = legend(entries, left, top)
     begin = left + SMALL * max(map(len, names)) + 8
-    end = left + width - SMALL * max(map(len, panel.texts)) - 10
+    end = left + width - SMALL * max(len(row.text) for row in panel.rows) - 10
     bottom = top + 6 + _ROW * len(names)
 
     def x(value: float) -> float:
         return begin + (end - begin) * value / panel.longest
 
     texts: list[Html] = []  # above the bound
-    drawn += axis(x, (begin, end), panel.longest, (top, bottom), panel.axis)
-    for place, (name, row, text) in enumerate(zip(names, panel.rows, panel.texts, strict=True)):
+    drawn += axis(x, (begin, end), panel.longest, (top, bottom), panel.unit)
+    for place, (name, row) in enumerate(zip(names, panel.rows, strict=True)):
         middle, reached = top + 3 + _ROW * (place + 0.5), 0.0
         drawn.append(write(name, begin - 6, middle, "end small"))
         for part, length in zip(panel.parts, row.lengths, strict=True):
-            start, reached = reached, min(reached + length, panel.longest)
+            start, reached = reached, reached + length
             if length:
                 size = {"width": x(reached) - x(start), "height": _THICKNESS}
                 place_of = {"x": x(start), "y": middle - _THICKNESS / 2}
                 drawn.append(element("rect", class_="apart", fill=part.colour, **place_of, **size))
-        texts.append(write(text, x(reached) + 5, middle, "small over ground"))
+        texts.append(write(row.text, x(reached) + 5, middle, "small over ground"))
     if panel.bound is not None:
         drawn.append(stroke("bound", f"M{x(panel.bound):.2f} {top:.2f}V{bottom:.2f}"))
     return drawn + texts, bottom + 44

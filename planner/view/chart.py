@@ -58,9 +58,9 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 def logarithmic_ticks(low: float, high: float) -> list[float]:
     """Return 1, 2 and 5 of each decade; evenly spaced numbers for a short range."""
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    found = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    found = [tick for tick in found if low <= tick <= high]
-    return found if len(found) >= 3 else ticks(low, high, 5)
+    numbers = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    numbers = [tick for tick in numbers if low <= tick <= high]
+    return numbers if len(numbers) >= 3 else ticks(low, high, 5)
 
 
 def tick_text(value: float) -> str:

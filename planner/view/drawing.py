@@ -23,54 +23,42 @@ _EXPECTED = f"expected a name ending in {_CHART} (a chart)"
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How one kind of plan is drawn: as text of some width, and into the file of a chart.
+    """How one kind of plan is drawn: by a Gantt chart, or by panels if it does not say when."""
 
-    Plans without times cannot become traces; `untimed` says what they tell instead.
-    """
+    panels: Callable[[Chart[Any]], Panels] | None = None
 
-    text: Callable[[Any, int], str]
-    save: Callable[[Any, Path], None]
-    untimed: str = ""
+    def text(self, chart: Chart[Any], width: int) -> str:
+        """Return the drawing as text of some width."""
+        if self.panels is None:
+            return text_gantt(chart, width)
+        return text_panels(chart.title, self.panels(chart), width)
+
+    def save(self, chart: Chart[Any], path: Path) -> None:
+        """Draw into a file as SVG."""
+        if self.panels is None:
+            save_gantt(chart, path)
+        else:
+            save_svg(path, chart.title, partial(draw_panels, self.panels(chart)))
 
     def writer(self, path: Path) -> Callable[[Any, Path], None]:
         """Return the function that writes the file's format, or raise InvalidInputError."""
         if path.name.endswith(_CHART) and path.name != _CHART:
             return self.save
-        as_trace = path.name.endswith(_TRACES) and path.name not in _TRACES
-        if as_trace and not self.untimed:
+        timed = self.panels is None
+        if timed and path.name.endswith(_TRACES) and path.name not in _TRACES:
             return save_trace
-        expected = _EXPECTED
-        if as_trace:
-            expected = f"a trace shows when things happen, and {self.untimed}: {expected}"
-        elif not self.untimed:
-            expected += f" or {', '.join(_TRACES)} (a trace)"
-        raise InvalidInputError(str(path), expected)
+        traces = f" or {', '.join(_TRACES)} (a trace)" if timed else ""
+        raise InvalidInputError(str(path), f"{_EXPECTED}{traces}")
 
 
-def _charted(panels_of: Callable[[Chart[Any]], Panels], untimed: str) -> Drawing:
-    """Return the drawing of plans that are shown in panels."""
-
-    def text(chart: Chart[Any], width: int) -> str:
-        return text_panels(chart.title, panels_of(chart), width)
-
-    def save(chart: Chart[Any], path: Path) -> None:
-        save_svg(path, chart.title, partial(draw_panels, panels_of(chart)))
-
-    return Drawing(text, save, untimed)
-
-
-GANTT = Drawing(text_gantt, save_gantt)
+GANTT = Drawing()
 
 DRAWINGS: Mapping[str, Drawing] = {
-    "ibatch": GANTT,
-    "caramel": GANTT,
-    "yan": _charted(scaling, "a configuration says only how long they take"),
-    "bml": _charted(compared, "a comparison says only how long they take"),
-    "drizzle": _charted(groups, "a group size says only how often"),
-    "bigdl": _charted(ranked, "turns say only in which order"),
-    "fsdp": GANTT,
-    "iteration": GANTT,
-    "overlap": GANTT,
+    **dict.fromkeys(("ibatch", "caramel", "fsdp", "iteration", "overlap"), GANTT),
+    "yan": Drawing(scaling),
+    "bml": Drawing(compared),
+    "drizzle": Drawing(groups),
+    "bigdl": Drawing(ranked),
 }
 """The drawing of each problem's plans."""
 

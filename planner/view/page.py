@@ -27,37 +27,17 @@ from planner.view.wording import advice_text, as_sentence, target_text
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a page.
+    """The content of a page."""
 
-    Attributes
-    ----------
-    answer : IterationAnswer
-        The plan, its alternatives, and why it won.
-    profile : Profile
-        The model.
-    cluster : Cluster
-        The cluster that is planned for.
-    about, job : str
-        A line about the cluster, and one about the job: sizes and computation time.
-    peers : Comparison
-        The plan and the other methods, sorted by time.
-    sweeps : Sweeps or None
-        The results with other networks; None without a plan.
-    command : tuple of str
-        The command that makes the page again.
-    version : str
-        The version of planner.
-    """
-
-    answer: IterationAnswer
+    answer: IterationAnswer  # the plan, its alternatives, and why it won
     profile: Profile
     cluster: Cluster
-    about: str
-    job: str
-    peers: Peers
-    sweeps: Sweeps | None
-    command: tuple[str, ...]
-    version: str
+    about: str  # a line about the cluster
+    job: str  # a line about sizes and computation time
+    peers: Peers  # the plan and the other methods, sorted by time
+    sweeps: Sweeps | None  # the results with other networks; None without a plan
+    command: tuple[str, ...]  # that makes the page again
+    version: str  # of planner
 
 
 def page(report: Report) -> str:

@@ -47,16 +47,12 @@ def slowdown_text(time_ns: int, best_ns: int) -> str:
 
 _TOPOLOGIES = {"bcube": Part("BCube", COLOURS[0]), "fattree": Part("Fat-Tree", COLOURS[1])}
 
-_MOST_OF_MEDIAN = 3
-"""Longer times (multiples of the median) are cut, so that the others stay distinguishable."""
-
 
 def compared(chart: Chart[tuple[Compared, ...]]) -> tuple[tuple[Bars, Bars], ...]:
     """Return the times and the switches; the chart's bound is one on times on a BCube."""
     rows = sorted(chart.view, key=lambda row: (row.time_ns, row.switches, row.name))
     places, bound = [list(_TOPOLOGIES).index(row.topology) for row in rows], chart.lower_bound_ns
-    limit = max(_MOST_OF_MEDIAN * rows[len(rows) // 2].time_ns, bound or 0)
-    unit, scale = unit_of(min(rows[-1].time_ns, limit))
+    unit, scale = unit_of(rows[-1].time_ns)
     pairs = list(zip(rows, places, strict=True))
     times = Bars(
         "time of one synchronisation",
@@ -67,7 +63,6 @@ def compared(chart: Chart[tuple[Compared, ...]]) -> tuple[tuple[Bars, Bars], ...
         tuple(_TOPOLOGIES.values()),
         None if bound is None else bound / scale,
         "" if bound is None else f"lower bound on BCube {format_ns(bound)}",
-        limit / scale,
     )
     switches = Bars(
         "cost of the network",
@@ -134,7 +129,6 @@ def groups(chart: Chart[Groups]) -> tuple[tuple[Bars, Bars], ...]:
                 parts,
                 most,
                 f"limit {share_text(view.max_overhead)}",
-                _MOST_OF_MEDIAN * most or None,
             ),
             Bars(
                 "how long the job goes without a decision",
@@ -143,7 +137,6 @@ def groups(chart: Chart[Groups]) -> tuple[tuple[Bars, Bars], ...]:
                 parts,
                 None if longest is None else longest / scale,
                 "" if longest is None else f"limit {format_ns(longest)}",
-                None if longest is None else _MOST_OF_MEDIAN * longest / scale,
             ),
         ),
     )

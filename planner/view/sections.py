@@ -106,7 +106,7 @@ def time_parts(answer: IterationAnswer) -> Html:
             element("strong", format_ns(answer.iteration_ns)),
             ", computation waits ",
             element("strong", format_ns(stall)),
-            f" for transfers ({_share(stall / max(answer.iteration_ns, 1))}).",
+            f" for transfers ({format_share(stall / max(answer.iteration_ns, 1))}).",
         )
     why, whole = answer.why, max(answer.iteration_ns, 1)
     parts = [
@@ -129,7 +129,7 @@ def time_parts(answer: IterationAnswer) -> Html:
             element("span", "", class_=f"key {kind}"),
             f" {text}: ",
             element("strong", format_ns(time)),
-            f" ({_share(time / whole)})",
+            f" ({format_share(time / whole)})",
         )
         for kind, text, time in parts
     ]
@@ -243,7 +243,3 @@ def memory(answer: IterationAnswer) -> Html:
             class_="note",
         ),
     )
-
-
-def _share(share: float) -> str:
-    return "<0.1%" if 0 < share < 0.0005 else f"{share:.1%}"

@@ -11,6 +11,7 @@ from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.model.units import format_ns, unit_of
 from planner.view.chart import logarithmic_ticks, tick_text
 from planner.view.html import Html, drawing, element, joined, listed
+from planner.view.svg import stroke, write
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
@@ -73,7 +74,7 @@ def line_chart(
     for name, (_, pick) in SERIES.items():
         places = [(x(point), y(time)) for point in points if (time := pick(point))]
         line = "L".join(f"{across:.2f} {down:.2f}" for across, down in places)
-        drawn.append(element("path", class_=f"line {name}", d=f"M{line}") if places else Html(""))
+        drawn.append(stroke(f"line {name}", f"M{line}") if places else Html(""))
     for point in points:
         way, at, height = winner(point), x(point), y(point.best_ns)
         times = [
@@ -84,7 +85,7 @@ def line_chart(
         told = f"× {point.factor}: {', '.join(way)}; {', '.join(times)}"
         drawn += [
             element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
-            element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
+            write(letters[way], at, height, "middle onwinner"),
         ]
     label = f"Line chart: time of an iteration over {axis}"
     chart = drawing("chart", (_WIDTH, _HEIGHT), *drawn, label=label)
@@ -97,13 +98,12 @@ def _time_axis(low: float, high: float, y: Callable[[float], float]) -> Html:
     for value in logarithmic_ticks(low / length, high / length):
         at = y(value * length)
         parts += [
-            element("path", class_="grid", d=f"M{_LEFT} {at:.2f}H{_RIGHT}"),
-            element("text", tick_text(value), x=_LEFT - 8, y=at + 4, class_="end"),
+            stroke("grid", f"M{_LEFT} {at:.2f}H{_RIGHT}"),
+            write(tick_text(value), _LEFT - 8, at, "end"),
         ]
-    turned = f"rotate(-90 14 {(_TOP + _BOTTOM) / 2})"
-    place = {"x": 14.0, "y": (_TOP + _BOTTOM) / 2}
-    name = f"iteration ({unit})"
-    parts.append(element("text", name, class_="middle", transform=turned, **place))
+    middle = (_TOP + _BOTTOM) / 2
+    turned, place = f"rotate(-90 14 {middle})", {"x": 14.0, "y": middle}
+    parts.append(element("text", f"iteration ({unit})", class_="middle", transform=turned, **place))
     return element("g", *parts, class_="axis")
 
 
@@ -114,23 +114,19 @@ def _factor_axis(
     x: Callable[[SweepPoint], float],
 ) -> Iterator[Html]:
     for point, value in zip(points, values, strict=True):
-        at = x(point)
-        as_given = point.factor == 1
-        yield element(
-            "path", class_="moment" if as_given else "grid", d=f"M{at:.2f} {_TOP}V{_BOTTOM}"
-        )
-        bold = "middle strong" if as_given else "middle"
-        yield element("text", f"× {point.factor}", x=at, y=_BOTTOM + 18, class_=bold)
-        yield element("text", value, x=at, y=_BOTTOM + 35, class_=f"{bold} small")
-    middle = (_LEFT + _RIGHT) / 2
-    yield element("text", axis, x=middle, y=_BOTTOM + 60, class_="middle")
+        at, given = x(point), point.factor == 1
+        yield stroke("moment" if given else "grid", f"M{at:.2f} {_TOP}V{_BOTTOM}")
+        bold = "middle strong" if given else "middle"
+        yield write(f"× {point.factor}", at, _BOTTOM + 14, bold)
+        yield write(value, at, _BOTTOM + 31, f"{bold} small")
+    yield write(axis, (_LEFT + _RIGHT) / 2, _BOTTOM + 56, "middle")
 
 
 def line_legend(letters: Mapping[Winner, str]) -> Html:
     """Return the legend of the lines and letters."""
     lines = [
         joined(
-            drawing("swatch long", (30, 12), element("path", class_=f"line {name}", d="M0 6H30")),
+            drawing("swatch long", (30, 12), stroke(f"line {name}", "M0 6H30")),
             f" {text}",
         )
         for name, (text, _) in reversed(tuple(SERIES.items()))

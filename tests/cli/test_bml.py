@@ -247,7 +247,7 @@ def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--bcube", "3,2", "--workers", "4"], "--workers: does not apply to --problem bml"),
         (["--bcube", "3,2", "--direction", "pull"], "--direction: does not apply to --problem bml"),
         (["--bcube", "3,2", "--picture", "p.bmp"], "expected a name ending in .svg"),
-        (["--bcube", "3,2", "--picture", "p.json"], "a comparison says only how long"),
+        (["--bcube", "3,2", "--picture", "p.json"], "expected a name ending in .svg (a chart)"),
     ],
 )
 def test_bad_options_with_a_profile(

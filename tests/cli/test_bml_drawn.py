@@ -22,7 +22,7 @@ def test_what_compare_writes_is_drawn_as_it_was_shown(
     assert f"({name.split(maxsplit=1)[0]}" in drawn.splitlines()[0]
     assert drawn in shown
     assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
-    assert "a trace shows when things happen" in capsys.readouterr().err
+    assert "expected a name ending in .svg (a chart)" in capsys.readouterr().err
     assert main(["draw", plan, "-o", str(tmp_path / "p.bmp")]) == 2
     assert "expected a name ending in .svg" in capsys.readouterr().err
 

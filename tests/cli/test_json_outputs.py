@@ -30,7 +30,7 @@ LINK = ("--startup", "10us", "--bandwidth", "1Gb/s")
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "calibrate compute": ("calibrate", "compute", "--cores", "1", "--repetitions", "2"),
-    "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2"),
+    "calibrate fit": ("calibrate", "fit", "epochs.json"),
     "import": ("import", "pipedream", "graph.txt"),
     "import, events": ("import", "spark-events", "spark.log"),
 }

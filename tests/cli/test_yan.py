@@ -133,7 +133,7 @@ def test_compare_writes_what_draw_draws(
     assert drawn.startswith("An epoch takes ")
     assert drawn in shown
     assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
-    assert "says only how long they take" in capsys.readouterr().err
+    assert "expected a name ending in .svg (a chart)" in capsys.readouterr().err
     assert main(["draw", plan, "-o", str(tmp_path / "p.svg")]) == 0
     assert (tmp_path / "p.svg").stat().st_size > 1000
     picture = tmp_path / "compared.svg"
@@ -185,7 +185,7 @@ def test_names_of_a_request_are_kept(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--problem", "ibatch"], "--problem: "),
         (["--methods", "milp"], "--methods: expected one of auto, exact"),
         (["--picture", "p.bmp"], "expected a name ending in .svg"),
-        (["--picture", "p.json"], "says only how long they take"),
+        (["--picture", "p.json"], "expected a name ending in .svg (a chart)"),
         (["--time-limit", "-1"], "--time-limit"),
     ],
 )
