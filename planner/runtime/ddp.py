@@ -7,7 +7,7 @@ Guarantee: Buckets are the plan's batches, or an `InvalidPlanError` is raised: b
 the first forward pass that knows DDP's buckets. Gradients equal DDP's bit for bit. All ranks begin
 transfers in the same order. DDP cuts no parameter, and waits for all buckets at the end of the
 backward pass, so nothing overlaps with the next forward pass.
-Complexity: O(parameters) in each of the first two steps, then O(buckets).
+Complexity: O(parameters) per step.
 Source: DDP and reducer.cpp of PyTorch 2.13, of which only public parts are used.
 """
 
@@ -32,8 +32,6 @@ from planner.runtime.model.parameters import check_cover, named
 
 _SETS = ("bucket_cap_mb", "bucket_cap_mb_list", "module")
 _REPORT = "rebuilt_per_bucket_param_indices"
-_SETTLED = 2
-"""DDP's buckets are final after these steps."""
 
 
 def as_ddp(
@@ -220,14 +218,13 @@ def follow_order(ddp: DistributedDataParallel, program: Program) -> None:
 
 
 class _InOrder:
-    """State of a hook: the step, the batch of each known bucket, and the delayed buckets."""
+    """State of a hook: the step, and the delayed buckets."""
 
     def __init__(self, numbers: Mapping[frozenset[int], int], group: Any) -> None:
         self._numbers = numbers
         self._group = group
         self._share = 1 / distributed.get_world_size(group)
         self._step = -1
-        self._known: dict[int, int | None] = {}
         self._held: dict[int, tuple[Tensor, Future[Tensor]]] = {}
         self._next = 0
 
@@ -241,12 +238,8 @@ class _InOrder:
             self._step += 1
             self._next = 0
             self._held.clear()
-            if self._step < _SETTLED:
-                self._known.clear()
-        if index not in self._known:
-            parameters = frozenset(map(id, bucket.parameters()))
-            self._known[index] = self._numbers.get(parameters)
-        number, future = self._known[index], Future[Tensor]()
+        number = self._numbers.get(frozenset(map(id, bucket.parameters())))
+        future = Future[Tensor]()
         if self._step == 0:
             self._send(bucket.buffer(), future)
             return future

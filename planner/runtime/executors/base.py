@@ -30,7 +30,6 @@ from planner.runtime.model.parameters import (
     settings,
     state,
     trainable,
-    trained_ids,
 )
 from planner.runtime.world.world import World
 
@@ -97,7 +96,8 @@ class Executor(Following):
         """All ranks, for this executor's channel alone."""
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
-        self._trained_ids = set(map(id, self.names))
+        self._every = list(model.parameters())
+        self._requiring = [parameter.requires_grad for parameter in self._every]
         spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
@@ -251,7 +251,7 @@ class Executor(Following):
         """Check that the model and the optimiser still have the planned parameters."""
         if self._closed:
             raise PlannerError("this executor was closed")
-        if trained_ids(self.model) != self._trained_ids:
+        if self._requiring != [parameter.requires_grad for parameter in self._every]:
             self.stop("the model's trainable parameters are no longer those it began with")
         if parameters_of(self.optimizer) != self._groups:
             self.stop("the optimiser's parameters are no longer those it began with")

@@ -76,22 +76,6 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return parameters
 
 
-def trained_ids(model: nn.Module) -> set[int]:
-    """Return the trained parameters by `id`; much faster than `trainable`."""
-    trained: set[int] = set()
-    seen: set[int] = set()
-    left = [model]
-    while left:  # faster than `model.parameters()`, which makes names
-        module = left.pop()
-        if id(module) not in seen:
-            seen.add(id(module))
-            left += [child for child in module._modules.values() if child is not None]
-            for parameter in module._parameters.values():
-                if parameter is not None and parameter.requires_grad and parameter.numel():
-                    trained.add(id(parameter))
-    return trained
-
-
 def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
     """Return name, shape and type of each parameter."""
     return tuple(
