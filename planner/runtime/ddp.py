@@ -34,34 +34,16 @@ _SETS = ("bucket_cap_mb", "bucket_cap_mb_list", "module")
 _REPORT = "rebuilt_per_bucket_param_indices"
 
 
-def as_ddp(
-    model: nn.Module, program: Program, process_group: Any = None, **options: Any
-) -> DistributedDataParallel:
+def as_ddp(model: nn.Module, program: Program, **options: Any) -> DistributedDataParallel:
     """Return the model under DDP, with the batches of a plan as buckets, in the plan's order.
 
-    Its first forward passes raise an `InvalidPlanError` if the buckets turn out differently.
+    Of a `ShardProgram` the pushes count. `options` are DDP's, except the bucket sizes and
+    ``find_unused_parameters``, with which DDP never rebuilds its buckets.
 
-    Parameters
-    ----------
-    model : Module
-        The same on all ranks.
-    program : GradientProgram or ShardProgram
-        The program of the plan; of a `ShardProgram`, its pushes.
-    process_group : ProcessGroup, optional
-        As for DDP.
-    **options
-        Of DDP, except the bucket sizes and ``find_unused_parameters``, with which DDP never
-        rebuilds its buckets.
-
-    Raises
-    ------
-    NotApplicableError
-        If the plan cuts a parameter, mixes data types, or has a batch whose parameters are not
-        consecutive in DDP's order.
-    InvalidPlanError
-        If the plan does not carry each trainable parameter once.
-    PlannerError
-        If this version of torch lacks the settings.
+    Raises a `NotApplicableError` if the plan cuts a parameter, mixes data types, or has a batch
+    whose parameters are not consecutive in DDP's order; an `InvalidPlanError` if it does not carry
+    each trainable parameter once, or, in the first forward passes, if the buckets turn out
+    differently; a `PlannerError` if this version of torch lacks the settings.
     """
     for name in _SETS:
         if name in options:
@@ -75,8 +57,8 @@ def as_ddp(
             f"DDP of torch {torch.__version__} has no bucket_cap_mb_list (known to work: 2.13)"
         )
     batches, caps = _in_ddp_order(program, model)
-    options |= {"process_group": process_group, "bucket_cap_mb_list": caps}
-    ddp = DistributedDataParallel(model, **options)
+    caps_of: dict[str, Any] = {"bucket_cap_mb_list": caps}
+    ddp = DistributedDataParallel(model, **options, **caps_of)
     _check_soon(ddp, batches)
     if list(batches) != sorted(batches):
         follow_order(ddp, program)

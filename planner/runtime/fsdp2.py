@@ -46,29 +46,14 @@ from planner.runtime.model.parameters import check_cover
 def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: Any) -> nn.Module:
     """Shard a model in the pull batches of a plan; return it, changed in place.
 
-    Make the optimiser afterwards, of the sharded parameters.
+    Make the optimiser afterwards, of the sharded parameters. The program has pulls, or is the units
+    of a plan of `fsdp` (`shard_in_units`). `mesh` is that of ``fully_shard``, on CPUs
+    ``init_device_mesh("cpu", (ranks,))``. So are `options`, such as ``reshard_after_forward``: True
+    gathers again in the backward pass, False keeps parameters until then; units define it
+    themselves.
 
-    Parameters
-    ----------
-    model : Module
-        The same on all ranks.
-    program : ShardProgram or UnitProgram
-        A program with pulls, or the units of a plan of `fsdp`.
-    mesh : DeviceMesh, optional
-        As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
-    **options
-        Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
-        pass, False keeps parameters until then. Units define it themselves.
-
-    Raises
-    ------
-    NotApplicableError
-        If no groups of modules match the parameters of the batches.
-    InvalidPlanError
-        If the plan does not carry each trainable parameter once.
-    PlannerError
-        If this torch lacks a method that the plan needs, and other errors of
-        `shard_in_units`.
+    Raises a `NotApplicableError` if no groups of modules match the parameters of the batches, and
+    an `InvalidPlanError` if the plan does not carry each trainable parameter once.
     """
     if isinstance(program, UnitProgram):
         return shard_in_units(model, program, mesh, **options)
