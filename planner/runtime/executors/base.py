@@ -144,7 +144,7 @@ class Executor(Following):
         finish parameters themselves. No other rank has to call it.
         """
         self.finish_all()
-        if self.gate.outside and not _in_backward():
+        if not self.gate.depth and not _in_backward():
             self.gate.unread = set()  # complete parameters may be read anywhere
 
     @uncompiled
