@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -49,21 +49,17 @@ def agree(
 
 
 def spread(model: nn.Module, world: World, group: Any) -> None:
-    """Broadcast the parameters and buffers of rank 0, one message per type."""
-    tensors: dict[torch.dtype, list[Tensor]] = {}
-    every = [*model.parameters(), *model.buffers()]
-    for tensor in {id(tensor): tensor for tensor in every}.values():
-        tensors.setdefault(tensor.dtype, []).append(tensor.detach())
+    """Broadcast the parameters and buffers of rank 0 in one message."""
+    every = {id(tensor): tensor.detach() for tensor in (*model.parameters(), *model.buffers())}
+    # As bytes, since gloo does not support all types; large elements first, so all are aligned.
+    tensors = sorted(every.values(), key=lambda tensor: -tensor.element_size())
     with torch.no_grad(), world.transferring():
-        for several in tensors.values():
-            flat = torch.cat([tensor.reshape(-1) for tensor in several])
-            if not flat.numel():
-                continue
-            # As bytes, since gloo does not support all types.
-            group.broadcast(flat.view(torch.uint8), 0).wait()
-            parts = torch.split(flat, [tensor.numel() for tensor in several])
-            for tensor, part in zip(several, parts, strict=True):
-                tensor.copy_(part.view_as(tensor))
+        flat = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors])
+        group.broadcast(flat, 0).wait()
+        for tensor, part in zip(
+            tensors, flat.split([each.nbytes for each in tensors]), strict=True
+        ):
+            tensor.copy_(part.view(tensor.dtype).view_as(tensor))
 
 
 class Executor(Following):
