@@ -24,11 +24,10 @@ from planner.runtime.executors.following import Following
 from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.model.gate import Gate, uncompiled
 from planner.runtime.model.parameters import (
+    as_text,
     check_model,
     check_optimizer,
     described,
-    settings,
-    state,
     trainable,
 )
 from planner.runtime.world.world import World
@@ -41,11 +40,14 @@ def agree(
 
     So any difference stops every rank before the first transfer. Reads the optimiser's state once.
     """
-    names = {parameter: name for name, parameter in parameters.items()}
+    packed = optimizer.state_dict()
+    settings = type(optimizer).__name__, as_text(packed["param_groups"])
     world.agree("the plan", plan)
     world.agree("the model's parameters", digest(described(parameters)))
-    world.agree("the optimiser and its settings", digest(settings(optimizer)))
-    world.agree("the optimiser's state", state(optimizer, names))
+    world.agree("the optimiser and its settings", digest(settings))
+    # In one order, whatever a checkpoint had.
+    state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
+    world.agree("the optimiser's state", digest(as_text(state)))
 
 
 def spread(model: nn.Module, world: World, group: Any) -> None:
