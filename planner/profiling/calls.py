@@ -144,17 +144,6 @@ def _place(tensor: Tensor) -> tuple[int, int]:
     return storage.data_ptr(), storage.nbytes()
 
 
-def layer_names(leaves: Sequence[Call], model: nn.Module) -> list[str]:
-    """Return a distinct name for each leaf call: the module's, with ``#2`` at its second call."""
-    times: dict[str, int] = {}
-    names = []
-    for leaf in leaves:
-        times[leaf.module] = times.get(leaf.module, 0) + 1
-        name = leaf.module or type(model).__name__
-        names.append(name if times[leaf.module] == 1 else f"{name}#{times[leaf.module]}")
-    return names
-
-
 def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> Mapping[nn.Parameter, int]:
     """Return the layer of each parameter: the first layer in the first call of its module.
 

@@ -36,24 +36,11 @@ def fx_document(
 ) -> dict[str, Any]:
     """Return the planning document of a graph, such as one given to a compiler backend.
 
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        With fake or real tensors in its nodes' ``meta["val"]``.
-    node_ns : callable
-        Returns the computation time of a node (ns).
-    collective_ns : callable
-        Returns the time (ns) of a node's collective for an input of the given bytes.
-    copy_gbps : float
-        Memory bandwidth (10^9 bytes/s) for packing and unpacking merged collectives; 0 makes
-        copies free.
-    samples : sequence of int
-        Sizes (bytes) at which `collective_ns` is sampled; times between them are interpolated.
-
-    Returns
-    -------
-    dict
-        Plain values, the input of ``planner import fx``.
+    It is plain values, the input of ``planner import fx``. The nodes hold fake or real tensors in
+    their ``meta["val"]``. `node_ns` returns the computation time of a node (ns). `collective_ns`
+    returns the time of a node's collective for an input of the given bytes; it is sampled at the
+    sizes `samples`, and times between them are interpolated. `copy_gbps` is the memory bandwidth
+    (10^9 bytes/s) for packing and unpacking merged collectives; 0 makes copies free.
 
     Examples
     --------

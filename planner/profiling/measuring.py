@@ -27,7 +27,6 @@ from planner.profiling.timing import (
     no_collection,
     notes_of,
     processor,
-    spread_of,
     time_bare,
     time_layers,
     warnings_of,
@@ -121,7 +120,7 @@ def measure(
             bare.append(time_bare(model, inputs, clock))
             runs.append(time_layers(model, inputs, structure, clock))
             report(warmup + done + 1, warmup + repetitions)
-        others, spread = machine.Load.now().others(before), spread_of(runs)
+        others = machine.Load.now().others(before)
         layers = _layers(model, structure, runs, described)
         graph = _graph(model, structure, runs)
         if graph is not None and optimizer is not None:
@@ -137,11 +136,8 @@ def measure(
             repetitions=repetitions,
             statistic="median",
             versions=machine.versions(torch=str(torch.__version__)),
-            notes=(
-                *notes,
-                *notes_of(model, structure, sums, bare, runs, spread),
-            ),
-            warnings=warnings_of(model, bare, runs, spread, others, sums),
+            notes=(*notes, *notes_of(model, structure)),
+            warnings=warnings_of(model, bare, runs, others, sums),
         )
     return Profile(name, layers, provenance, batch_size, graph)
 

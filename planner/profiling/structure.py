@@ -20,7 +20,6 @@ from torch.autograd.graph import Node
 from planner.model.layers import chain_blocks, unique_names
 from planner.profiling.calls import (
     Call,
-    layer_names,
     nodes_behind,
     order_number,
     parameter_layers,
@@ -207,7 +206,7 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     calls, output = trace(model, inputs, saved=True)
     leaves = [call for call in calls if call.leaf]
     nodes = nodes_behind([loss_of(output)])
-    names = layer_names(leaves, model)
+    names = unique_names(leaf.module or type(model).__name__ for leaf in leaves)
     stretches = Stretches(calls)
     run = flow(nodes, calls)
     ops, owners = operations(stretches, names, run)

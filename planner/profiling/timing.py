@@ -217,66 +217,40 @@ def spread_of(runs: Sequence[Run]) -> Spread | None:
     )
 
 
-def _hooked(
-    which: int, bare: Sequence[tuple[int, int]], runs: Sequence[Run]
-) -> tuple[float, float]:
-    """Return the median forward (0) or backward (1) times (ns) with and without hooks."""
-    return median(run.whole_ns[which] for run in runs), median(times[which] for times in bare)
-
-
 def warnings_of(
     model: nn.Module,
     bare: Sequence[tuple[int, int]],
     runs: Sequence[Run],
-    spread: Spread | None,
     others: float | None,
     sums: tuple[int, int],
 ) -> tuple[str, ...]:
     """Return the reasons why the times may be off.
 
     `bare` and `runs` are the repetitions without and with hooks; `sums` are the summed layer times
-    of the forward and backward pass (ns); for `spread` and `others` see `Circumstances`.
+    of the forward and backward pass (ns); for `others` see `Circumstances`.
     """
+    without = [median(times[which] for times in bare) for which in (0, 1)]
     hooked = [
-        with_hooks / without if without else None
-        for with_hooks, without in (_hooked(which, bare, runs) for which in (0, 1))
+        median(run.whole_ns[which] for run in runs) / without[which] if without[which] else None
+        for which in (0, 1)
     ]
     return disturbances(
         Circumstances(
             threads=1 if _on_device(model) else torch.get_num_threads(),
             processors=machine.processors(),
             others=others,
-            spread=spread,
+            spread=spread_of(runs),
             forward_hooked=hooked[0],
             backward_hooked=hooked[1],
-            forward_layers=(sums[0], median([times[0] for times in bare])),
-            backward_layers=(sums[1], median([times[1] for times in bare])),
+            forward_layers=(sums[0], without[0]),
+            backward_layers=(sums[1], without[1]),
         )
     )
 
 
-def notes_of(
-    model: nn.Module,
-    structure: Structure,
-    sums: tuple[int, int],
-    bare: Sequence[tuple[int, int]],
-    runs: Sequence[Run],
-    spread: Spread | None,
-) -> list[str]:
-    """Return the measurement's notes: cost of the hooks, spread, mode, unused parameters."""
+def notes_of(model: nn.Module, structure: Structure) -> list[str]:
+    """Return the measurement's notes: mode, device, unused parameters."""
     notes = []
-    for which, direction in enumerate(("forward", "backward")):
-        hooked, without = _hooked(which, bare, runs)
-        notes.append(
-            f"hooked {direction} within {abs(hooked - without) / max(without, 1):.1%} of bare "
-            f"({hooked / 1e6:.3f} ms, {without / 1e6:.3f} ms); "
-            f"the layers' medians sum to {sums[which] / 1e6:.3f} ms"
-        )
-    if spread is not None:
-        notes.append(
-            f"the middle half of the times spreads over {spread.total:.1%} of the median (whole "
-            f"iterations), {spread.layers:.1%} (layers)"
-        )
     if not model.training:
         notes.append("the model is in evaluation mode")
     if _on_device(model):

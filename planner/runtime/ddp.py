@@ -7,7 +7,7 @@ Guarantee: Buckets are the plan's batches, or an `InvalidPlanError` is raised: b
 the first forward pass that knows DDP's buckets. Gradients equal DDP's bit for bit. All ranks begin
 transfers in the same order. DDP cuts no parameter, and waits for all buckets at the end of the
 backward pass, so nothing overlaps with the next forward pass.
-Complexity: O(parameters) in each of the first two steps, then O(buckets).
+Complexity: O(parameters) per step.
 Source: DDP and reducer.cpp of PyTorch 2.13, of which only public parts are used.
 """
 
@@ -32,38 +32,18 @@ from planner.runtime.model.parameters import check_cover, named
 
 _SETS = ("bucket_cap_mb", "bucket_cap_mb_list", "module")
 _REPORT = "rebuilt_per_bucket_param_indices"
-_SETTLED = 2
-"""DDP's buckets are final after these steps."""
 
 
-def as_ddp(
-    model: nn.Module, program: Program, process_group: Any = None, **options: Any
-) -> DistributedDataParallel:
+def as_ddp(model: nn.Module, program: Program, **options: Any) -> DistributedDataParallel:
     """Return the model under DDP, with the batches of a plan as buckets, in the plan's order.
 
-    Its first forward passes raise an `InvalidPlanError` if the buckets turn out differently.
+    Of a `ShardProgram` the pushes count. `options` are DDP's, except the bucket sizes and
+    ``find_unused_parameters``, with which DDP never rebuilds its buckets.
 
-    Parameters
-    ----------
-    model : Module
-        The same on all ranks.
-    program : GradientProgram or ShardProgram
-        The program of the plan; of a `ShardProgram`, its pushes.
-    process_group : ProcessGroup, optional
-        As for DDP.
-    **options
-        Of DDP, except the bucket sizes and ``find_unused_parameters``, with which DDP never
-        rebuilds its buckets.
-
-    Raises
-    ------
-    NotApplicableError
-        If the plan cuts a parameter, mixes data types, or has a batch whose parameters are not
-        consecutive in DDP's order.
-    InvalidPlanError
-        If the plan does not carry each trainable parameter once.
-    PlannerError
-        If this version of torch lacks the settings.
+    Raises a `NotApplicableError` if the plan cuts a parameter, mixes data types, or has a batch
+    whose parameters are not consecutive in DDP's order; an `InvalidPlanError` if it does not carry
+    each trainable parameter once, or, in the first forward passes, if the buckets turn out
+    differently; a `PlannerError` if this version of torch lacks the settings.
     """
     for name in _SETS:
         if name in options:
@@ -77,8 +57,8 @@ def as_ddp(
             f"DDP of torch {torch.__version__} has no bucket_cap_mb_list (known to work: 2.13)"
         )
     batches, caps = _in_ddp_order(program, model)
-    options |= {"process_group": process_group, "bucket_cap_mb_list": caps}
-    ddp = DistributedDataParallel(model, **options)
+    caps_of: dict[str, Any] = {"bucket_cap_mb_list": caps}
+    ddp = DistributedDataParallel(model, **options, **caps_of)
     _check_soon(ddp, batches)
     if list(batches) != sorted(batches):
         follow_order(ddp, program)
@@ -220,14 +200,13 @@ def follow_order(ddp: DistributedDataParallel, program: Program) -> None:
 
 
 class _InOrder:
-    """State of a hook: the step, the batch of each known bucket, and the delayed buckets."""
+    """State of a hook: the step, and the delayed buckets."""
 
     def __init__(self, numbers: Mapping[frozenset[int], int], group: Any) -> None:
         self._numbers = numbers
         self._group = group
         self._share = 1 / distributed.get_world_size(group)
         self._step = -1
-        self._known: dict[int, int | None] = {}
         self._held: dict[int, tuple[Tensor, Future[Tensor]]] = {}
         self._next = 0
 
@@ -241,12 +220,8 @@ class _InOrder:
             self._step += 1
             self._next = 0
             self._held.clear()
-            if self._step < _SETTLED:
-                self._known.clear()
-        if index not in self._known:
-            parameters = frozenset(map(id, bucket.parameters()))
-            self._known[index] = self._numbers.get(parameters)
-        number, future = self._known[index], Future[Tensor]()
+        number = self._numbers.get(frozenset(map(id, bucket.parameters())))
+        future = Future[Tensor]()
         if self._step == 0:
             self._send(bucket.buffer(), future)
             return future

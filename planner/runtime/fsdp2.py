@@ -39,32 +39,12 @@ from planner.programs import Program, UnitProgram, digest
 def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: Any) -> nn.Module:
     """Shard a model by a plan of `fsdp`; return it, changed in place.
 
-    Make the optimiser afterwards, of the sharded parameters.
+    Make the optimiser afterwards, of the sharded parameters. `mesh` is that of ``fully_shard``, on
+    CPUs ``init_device_mesh("cpu", (ranks,))``; with replicas it has two dimensions, replicas and
+    shards. So are `options`, without ``reshard_after_forward``: units define it themselves.
 
-    Parameters
-    ----------
-    model : Module
-        The same on all ranks.
-    program : UnitProgram
-        The units of a plan of `fsdp`.
-    mesh : DeviceMesh, optional
-        As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``. With replicas it has
-        two dimensions, replicas and shards.
-    **options
-        Of ``fully_shard``, without ``reshard_after_forward``: units define it themselves.
-
-    Raises
-    ------
-    NotApplicableError
-        If the program is no plan of `fsdp`.
-    InvalidInputError
-        If the mesh or an option contradicts the plan.
-    InvalidPlanError
-        If the plan does not fit the model.
-    DisagreementError
-        If ranks have different plans.
-    PlannerError
-        If this torch lacks a method that the plan needs.
+    Raises a `NotApplicableError` if the program is no plan of `fsdp`, an `InvalidPlanError` if it
+    does not fit the model, and a `DisagreementError` if ranks have different plans.
     """
     if not isinstance(program, UnitProgram):
         raise NotApplicableError("problem", "expected a plan of fsdp (planner plan --mode fsdp)")

@@ -29,20 +29,13 @@ Typed = tuple[overlap.Problem, overlap.Plan | Result[overlap.Plan, overlap.Evalu
 def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
     """Put a graph into the planned order, with the planned collectives merged.
 
-    Every rank has to use the same plan: ranks that start collectives in different orders deadlock.
+    The graph is that of the plan (`planner.profiling.fx.fx_document`). It is changed in place; call
+    ``recompile`` of its module afterwards. The plan is an answer of ``planner solve`` as JSON text,
+    or a problem with its plan or result. Every rank has to use the same plan: ranks that start
+    collectives in different orders deadlock.
 
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        The graph of the plan (`planner.profiling.fx.fx_document`), changed in place; call
-        ``recompile`` of its module afterwards.
-    plan : bytes or tuple
-        An answer of ``planner solve`` as JSON text, or a problem with its plan or result.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan is not of this graph, or its order violates a dependence.
+    Raises an `InvalidInputError` if the plan is not of this graph, or its order violates a
+    dependence.
     """
     problem, solution = _typed(plan)
     overlap.check(problem, solution)

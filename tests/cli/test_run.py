@@ -81,10 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "my_model.py").write_text(MODEL)
     compare = ["compare", "profile.json", "--startup", "100us", "--bandwidth", "10Gb/s"]
     preparing = [
-        [
-            *["profile", "my_model:make", "-o", "profile.json", "--repetitions", "2"],
-            *["--threads", "1", "--time-limit", "0"],
-        ],
+        ["profile", "my_model:make", "-o", "profile.json", "--repetitions", "2", "--threads", "1"],
         [*compare, "--problem", "caramel", "--workers", "2", "-o", "caramel.json"],
         [*compare, "--direction", "pull", "-o", "pull.json"],
         [*compare, "--direction", "push", "-o", "push.json"],

@@ -296,11 +296,7 @@ def test_provenance() -> None:
     assert provenance.processor
     assert set(provenance.versions) == {"python", "torch", "planner"}
     assert provenance.versions["torch"] == torch.__version__
-    assert provenance.notes[0] == "by hand"
-    assert provenance.notes[1].startswith("hooked forward within ")
-    assert provenance.notes[2].startswith("hooked backward within ")
-    assert f"sum to {profile.forward_ns / 1e6:.3f} ms" in provenance.notes[1]
-    assert f"sum to {profile.backward_ns / 1e6:.3f} ms" in provenance.notes[2]
+    assert provenance.notes == ("by hand",)
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

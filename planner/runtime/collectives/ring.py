@@ -69,14 +69,10 @@ class QueuedRing(Ring):
 
     def begin(self, flat: Tensor) -> Callable[[], object]:
         """Begin a sum in place behind all earlier ones; return the function that waits for it."""
-        pieces = pieces_of(flat)
-        if pieces == 1:
-            wait: Callable[[], object] = self._begun(flat).wait
-            return wait
-        works = [self._begun(piece) for piece in flat.tensor_split(pieces)]
+        works = [self._begun(piece) for piece in flat.tensor_split(pieces_of(flat))]
 
-        def wait_for_all() -> None:
+        def wait() -> None:
             for work in works:
                 work.wait()
 
-        return wait_for_all
+        return wait

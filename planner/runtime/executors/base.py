@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -24,13 +24,11 @@ from planner.runtime.executors.following import Following
 from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.model.gate import Gate, uncompiled
 from planner.runtime.model.parameters import (
+    as_text,
     check_model,
     check_optimizer,
     described,
-    settings,
-    state,
     trainable,
-    trained_ids,
 )
 from planner.runtime.world.world import World
 
@@ -42,29 +40,28 @@ def agree(
 
     So any difference stops every rank before the first transfer. Reads the optimiser's state once.
     """
-    names = {parameter: name for name, parameter in parameters.items()}
+    packed = optimizer.state_dict()
+    settings = type(optimizer).__name__, as_text(packed["param_groups"])
     world.agree("the plan", plan)
     world.agree("the model's parameters", digest(described(parameters)))
-    world.agree("the optimiser and its settings", digest(settings(optimizer)))
-    world.agree("the optimiser's state", state(optimizer, names))
+    world.agree("the optimiser and its settings", digest(settings))
+    # In one order, whatever a checkpoint had.
+    state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
+    world.agree("the optimiser's state", digest(as_text(state)))
 
 
 def spread(model: nn.Module, world: World, group: Any) -> None:
-    """Broadcast the parameters and buffers of rank 0, one message per type."""
-    tensors: dict[torch.dtype, list[Tensor]] = {}
-    every = [*model.parameters(), *model.buffers()]
-    for tensor in {id(tensor): tensor for tensor in every}.values():
-        tensors.setdefault(tensor.dtype, []).append(tensor.detach())
+    """Broadcast the parameters and buffers of rank 0 in one message."""
+    every = {id(tensor): tensor.detach() for tensor in (*model.parameters(), *model.buffers())}
+    # As bytes, since gloo does not support all types; large elements first, so all are aligned.
+    tensors = sorted(every.values(), key=lambda tensor: -tensor.element_size())
     with torch.no_grad(), world.transferring():
-        for several in tensors.values():
-            flat = torch.cat([tensor.reshape(-1) for tensor in several])
-            if not flat.numel():
-                continue
-            # As bytes, since gloo does not support all types.
-            group.broadcast(flat.view(torch.uint8), 0).wait()
-            parts = torch.split(flat, [tensor.numel() for tensor in several])
-            for tensor, part in zip(several, parts, strict=True):
-                tensor.copy_(part.view_as(tensor))
+        flat = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors])
+        group.broadcast(flat, 0).wait()
+        for tensor, part in zip(
+            tensors, flat.split([each.nbytes for each in tensors]), strict=True
+        ):
+            tensor.copy_(part.view(tensor.dtype).view_as(tensor))
 
 
 class Executor(Following):
@@ -97,7 +94,8 @@ class Executor(Following):
         """All ranks, for this executor's channel alone."""
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
-        self._trained_ids = set(map(id, self.names))
+        self._every = list(model.parameters())
+        self._requiring = [parameter.requires_grad for parameter in self._every]
         spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
@@ -144,7 +142,7 @@ class Executor(Following):
         finish parameters themselves. No other rank has to call it.
         """
         self.finish_all()
-        if self.gate.outside and not _in_backward():
+        if not self.gate.depth and not _in_backward():
             self.gate.unread = set()  # complete parameters may be read anywhere
 
     @uncompiled
@@ -251,7 +249,7 @@ class Executor(Following):
         """Check that the model and the optimiser still have the planned parameters."""
         if self._closed:
             raise PlannerError("this executor was closed")
-        if trained_ids(self.model) != self._trained_ids:
+        if self._requiring != [parameter.requires_grad for parameter in self._every]:
             self.stop("the model's trainable parameters are no longer those it began with")
         if parameters_of(self.optimizer) != self._groups:
             self.stop("the optimiser's parameters are no longer those it began with")

@@ -105,16 +105,13 @@ class Channel:
         idle = not self._going
         # Only the head of the queue may begin, so that the order of the plan holds whatever becomes
         # ready first.
-        while self._queue and self._queue[0].ready and self._may_begin(self._queue[0]):
+        while self._queue and self._queue[0].ready and not self._closed:
+            # Transfers in gloo's queue keep their order; any other waits until the channel is free.
+            if self._going and None in (self._queue[0].begin, self._going[-1].begin):
+                break
             self._begin(self._queue.popleft())
         if idle and self._going:
             self._changed.notify_all()
-
-    def _may_begin(self, ticket: Ticket) -> bool:
-        if self._closed:
-            return False
-        # Transfers in gloo's queue keep their order; any other waits until the channel is free.
-        return not self._going or (ticket.begin is not None and self._going[-1].begin is not None)
 
     def _begin(self, ticket: Ticket) -> None:
         if ticket.begin is not None:

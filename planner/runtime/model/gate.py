@@ -47,7 +47,8 @@ class Gate:
         self._finish_all = finish_all
         self._entered = entered
         self._left = left
-        self._depth = 0
+        self.depth = 0
+        """Modules that the current forward pass is inside of, as far as they have hooks."""
         self._mode = _Reads(self)
         self._watching = False
         self._late = False
@@ -84,11 +85,6 @@ class Gate:
         """Whether code was compiled since `begin` that may have read pending parameters."""
         return self._late and _frames() != self._frames
 
-    @property
-    def outside(self) -> bool:
-        """Whether no forward pass runs."""
-        return not self._depth
-
     def begin(self) -> None:
         """Begin a step: parameters pending now must be read visibly."""
         self.reset()
@@ -98,7 +94,7 @@ class Gate:
 
     def reset(self) -> None:
         """Discard interrupted forward passes, which torch does not report to hooks."""
-        self._depth = 0
+        self.depth = 0
         self._unwatch()
         self._dress()
 
@@ -136,8 +132,8 @@ class Gate:
     def _enter(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling() or self.idle:  # compiled code runs no hooks
             return
-        self._depth += 1  # first, because `_leave` is called even if an error follows
-        if self._depth > 1:
+        self.depth += 1  # first, because `_leave` is called even if an error follows
+        if self.depth > 1:
             return
         self._entered()
         if self.pending and self.hidden:
@@ -154,8 +150,8 @@ class Gate:
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
         if torch.compiler.is_compiling() or self.idle:
             return
-        self._depth -= 1
-        if self._depth == 0:
+        self.depth -= 1
+        if self.depth == 0:
             self._unwatch()
             self._dress()
             self._left()
@@ -206,14 +202,10 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def hides_its_reads(module: nn.Module) -> bool:
-    """Return whether a module is scripted or compiled."""
-    return isinstance(module, torch.jit.ScriptModule) or is_compiled(module)
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Return whether torch.compile made the module, was called on it, or wraps its `forward`."""
+    """Return whether a module is scripted or compiled: itself, when called, or its `forward`."""
     return (
-        hasattr(module, "_orig_mod")
+        isinstance(module, torch.jit.ScriptModule)
+        or hasattr(module, "_orig_mod")
         or getattr(module, "_compiled_call_impl", None) is not None
         or hasattr(module.forward, "_torchdynamo_orig_callable")
     )

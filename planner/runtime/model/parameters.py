@@ -1,5 +1,6 @@
 """The parameters of a model, checks of plans against them, and updates of some of them."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -74,22 +75,6 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     if not parameters:
         raise InvalidInputError("model", "expected at least one trainable parameter")
     return parameters
-
-
-def trained_ids(model: nn.Module) -> set[int]:
-    """Return the trained parameters by `id`; much faster than `trainable`."""
-    trained: set[int] = set()
-    seen: set[int] = set()
-    left = [model]
-    while left:  # faster than `model.parameters()`, which makes names
-        module = left.pop()
-        if id(module) not in seen:
-            seen.add(id(module))
-            left += [child for child in module._modules.values() if child is not None]
-            for parameter in module._parameters.values():
-                if parameter is not None and parameter.requires_grad and parameter.numel():
-                    trained.add(id(parameter))
-    return trained
 
 
 def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
@@ -314,41 +299,23 @@ def copied(value: Any) -> Any:
 
 
 # ---
-# Text and hashes to compare the optimisers of all ranks.
+# A text to compare the optimisers of all ranks.
 #
 # At the start parameters are those of rank 0, but optimiser states are each rank's own. If only
 # some ranks have loaded a checkpoint, or have another learning rate, weights would drift apart
 # unnoticed.
 
 
-def settings(optimizer: Optimizer) -> tuple[object, ...]:
-    """Return an optimiser's class, and the size and settings of each group."""
-    groups = (
-        (
-            len(group["params"]),
-            *sorted((key, _plain(value)) for key, value in group.items() if key != "params"),
-        )
-        for group in optimizer.param_groups
-    )
-    return type(optimizer).__name__, *groups
+def as_text(packed: Any) -> str:
+    """Return a text of a part of an optimiser's `state_dict` that is equal in all processes.
+
+    Tensors are hashed, and read for that; of unknown objects the type counts.
+    """
+    return json.dumps(packed, default=_plain)
 
 
-def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
-    """Return a hash of the optimiser's state of the named parameters; reads all of it."""
-    digest = sha256()
-    for parameter, name in names.items():
-        for key, value in sorted(optimizer.state.get(parameter, {}).items(), key=str):
-            digest.update(f"{name} {key} {_plain(value)}".encode())
-    return digest.hexdigest()
-
-
-def _plain(value: Any) -> str:
-    """Return a text that is equal in all processes; for other objects the type."""
-    if isinstance(value, Tensor):
-        data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_plain, value))}]"
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
-    return type(value).__name__
+def _plain(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
