@@ -54,7 +54,7 @@ def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, ra
     targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
     least, openings = targets.least(known.compute_ns)
     pricer = LoadPricer(known, cost)
-    loads = targets.loads(least, openings)
+    loads = targets.cut_loads(least, openings)
     # Each transfer may lack part of a byte that then travels elsewhere.
     assert least <= pricer.iteration_ns(loads) <= least + rate * (len(openings) * 2 + 1)
     assert least == lower_bound(known, cost)
@@ -65,13 +65,14 @@ def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, ra
 def test_loads_carry_every_byte_once(known: Windows, startup: int, rate: int) -> None:
     for nested in (*tightened(known), *widened(known)):
         targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
-        loads = targets.plan(known.compute_ns, 2)
-        sent = [0] * len(known.sizes)
-        for load in loads:
-            for j, size in load:
-                sent[j] += size
-        assert tuple(sent) == known.sizes
-        assert all(load for load in loads)
+        least, openings = targets.least(known.compute_ns)
+        for loads in (targets.cut_loads(least, openings, 2), targets.whole_loads(openings)):
+            sent = [0] * len(known.sizes)
+            for load in loads:
+                for j, size in load:
+                    sent[j] += size
+            assert tuple(sent) == known.sizes
+            assert all(load for load in loads)
 
 
 @settings(max_examples=300)

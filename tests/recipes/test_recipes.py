@@ -204,7 +204,7 @@ def read_lines(
 def test_a_format_is_a_function_and_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reader = Reader(read_lines, "sizes, a layer a line", (".sizes",))
+    reader = Reader(read_lines, "sizes, a layer a line")
     monkeypatch.setitem(READERS, "lines", reader)
     file, profile = tmp_path / "little.sizes", tmp_path / "little.json"
     file.write_text("40\n80\n")

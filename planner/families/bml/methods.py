@@ -290,7 +290,7 @@ def balanced(schedule: Schedule, damage: Damage) -> Schedule:
     bcube = schedule.bcube
     slices = {
         (thread * bcube.servers + offset, thread * bcube.servers + offset + length)
-        for server in damage.degraded
+        for server in {server for server, _ in damage.down}
         for thread in range(bcube.k)
         for offset, length in [slice_of(bcube, thread, 0, server)]
     }

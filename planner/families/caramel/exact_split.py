@@ -9,10 +9,11 @@ time of a transfer exactly.
 Guarantee: optimal, unless the deadline passes: then the best plan found, and a bound. Plans are
 priced in exact integers; numbers too large for the solver are refused, never rounded.
 Complexity: exponential; K (n + H + D) Booleans for H distinct heads and D distinct tails; O(P²) for
-P pieces of a cost.
+P pieces of a cost, `is_subadditive` O(C² log C) for their C corners.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -68,8 +69,8 @@ def best_grouping(
     if not is_subadditive(cost, sum(windows.sizes)):
         raise NotApplicableError(
             "method",
-            "exact splits parameters only if no byte takes longer in a larger transfer: with this "
-            "cost some do",
+            "exact splits parameters only if two transfers never take less time than one of the "
+            "same bytes: they do with this cost",
         )
     lower = max(lower, preemptive_bound(windows, cost))
     if lower >= upper:
@@ -105,10 +106,28 @@ class ModelLine(NamedTuple):
     den: int
 
 
-def model_lines(cost: TransferCost, unit: int, total: int) -> list[ModelLine]:
-    """Return the pieces that may give the time of a transfer of u units."""
-    lines = (_line(piece, unit, total) for piece in cost.pieces())
-    return [line for line in lines if line is not None]
+def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list[ModelLine]:
+    """Return the pieces that may give the time of a transfer of u units, none of them dominated."""
+    lines = [line for piece in cost.pieces() if (line := _line(piece, unit, total)) is not None]
+
+    def at(line: ModelLine, size: int) -> Fraction:
+        return Fraction(line.num * size + line.constant, line.den)
+
+    def rules_out(better: ModelLine, line: ModelLine) -> bool:
+        return (
+            better.first <= line.first
+            and line.last <= better.last
+            and all(at(better, size) <= at(line, size) for size in (line.first, line.last))
+        )
+
+    kept: list[ModelLine] = []
+    for line in lines:
+        if min(at(line, line.first), at(line, line.last)) > horizon:
+            continue
+        if not any(rules_out(better, line) for better in kept):
+            kept = [worse for worse in kept if not rules_out(line, worse)]
+            kept.append(line)
+    return kept
 
 
 def _line(piece: LinearPiece, unit: int, total: int) -> ModelLine | None:
@@ -145,15 +164,50 @@ def rounded_up(value: Fraction, most: int) -> Fraction:
 
 
 def is_subadditive(cost: TransferCost, total: int) -> bool:
-    """Return whether f(a) + f(b) >= f(a + b) for all a, b >= 1 with a + b up to `total` bytes.
+    """Return whether f(a) + f(b) >= f(a + b), unrounded, for all real sizes a, b >= 1.
 
-    Sufficient: the time per byte never rises, as on every piece with a non-negative value at size
-    0. False also where that fails and nothing else is known.
+    For a + b up to `total` bytes. Sufficient: the time per byte never rises, as on every piece with
+    a non-negative value at size 0. Otherwise: f is linear between its corners, so the difference is
+    linear on polygons whose vertices have two of a, b and a + b at corners.
     """
-    return all(
-        piece.value_ns >= piece.slope * piece.start
+    pieces = [
+        (first, last, piece)
         for piece in cost.pieces()
-        if max(piece.start, 1) < (total if piece.stop is None else min(piece.stop, total))
+        if (first := max(piece.start, 1))
+        <= (last := total if piece.stop is None else min(piece.stop, total))
+    ]
+    if all(piece.value_ns >= piece.slope * piece.start for _, _, piece in pieces):
+        return True
+    # f is the minimum of the pieces: its corners are their ends and intersections.
+    corners = {Fraction(size) for first, last, _ in pieces for size in (first, last)}
+    for number, (first, last, piece) in enumerate(pieces):
+        for other_first, other_last, earlier in pieces[:number]:
+            if piece.slope != earlier.slope:
+                meeting = (earlier.time(0) - piece.time(0)) / (piece.slope - earlier.slope)
+                if max(first, other_first) < meeting < min(last, other_last):
+                    corners.add(meeting)
+    sizes = sorted(corners)
+    times = [
+        min(
+            piece.value_ns + piece.slope * (size - piece.start)
+            for first, last, piece in pieces
+            if first <= size <= last
+        )
+        for size in sizes
+    ]
+
+    def time(size: Fraction) -> Fraction:
+        right = bisect_left(sizes, size)
+        if sizes[right] == size:
+            return times[right]
+        low, high = sizes[right - 1], sizes[right]
+        return times[right - 1] + (times[right] - times[right - 1]) * (size - low) / (high - low)
+
+    return all(
+        time(a) + time(b) >= time(a + b)
+        for a in sizes
+        for b in {*sizes, *(size - a for size in sizes)}
+        if b >= 1 and a + b <= total
     )
 
 
@@ -190,7 +244,7 @@ class _Program:
         self._send_everything(used)
         unit = gcd(*(share.bytes for portions in self.shares for share in portions))
         total = sum(windows.sizes) // unit
-        lines = model_lines(cost, unit, sum(windows.sizes))
+        lines = model_lines(cost, unit, sum(windows.sizes), self.horizon)
         for line in lines:
             _check_fits(
                 line.den * self.horizon + abs(line.num) * total + abs(line.constant),

@@ -130,7 +130,9 @@ class _Sides:
             tails=tuple(tails[unit[0]] for unit in units),
             loads=tuple(tuple(left[j] for j in unit) for unit in units),
         )
-        batches = [Targets(nested, self.lines).plan(0, self.element)]
+        targets = Targets(nested, self.lines)
+        least, openings = targets.least(0)
+        batches = [targets.cut_loads(least, openings, self.element)]
         if len(self.lines) > 1 and units:
             from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
 
