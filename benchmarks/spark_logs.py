@@ -45,7 +45,7 @@ def main() -> None:
                     application.version or "?",
                     packed,
                     f"{size / 1e3:.0f}",
-                    len(application.jobs),
+                    str(len(application.jobs)),
                     "; ".join(application.warnings) or "–",
                 )
             )
