@@ -4,8 +4,9 @@ The table has a row per operation and message size: count, total and average tim
 the number of ranks nor how many share a host, and times of a job include waiting for other ranks.
 With ``show_straggler=True`` a second table has them without this waiting; then that one is read.
 The size of an all-gather is one rank's share, that of a reduce-scatter all that a rank holds;
-planner counts the whole message of both. Times are averages, which are printed in 0.01 ms and leave
-out the largest and smallest time. A summary contains all earlier ones, so the last one is read.
+planner counts the whole message of both. Averages are printed in 0.01 ms and leave out the largest
+and smallest time; the total is more exact where both agree. A summary contains all earlier ones, so
+the last one is read.
 
 Complexity: O(characters). Source: deepspeed/utils/comms_logging.py and deepspeed/comm/utils.py.
 """
@@ -39,7 +40,9 @@ _OPERATION = re.compile(r"([a-z]\w*)(\s*\|.*)?")
 _ROW = re.compile(r"([0-9.]+) ?([A-Za-z]+)\s+(\S+)\s*(.*)")
 _INDENTED = re.compile(r"\s{15,}\S")
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB"))}
-_AVERAGE, _AVERAGE_ALONE = "Avg Latency(ms)", "Avg comm lat(ms)"
+_TOTAL, _AVERAGE = "Total Latency(ms)", "Avg Latency(ms)"
+_TOTAL_ALONE, _AVERAGE_ALONE = "Total comm lat(ms)", "Avg comm lat(ms)"
+_HALF = Decimal("0.005")  # half of the last printed digit
 
 _LACKS = (
     "this is no measurement of a network alone: groups of all sizes are in it as one, sizes are "
@@ -54,6 +57,7 @@ _WAITING = (
 class _Entry(NamedTuple):
     operation: str
     size: int
+    calls: int
     cells: Mapping[str, Decimal]
     where: str
 
@@ -96,11 +100,10 @@ def read_deepspeed_comms(
     for entry in known:
         kind = _OPERATIONS[entry.operation]
         size = entry.size * (ranks if kind == "all_gather" else 1)
-        time = round(entry.cells[_AVERAGE_ALONE if alone else _AVERAGE] * 10**6)
         if size > MAX_VALUE:
             raise InvalidInputError(f"{entry.where}, column Message Size", "too large")
         if size:
-            found.add(TimedRow(kind, ranks, per_host, size, time, entry.where))
+            found.add(TimedRow(kind, ranks, per_host, size, _time(entry), entry.where))
         else:
             found.leave("of 0 bytes", entry.where)
     return found.read("no row that could be used", warnings)
@@ -133,7 +136,8 @@ def _entry(operation: str, match: re.Match[str], columns: list[str], where: str)
         raise InvalidInputError(
             f"{where}, column Message Size", f"expected bytes, got {shown(match[1] + match[2])}"
         )
-    if not match[3].isdecimal():
+    count = int(match[3]) if match[3].isdecimal() and len(match[3]) < 19 else 0
+    if not count:
         raise InvalidInputError(
             f"{where}, column Count", f"expected a number of calls, got {shown(match[3])}"
         )
@@ -152,7 +156,7 @@ def _entry(operation: str, match: re.Match[str], columns: list[str], where: str)
             where, f"{len(cells)} numbers behind the count, and the header names {len(columns)}"
         )
     whole = int((size * factor).to_integral_value(ROUND_HALF_EVEN))
-    return _Entry(operation, whole, numbers, where)
+    return _Entry(operation, whole, count, numbers, where)
 
 
 def _decimal(cell: str) -> Decimal | None:
@@ -161,3 +165,12 @@ def _decimal(cell: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number.is_finite() and number >= 0 and len(cell) < 40 else None
+
+
+def _time(entry: _Entry) -> int:
+    """Return the time of one call (ns)."""
+    kinds = (_TOTAL_ALONE, _AVERAGE_ALONE) if _AVERAGE_ALONE in entry.cells else (_TOTAL, _AVERAGE)
+    total, average = entry.cells.get(kinds[0], Decimal(0)), entry.cells[kinds[1]]
+    exact = total / entry.calls
+    agree = abs(exact - average) <= _HALF + _HALF / entry.calls
+    return int(((exact if agree else average) * 10**6).to_integral_value(ROUND_HALF_EVEN))
