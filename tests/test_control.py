@@ -191,7 +191,7 @@ def test_a_plan_of_another_problem_is_an_answer_not_an_error() -> None:
 
 @pytest.mark.parametrize("family", REQUESTS)
 def test_a_kept_plan_starts_another_request(family: str) -> None:
-    request = REQUESTS[family][0]
+    request = {**REQUESTS[family][0], "with_plan": False}
     told: list[Incumbent[Any]] = []
     first = planner.solve({**request, "with_plan": True, "progress": True}, on_progress=told.append)
     assert told

@@ -102,7 +102,7 @@ def test_plan_says_what_to_wrap_and_draws_memory(
 
 def test_plan_without_memory_names_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
     said = run(f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB", capsys)
-    assert "zero_3, fsdp_milp: memory: no plan fits" in said
+    assert "one_unit, zero_3: memory: no plan fits" in said
     answer: dict[str, Any] = json.loads(
         run(f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB --json", capsys)
     )

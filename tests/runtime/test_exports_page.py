@@ -17,13 +17,19 @@ KEPT: dict[str, object] = {}
 """What a program leaves; what uses a group must not be deleted after the group."""
 
 LAYERS = {"0": (1152, 96), "2": (672, 28)}
-PULL = {
-    "problem": "ibatch",
-    "startup_ns": 10,
-    "transfer_ns": [9, 5],
-    "compute_ns": [8, 8],
-    "layer_parameters": [["0.weight", "0.bias"], ["2.weight", "2.bias"]],
-    "method": "layer_by_layer",
+UNITS = {
+    "problem": "fsdp",
+    "forward_ns": [9, 9],
+    "backward_ns": [18, 18],
+    "parameter_bytes": [1248, 700],
+    "layer_names": ["0", "2"],
+    "meshes": [
+        {
+            "shards": 2,
+            "all_gather": {"startup_ns": 10, "ns_per_byte": 0.01},
+            "reduce_scatter": {"startup_ns": 10, "ns_per_byte": 0.01},
+        }
+    ],
 }
 CARAMEL = {
     "problem": "caramel",
@@ -57,7 +63,7 @@ def execute(program: str, folder: str) -> None:
 def test_the_programs_run(changes: dict[str, str], tmp_path: Path) -> None:
     plan = planner.solve({**CARAMEL, **changes})
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (tmp_path / "pull.json").write_text(json.dumps(planner.solve(PULL)))
+    (tmp_path / "units.json").write_text(json.dumps(planner.solve(UNITS)))
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(programs) == 2
     for program in programs:

@@ -143,7 +143,7 @@ def _by_rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> I
             continue
         if other.mode == alternative.mode:
             depth = other.synchronisation.options[0].depth
-            sent = (replace(one, algorithm=None, depth=depth) for one in plan.transfers)
+            sent = (replace(each, algorithm=None, depth=depth) for each in plan.transfers)
             yield replace(plan, algorithm=rival, transfers=tuple(sent))
 
 
