@@ -31,6 +31,9 @@ STATIC = "DDP, static graph, views"
 PLANNED = "`search`"
 BLIND = "`search`, no interference"
 BY_LAYER = "`layer_by_layer`"
+WHOLE = "`exact`, whole parameters"
+PAPER = "`caramel`"
+OURS = "DDP's buckets, ours"
 COMPUTE_S = 0.3
 """What layers that wait wait for in a step."""
 
@@ -112,7 +115,10 @@ def variants_for(
     plans = {
         PLANNED: planner.solve(caramel_request(profile, rows, "auto", **beside)),
         BLIND: planner.solve(caramel_request(profile, rows, "auto")),
+        WHOLE: planner.solve(caramel_request(profile, rows, "exact", **beside)),
+        PAPER: planner.solve(caramel_request(profile, rows, "caramel", **beside)),
         BY_LAYER: planner.solve(caramel_request(profile, rows, "layer_by_layer", **beside)),
+        OURS: planner.solve(caramel_request(profile, rows, "ddp", **beside)),
     }
     found = [
         {
