@@ -77,10 +77,11 @@ def add_network(kinds: Any) -> None:
             "--seconds S": "how long each sample repeats a transfer, after half as long untimed, "
             "so that what the link passes at once (a token bucket's burst) is spent; default: 0.02",
             "--timeout S": f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
-            "--interference MODULE:FACTORY": "time transfers beside computation too, products of "
-            "matrices or the passes of a model (MODULE:FACTORY as for planner profile): what they "
-            "take from it, and how much longer they last there (for caramel, ibatch, and planner "
-            "plan)",
+            "--interference MODULE:FACTORY": "the model (as for planner profile) beside whose "
+            "passes transfers are timed, too: what they take from computation, and how much longer "
+            "they last there; default: products of matrices",
+            "--alone": "do not time transfers beside computation; plans are then not said to be "
+            "worth running",
             **{option: f"with that model: {text}" for option, text in MODEL_INPUT.items()},
             "-o, --output FILE": "where rank 0 writes the models, with provenance",
             "--cluster-out FILE": "where rank 0 writes a cluster with NICs that make all-reduces "
@@ -97,7 +98,7 @@ def add_network(kinds: Any) -> None:
             "--repetitions": {"default": 20},
             "--seconds": {"default": 0.02},
             "--timeout": {"default": _TIMEOUT_S},
-            "--interference": {"nargs": "?", "const": ""},
+            "--alone": {"action": "store_true"},
         },
     )
 
@@ -111,7 +112,7 @@ def run_network(options: argparse.Namespace) -> int:
     from planner.jsonio.network_measurements import encode_network
     from planner.model.fitting import fit_network
 
-    known = ("collective", "bcube", "largest", "depths", "seconds", "interference")
+    known = ("collective", "bcube", "largest", "depths", "seconds", "interference", "alone")
     asked = given(options, (*known, "input", "batch_size", "repetitions"))
     source = ["planner", "calibrate", "network", *filter(None, asked)]
     _check(options)
@@ -165,8 +166,10 @@ def _check(options: argparse.Namespace) -> None:
         check_depths(options.collective, options.depths)
     with in_option("--largest"):
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
-    if options.interference is not None and options.sizes[-1] <= _LEAST_BESIDE:
-        raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B with interference")
+    if not options.alone and options.sizes[-1] <= _LEAST_BESIDE:
+        raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B without --alone")
+    if options.alone:
+        refuse(options, ("--interference",), "not with --alone")
     if options.interference:
         check_factory(options.interference, "--interference")
     else:
@@ -217,7 +220,7 @@ def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, 
                 progress=shown,
             )
             interference = ALONE
-            if options.interference is not None:
+            if not options.alone:
                 known = [size for size in options.sizes if size >= _LEAST_BESIDE]
                 sizes = sorted({known[0], known[len(known) // 2], known[-1]})
                 interference = measure_interference(

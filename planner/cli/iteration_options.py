@@ -39,8 +39,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool =
             "network as planner import or planner calibrate network wrote it; planner plan without "
             "--cluster is planner compare --problem caramel",
             "--interference FILE": "what transfers and computation take from each other, instead "
-            "of what the cluster says: a network that planner calibrate network --interference "
-            "measured",
+            "of what the cluster says: a network that planner calibrate network measured",
             "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers that "
             "compute 50 times as fast as those the profile was measured on; default: 1",
             "--optimiser-ratio R": "bytes of optimiser state for each byte of parameters: 1 for "
@@ -97,7 +96,7 @@ def _interference(data: bytes) -> Interference:
     measured_as(known, "all_reduce", "", beside=True)
     if known.interference.is_none:
         raise InvalidInputError(
-            "interference", "missing: planner calibrate network --interference measures it"
+            "interference", "missing: planner calibrate network measures it, without --alone"
         )
     return known.interference
 

@@ -1,10 +1,15 @@
-"""``planner profile``: measure a torch model, and print what was measured."""
+"""``planner profile``: measure a torch model, and print what was measured.
+
+Started once a rank by a launcher, all ranks measure at the same time, as they will train.
+"""
 
 import argparse
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +23,13 @@ from planner.cli.parsing import (
     given,
     load_model,
 )
-from planner.jsonio import encode_profile
+from planner.jsonio import decode_profile, encode_profile
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.view.progress import Progress
+
+_TIMEOUT_S = 600.0
+"""How long (s) a rank waits for the others, which load and measure the model."""
 
 
 def add_parser(commands: Any) -> None:
@@ -45,7 +53,8 @@ def add_parser(commands: Any) -> None:
             "--repetitions N": "default: 10",
             "--threads N": "of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each "
             "rank",
-            "--optimizer": "time its updates too, as those of `planner run`; default: none",
+            "--optimizer": "time its updates too, as those of `planner run`; default: sgd where a "
+            "launcher started several ranks, else none",
         },
         {
             "--warmup": {"default": 3},
@@ -62,8 +71,16 @@ def run(options: argparse.Namespace) -> int:
     threads = options.threads
     if threads is None and not os.environ.get("OMP_NUM_THREADS"):
         threads = 1  # as torchrun gives each rank
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
     with redirect_stdout(sys.stderr):  # keep the model's own prints out of the profile
-        profile = _measured(options, threads)
+        if alone:
+            profile = _measured(options, threads)
+        else:
+            options.optimizer = options.optimizer or "sgd"
+            slowest = _measured_by_all(options, threads)
+            if slowest is None:
+                return 0
+            profile = slowest
     write_json(encode_profile(profile), options.output)
     if options.output in (None, "-"):
         if sys.stderr is not None:
@@ -91,11 +108,36 @@ def summary(profile: Profile, place: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
+def _measured_by_all(options: argparse.Namespace, threads: int | None) -> Profile | None:
+    """Measure on all ranks of the job; return the slowest rank's profile on rank 0, else None."""
+    from planner.runtime.world.joining import join
+
+    job = join(_TIMEOUT_S)
+    try:
+        first = job.rank == 0
+        options.quiet = options.quiet or not first
+        own = _measured(options, threads, lambda: job.gather("who measures", ""))
+        times = job.gather("its time", str(own.forward_ns + own.backward_ns))
+        documents = job.gather("its profile", encode_profile(own))
+    finally:
+        job.leave()
+    if not first:
+        return None
+    slowest = max(range(job.size), key=lambda rank: int(times[rank]))
+    profile = decode_profile(documents[slowest])
+    note = f"measured by {job.size} ranks at the same time; these are the times of the slowest"
+    origin = replace(profile.provenance, notes=(note, *profile.provenance.notes))
+    return replace(profile, provenance=origin)
+
+
+def _measured(
+    options: argparse.Namespace, threads: int | None, ready: Callable[[], object] = tuple
+) -> Profile:
     from planner.profiling import measure
     from planner.profiling.samples import optimizer_of
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
+    ready()
     name = options.name or options.factory.partition(":")[2]
     asked = given(options, ("input", "batch_size", "threads", "optimizer"))
     progress = Progress(quiet=options.quiet)

@@ -205,6 +205,9 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
     ddp_ns: Annotated[int, Meta(ge=0, description="ns with these buckets")]
     gain: Annotated[float, Meta(ge=0, description="ddp_ns over objective_ns")]
     at_most: Annotated[float, Meta(ge=0, description="of any plan: over the bound")] | None
+    contention: Annotated[
+        bool, says("whether the costs say what transfers take from computation")
+    ] = False
 
 
 AdviceField = AdviceAnswer | UnsetType

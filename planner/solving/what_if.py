@@ -21,6 +21,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Generic, TypeAlias
 
+from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.validation import inside
 from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
@@ -350,6 +351,7 @@ class Advice:
     bound_ns: int | None  # lower bound over all plans, if known
     ddp_ns: int
     bucket_mb: int | None  # ``bucket_cap_mb`` (MiB); None: the default
+    contention: bool = False  # whether it is known what transfers take from computation
 
     @property
     def gain(self) -> Fraction:
@@ -393,7 +395,8 @@ def advise(
     if not known:
         return None
     ddp_ns, bucket_mb = min(known, key=lambda pair: pair[0])
-    return Advice(result.objective_ns, result.lower_bound_ns, ddp_ns, bucket_mb)
+    contention = not getattr(problem, "interference", ALONE).is_none
+    return Advice(result.objective_ns, result.lower_bound_ns, ddp_ns, bucket_mb, contention)
 
 
 def _ratio(above: int, below: int) -> Fraction:

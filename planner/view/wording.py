@@ -145,7 +145,10 @@ def advice_text(advice: AdviceAnswer) -> str:
     buckets = "its default buckets" if cap is None else f"bucket_cap_mb={cap}"
     ddp = f"DDP with {buckets} ({format_ns(advice.ddp_ns)})"
     if not advice.keep_ddp:
-        return f"worth running: {advice.gain:.2f} times as fast as {ddp}, the best of its sizes"
+        faster = f"{advice.gain:.2f} times as fast as {ddp}, the best of its sizes"
+        if advice.contention:
+            return f"worth running: {faster}"
+        return f"worth trying: {faster}, if transfers take nothing from computation (not measured)"
     if advice.gain > 1:
         text = f"keep DDP: the plan gains only {format_share(advice.gain - 1)} over {ddp}"
     else:

@@ -97,7 +97,7 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--repetitions", "1", "--depths", "1,2", "--seconds", "2e-3", "-o", "network.json"]
-    options += ["--cluster-out", "pair.json"]
+    options += ["--cluster-out", "pair.json", "--alone"]
     (text, other), (shown, silent) = as_ranks(2, tmp_path, *options)
     pair = str(tmp_path / "0" / "pair.json")
     assert main(["plan", profile, "--cluster", pair, "--json"]) == 0
@@ -121,7 +121,7 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     assert list(document["affine"]["depths"]) == ["1", "2"]
     provenance = document["provenance"]
     assert provenance["source"] == (
-        "planner calibrate network --depths 1,2 --seconds 0.002 --repetitions 1"
+        "planner calibrate network --depths 1,2 --seconds 0.002 --alone --repetitions 1"
     )
     assert provenance["repetitions"] == 1
     assert set(provenance["versions"]) == {"python", "torch", "planner"}
@@ -136,7 +136,16 @@ def test_rank_0_writes_what_caramel_is_compared_on(
 def test_what_batches_are_compared_on(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--collective", "all_gather", "--largest", "4kB", "--repetitions", "1", "--json"]
+    options = [
+        "--collective",
+        "all_gather",
+        "--largest",
+        "4kB",
+        "--alone",
+        "--repetitions",
+        "1",
+        "--json",
+    ]
     written_files, (shown, silent) = as_ranks(2, tmp_path, *options)
     assert written_files == [None, None]
     assert silent == ""
@@ -153,7 +162,7 @@ def test_what_batches_are_compared_on(
 @pytest.mark.slow
 def test_bml_is_an_all_reduce_too(tmp_path: Path) -> None:
     options = ["--bcube", "2,2", "--largest", "4kB", "--repetitions", "1", "-o", "network.json"]
-    options += ["--seconds", "1e-3"]
+    options += ["--seconds", "1e-3", "--alone"]
     (text, *_), _ = as_ranks(4, tmp_path, *options)
     document = json.loads(text)
     assert document["collective"] == "all_reduce"
@@ -179,14 +188,13 @@ def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
 def test_interference_is_measured_and_counted(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--interference", "--repetitions", "1", "--largest", "100kB", "-o", "network.json"]
+    options = ["--repetitions", "1", "--largest", "100kB", "-o", "network.json"]
     options += ["--seconds", "1e-3"]
     (text, other), outputs = as_ranks(2, tmp_path, *options, worker=beside_briefly)
     assert other is None
     document = json.loads(text)
     assert document["interference"].keys() == {"startup_ns", "ns_per_byte", "slowdown", "delay_ns"}
     assert document["interference"]["slowdown"] >= 1
-    assert "--interference" in document["provenance"]["source"]
     assert "beside computation a transfer takes" in outputs[0]
     document["interference"] = {"ns_per_byte": 2, "slowdown": 1.5}
     network = written(tmp_path / "network.json", document)
@@ -263,7 +271,9 @@ def test_batches_count_interference(
         (["--cluster-out", "nowhere/c.json"], "--cluster-out: no such folder: nowhere"),
         (["--interference", "torch.nn"], "--interference: expected module:factory, got 'torch.nn'"),
         (["--input", "3"], "--input: only with --interference MODULE:FACTORY"),
-        (["--interference", "--batch-size", "2"], "--batch-size: only with --interference MODULE"),
+        (["--batch-size", "2"], "--batch-size: only with --interference MODULE"),
+        (["--alone", "--interference", "a:b"], "--interference: not with --alone"),
+        (["--largest", "4kB"], "--largest: expected above 4096 B without --alone"),
         (["--interference", "a:b", "--batch-size", "0"], "--batch-size: expected an integer >= 1"),
         (["--cluster-out", "c", "--collective", "all_gather"], "--cluster-out: a cluster follows"),
     ],

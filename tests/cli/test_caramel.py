@@ -71,7 +71,7 @@ def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(
     path = str(tmp_path / "plan.json")
     assert compare(profile, "--regret", "-o", path) == 0
     out = capsys.readouterr().out
-    assert re.search(r"\n\n(keep DDP|worth running): .+\n\nif +this plan +best plan found", out)
+    assert re.search(r"\n\n(keep DDP|worth trying): .+\n\nif +this plan +best plan found", out)
     plan = json.loads(Path(path).read_text())
     assert len(plan["regret"]) == 7
     assert compare(profile, "--methods", "auto,ddp", "--regret", "--json") == 0

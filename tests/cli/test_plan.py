@@ -60,7 +60,7 @@ def test_measured_interference_is_counted(
     assert main(["plan", *files, "--interference", str(path)]) == 0
     assert "transfers slow the computation down by " in capsys.readouterr().out
     for change, expected_error in (
-        ({"interference": {}}, "interference: missing: planner calibrate network --interference"),
+        ({"interference": {}}, "interference: missing: planner calibrate network measures it"),
         ({"collective": "all_gather"}, "collective: expected all_reduce"),
     ):
         path.write_text(json.dumps({**network, **change}))
@@ -110,7 +110,7 @@ def test_regret_is_a_table_below_the_advice(
     answer = json.loads(capsys.readouterr().out)
     assert len(answer["regret"]) == 7
     advice = answer["advice"]
-    said = "keep DDP: " if advice["keep_ddp"] else f"worth running: {advice['gain']:.2f} times as"
+    said = "keep DDP: " if advice["keep_ddp"] else f"worth trying: {advice['gain']:.2f} times as"
     assert f"\n{said}" in out
     assert format_ns(advice["ddp_ns"]) in out
     _, _, table = out.partition("best plan found")

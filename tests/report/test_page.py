@@ -122,7 +122,7 @@ def test_regrets_and_advice_are_those_of_the_answer(given: Report, tree: Node) -
         assert row[4:] == [format_ns(one.ddp_ns), format_ns(one.layers_ns)]
     assert [row[0] for row in rows[:2]] == ["computation × 0.8", "computation × 1.2"]
     said = tree.one("section", id="verdict").text
-    assert ("Keep DDP" if answer.advice.keep_ddp else "Worth running") in said
+    assert ("Keep DDP" if answer.advice.keep_ddp else "Worth trying") in said
     assert format_ns(answer.advice.ddp_ns) in said
 
 
