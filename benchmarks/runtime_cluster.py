@@ -140,7 +140,8 @@ def fitted(cluster: Cluster, times: Mapping[str, Sequence[tuple[int, int]]]) -> 
         bytes_per_s=Fraction(round(1e9 / rate)),
     )
     measured = replace(cluster, nic=nic)
-    costs = {option.algorithm: option.all_reduce for option in synchronisations(measured, tuple(times))[0]}
+    options, _ = synchronisations(measured, tuple(times))
+    costs = {option.algorithm: option.all_reduce for option in options}
     errors = {
         name: float(np.median([abs(costs[name].cost_ns(size) / time - 1) for size, time in points]))
         for name, points in times.items()

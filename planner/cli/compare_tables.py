@@ -115,8 +115,8 @@ def lines(
     yield ""
     yield format_table(*table(family, case.problem, comparison))
     yield from reasons(comparison.rows)
-    for method, reason in comparison.left_out:
-        yield printable(f"left out: {method} ({reason})")
+    for reason, names in by_reason(comparison.left_out).items():
+        yield printable(f"left out: {', '.join(names)} ({reason})")
     for method, why in left_out.items():
         yield f"left out: {method} ({why}; --methods {method} runs it)"
     yield from map(printable, family.notes(case, comparison))

@@ -57,8 +57,8 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer, file: str | None)
         )
         for reason, names in without.items():
             yield f"no plan: {', '.join(names)} ({reason})"
-    for name, reason in (answer.left_out or {}).items():
-        yield f"left out: {name} ({reason})"
+    for reason, names in by_reason((answer.left_out or {}).items()).items():
+        yield f"left out: {', '.join(names)} ({reason})"
 
 
 def workload(job: Job, problem: Problem) -> str:

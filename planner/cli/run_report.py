@@ -189,7 +189,7 @@ def _batches(ran: Ran) -> list[str]:
     largest = max((size or 0 for *_, size in transfers), default=0)
     rows = [
         (
-            f"{batch.direction} batch {batch.batch + 1}".strip(),
+            f"{batch.direction or 'all-reduce'} {batch.batch + 1}",
             "–" if size is None else format_bytes(size, largest),
             "–" if predicted is None else format_ns(predicted),
             format_ns(round(median(batch.sending_ns))),

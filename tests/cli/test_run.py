@@ -120,8 +120,8 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert re.search(r"^computation +\S", first, flags=re.MULTILINE)
     assert "forward phase" in second
     assert "backward phase" in second
-    assert "pull batch 1" in second
-    assert "push batch 1" in second
+    assert "pull 1  " in second
+    assert "push 1  " in second
     assert "off by: predicted / measured - 1; above 0 the prediction is too long" in first
     assert re.search(r"transfer +size +predicted +measured +waited", first)
     assert "waited: how much longer it kept another" in first

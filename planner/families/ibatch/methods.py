@@ -111,7 +111,7 @@ def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         if push_only and problem.direction != "push":
-            reason = f"{name} groups gradients: only with direction push"
+            reason = "it groups gradients: only with direction push"
             raise NotApplicableError("method", reason)
         too_large = problem.too_large()
         if too_large:

@@ -210,7 +210,7 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
                 event.end_ns - start,
                 _KINDS[event.direction],
                 event.batch,
-                f"{event.direction} batch {event.batch + 1}".strip(),
+                f"{event.direction or 'all-reduce'} {event.batch + 1}",
             )
             for event in inside
             if event.kind == "transfer"
