@@ -24,13 +24,13 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from carlier import carlier
 from few_transfers import bound_by_count
 from tables import rows_below
 
 from planner import AffineCost, Profile, Result
 from planner.families.caramel import METHODS, Plan, Problem, solve
 from planner.families.caramel.bounds import lower_bound
+from planner.families.caramel.carlier import carlier
 from planner.families.caramel.evaluation import Evaluation
 from planner.families.caramel.exact_whole import best_whole
 from planner.families.caramel.paper import batching_threshold

@@ -1,13 +1,13 @@
-"""Carlier's branch and bound, which the benchmark of quality uses, against all orders."""
+"""Carlier's branch and bound against all orders."""
 
 from collections.abc import Sequence
 from random import Random
 
 import pytest
-from carlier import carlier, schrage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.families.caramel.carlier import carlier, schrage
 from planner.solving.deadline import Deadline
 from planner.solving.jackson import preemptive
 from planner.solving.tie_break import NOMINAL, Step, end_under

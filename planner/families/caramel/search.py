@@ -3,8 +3,8 @@
 Problem: group, order and cut transfers for any windows and any cost.
 Method: starts are groups of nested windows for each supporting line (`Targets`), list schedules,
 the plans of all other methods without barriers, and for concave costs those of `concave_loads`. The
-best starts are improved by local search (`descent`), then by `transfer_sizes`. It ends when a bound
-is met.
+best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
+(`descent`), then by `transfer_sizes`. It ends when a bound is met.
 Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
 Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from planner.families.caramel.bounds import NEAR, Targets, concave_bounds, tightened, widened
+from planner.families.caramel.carlier import carlier
 from planner.families.caramel.descent import descend
 from planner.families.caramel.one_machine import most_urgent
 from planner.families.caramel.paper import batching_threshold
@@ -45,6 +46,10 @@ ROUNDING = 10**7
 
 TRANSFERS, TRANSFERS_EACH = 10_000, 50
 """Transfers simulated by the search over sizes: in all, and per parameter, at most."""
+
+
+NODES = 64
+"""Branch-and-bound nodes for ordering the transfers of one start."""
 
 
 class _Found(NamedTuple):
@@ -104,8 +109,9 @@ def best_loads(
                 best = start
             if enough(best, ROUNDING):
                 break
-            seen.append(improved(start))
-            best = min(best, seen[-1], key=_RANK)
+            ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
+            seen += [ordered, improved(ordered)]
+            best = min(best, *seen[-2:], key=_RANK)
         assert best is not None
         for loads in more:
             if enough(best, NEAR):
@@ -135,6 +141,18 @@ def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iter
 
             for nested in tightened(pricer.windows):
                 yield concave_loads(nested, lines, element_bytes)
+
+
+def _best_order(
+    pricer: LoadPricer, loads: list[Load], nodes: int, deadline: Deadline
+) -> list[Load]:
+    """Return the same transfers in the best order found within `nodes` branch-and-bound nodes."""
+    nodes = pricer.looks(nodes, loads)
+    if not nodes:
+        return loads
+    heads, durations, tails = zip(*pricer.steps(loads), strict=True)
+    ordered = carlier(heads, durations, tails, deadline, nodes)
+    return [loads[place] for place in ordered.order]
 
 
 def _starts(

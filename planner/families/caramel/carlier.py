@@ -1,11 +1,10 @@
 """Carlier's branch and bound: the best order of jobs on one machine with heads and tails.
 
-`caramel_quality.py` asks it what the order of the paper's transfers loses.
-Problem: 1 | r_j, q_j | Cmax (see `planner.solving.jackson`). Method: Schrage's
-schedule runs, whenever the machine is free, the ready job with the longest tail. If no job of its
-critical block a … b has a shorter tail than b, it is optimal. Otherwise take the last such job c,
-the critical job: in any better schedule c goes before all jobs after it in the block, or after all
-of them. One branch gives c a longer tail, the other a later head; Jackson's bound decides.
+Problem: 1 | r_j, q_j | Cmax (see `planner.solving.jackson`). Method: Schrage's schedule runs,
+whenever the machine is free, the ready job with the longest tail. If no job of its critical block
+a … b has a shorter tail than b, it is optimal. Otherwise take the last such job c, the critical
+job: in any better schedule c goes before all jobs after it in the block, or after all of them. One
+branch gives c a longer tail, the other a later head; Jackson's bound decides.
 Guarantee: optimal, unless the deadline passes: then the best order found, and a bound.
 Complexity: O(n log n) per node; few nodes in practice, also for hundreds of jobs.
 Source: Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §3; Schrage's heuristic
