@@ -31,7 +31,7 @@ from typing import Any
 
 from emulated_hosts import Layout
 from emulated_network import reason_unavailable
-from real_models import MODELS
+from real_models import BLOCKS, MODELS
 from runtime_jobs import on_hosts, table_of
 from runtime_real_gradients import gradients, largest, waiting_for
 from runtime_real_kept import MOST_BUSY, Kept, Load, Setting, Task, others_of
@@ -69,7 +69,7 @@ def tasks_for(options: argparse.Namespace) -> list[Task]:
         tasks += [Task("gradients", model, 2, rate) for rate, model in pairs]
     if "shards" in options.parts:
         rate = SHARDS_RATE if SHARDS_RATE in options.rates else options.rates[-1]
-        tasks += [Task("shards", model, 2, rate) for model in options.models]
+        tasks += [Task("shards", model, 2, rate) for model in options.models if model in BLOCKS]
     if "waiting" in options.parts:
         pairs = product(list(WAITING)[: 1 if options.quick else None], options.waiting)
         tasks += [Task("waiting", model, hosts, WAITING[hosts]) for hosts, model in pairs]

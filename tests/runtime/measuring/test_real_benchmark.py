@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import runtime_real
 import runtime_real_gradients
-from real_models import MODELS
+from real_models import BLOCKS, MODELS
 from runtime_jobs import Variant
 from runtime_real_gradients import BLIND, BY_LAYER, DDP, PLANNED, STATIC, Named, measured_once
 from runtime_real_kept import Kept, Load, Setting, Task
@@ -112,13 +112,13 @@ def test_variants_that_come_to_the_same_are_executed_once(monkeypatch: pytest.Mo
     rows = [[64, 10**5], [10**7, 10**8]]
     documents = runtime_real_gradients.variants_for(profile(), rows, ALONE)
     keys = {one["name"]: one["key"] for one in documents}
-    assert len(keys) == 3 + 7 + 1
+    assert len(keys) == 6 + 7 + 1
     assert keys[PLANNED] == keys[BLIND]  # nothing interferes
     alike = {name for name, key in keys.items() if key == keys["DDP, 10 MB"]}
     assert alike == {f"DDP, {size} MB" for size in (5, 10, 25, 50, 100)}
     assert keys[DDP] == keys["DDP, 1 MB"] != keys["DDP, 10 MB"]
     assert keys[STATIC] not in {key for name, key in keys.items() if name != STATIC}
-    for one in documents[:3]:
+    for one in documents[:6]:
         assert program_of(one["plan"])
 
     executed = []
@@ -166,7 +166,7 @@ def test_summaries_over_all_settings() -> None:
 
 
 def test_what_fsdp2_shards_by_itself() -> None:
-    counts = {name: len(blocks_of(make()[0])) for name, make in MODELS.items()}
+    counts = {name: len(blocks_of(MODELS[name]()[0])) for name in BLOCKS}
     assert counts == {"transformer": 6, "wide_resnet": 8, "language": 4, "branching": 6}
 
 
