@@ -204,9 +204,9 @@ def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:
 
 
 def test_a_search_merges_what_may_be_merged_only() -> None:
-    """Gathers of two kinds in turn; those of the second may not be sent together."""
+    """Gathers of two kinds; those of the second may not be sent together."""
     nodes, gathers = [], []
-    sizes = ((0, 16, 0), (0, 14, 0), (1, 3, 5), (1, 2, 5), (0, 8, 5))
+    sizes = ((1, 12, 5), (1, 17, 0), (0, 8, 5), (0, 6, 0), (0, 16, 0), (0, 18, 0))
     for place, (kind, size, packing) in enumerate(sizes):
         start, before = 3 * place, (3 * place - 1,) if place else ()
         nodes += [Node("start"), Node("wait", (start,)), Node("use", (*before, start + 1))]
