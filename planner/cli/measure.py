@@ -112,15 +112,12 @@ def _measured_by_all(options: argparse.Namespace, threads: int | None) -> Profil
     """Measure on all ranks of the job; return the slowest rank's profile on rank 0, else None."""
     from planner.runtime.world.joining import join
 
-    job = join(_TIMEOUT_S)
-    try:
+    with join(_TIMEOUT_S) as job:
         first = job.rank == 0
         options.quiet = options.quiet or not first
         own = _measured(options, threads, lambda: job.gather("who measures", ""))
         times = job.gather("its time", str(own.forward_ns + own.backward_ns))
         documents = job.gather("its profile", encode_profile(own))
-    finally:
-        job.leave()
     if not first:
         return None
     slowest = max(range(job.size), key=lambda rank: int(times[rank]))

@@ -1,5 +1,6 @@
 """Models for commands that measure beside them; needs torch."""
 
+import os
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -28,3 +29,10 @@ def counted() -> nn.Module:
 def failing() -> nn.Module:
     """Return a model whose forward pass fails."""
     return _Failing(16, 4)
+
+
+def failing_on_rank_1() -> nn.Module:
+    """Return a model, but not on rank 1 of a job."""
+    if os.environ["RANK"] == "1":
+        raise ValueError("only here")
+    return _Counted(16, 4)

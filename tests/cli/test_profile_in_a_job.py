@@ -19,6 +19,10 @@ def measured(folder: str) -> str | None:
     return output.read_text() if output.exists() else None
 
 
+def refused(_: str) -> int:
+    return main(["profile", "tests.cli.factories:failing_on_rank_1", "--input", "16"])
+
+
 def test_all_ranks_measure_and_the_first_writes_the_slowest(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests.runtime.launching import launch
@@ -31,3 +35,14 @@ def test_all_ranks_measure_and_the_first_writes_the_slowest(tmp_path: Path) -> N
     assert profile.graph is not None
     assert any("update" in op.name for op in profile.graph.ops)  # those of SGD, as in the job
     assert second.output.replace("a model that talks\n", "") == ""
+
+
+def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.runtime.launching import launch
+
+    first, second = launch(refused, 2, str(tmp_path))
+    assert first.value != 0
+    assert second.value != 0
+    assert "only here" in first.output
+    assert "only here" in second.output
