@@ -15,10 +15,10 @@ from planner.cli.main import parser as whole
 from planner.jsonio import PROBLEMS, schema
 from planner.jsonio.schemas import FILES
 from tests import schemas
+from tests.cli.networks import NETWORK
 from tests.cli.printed import check_answer, check_printed
 from tests.cli.test_bml import CUT
 from tests.cli.test_calibrate import epochs
-from tests.cli.test_calibrate_network import NETWORK
 from tests.formats.spark_logs import loop, written
 from tests.formats.test_pipedream import GOOD
 from tests.jsonio.test_plan_files import METHODS
