@@ -127,7 +127,9 @@ def _remarks(trace: Trace, recorded: Recorded, transfers: re.Pattern[str] | None
     if not recorded.transfers:
         what = "no kernel or range is a transfer of a known library"
         if transfers is not None:
-            what = f"no name has {transfers.pattern!r}, and none is that of a known transfer"
+            what = (
+                f"no name matches {transfers.pattern!r}, no kernel is a transfer of a known library"
+            )
         if recorded.several:
             ranks = f"{recorded.ranks or 'several'} ranks"
             yield (

@@ -43,12 +43,12 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_VALUE, total
+from planner.solving.advice import advise
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.result import Result
 from planner.solving.targets import PLANNER, TARGETS, target_of
 from planner.solving.timeline import Kind, Timeline
-from planner.solving.what_if import advise
 
 MethodName = Annotated[
     str,

@@ -42,11 +42,12 @@ from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE, inside, one_of
+from planner.solving.advice import advise
 from planner.solving.deadline import NEVER, Control, Deadline
 from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.targets import PLANNER, TARGETS, Target, target_of
-from planner.solving.what_if import advise, regrets, robust_plan
+from planner.solving.what_if import regrets, robust_plan
 
 MethodName = Annotated[
     str,

@@ -172,7 +172,7 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
 
     problem: Literal["iteration"] = "iteration"
     network_bound_ns: Annotated[
-        int, Meta(ge=0, description="ns that no synchronisation algorithm undercuts")
+        int, Meta(ge=0, description="lower bound (ns) over all synchronisation algorithms")
     ] = WITH_PLAN
     model: str
     cluster: str

@@ -26,13 +26,14 @@ from planner.jsonio.types import (
 )
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
+from planner.solving.advice import Advice
 from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
 from planner.solving.result import EvaluationT, PlanT, Result
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
-from planner.solving.what_if import Advice, Regret, regrets, robust_plan
+from planner.solving.what_if import Regret, regrets, robust_plan
 
 # ---
 # The JSON form of scenarios, of the stochastic objective, and of a plan's expected cost.

@@ -1,6 +1,6 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan`. If it predicts a gain below `planner.solving.what_if.WORTH` over DDP with its
+Method: `make_plan`. If it predicts a gain below `planner.solving.advice.WORTH` over DDP with its
 best bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under
 the plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
 Guarantee: The model, the optimiser and the random state are restored. All ranks decide the same.
@@ -41,10 +41,10 @@ from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
+from planner.solving.advice import WORTH
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
-from planner.solving.what_if import WORTH
 from planner.view.progress import Progress
 from planner.view.wording import advice_text
 

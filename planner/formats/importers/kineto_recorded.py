@@ -57,8 +57,8 @@ _WAITS = re.compile(r"Synchronize")
 def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = None) -> Recorded:
     """Return the computation and the transfers of a trace; `rank` is its rank if it has none.
 
-    `transfers` is a pattern in the names of further kernels that are transfers. All others then
-    compute, and none is doubtful.
+    `transfers` is a pattern in the names of further kernels that are transfers. With
+    it all others compute: no kernel is in doubt.
     """
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
     steps = tuple(

@@ -141,8 +141,8 @@ class World:
     def new_group(self, ranks: Sequence[int] | None = None, interface: str | None = None) -> Any:
         """Return a gloo group of some ranks, by default of all; None on other ranks.
 
-        It is a queue: transfers begin in order, two are in flight. It is none of the groups of
-        `torch.distributed`. Every rank has to call this, in the same order.
+        It is a queue: transfers begin in order, two are in flight. `torch.distributed` does
+        not know it. Every rank has to call this, in the same order.
         """
         kind: Any = distributed.ProcessGroupGloo
         members = tuple(range(self.size) if ranks is None else ranks)
