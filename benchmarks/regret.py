@@ -22,9 +22,10 @@ from tables import rows_below
 from planner import AffineCost
 from planner.families import caramel
 from planner.jsonio import decode_profile
+from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
-from planner.solving.what_if import advise, regrets, robust_plan
+from planner.solving.what_if import regrets, robust_plan
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 RATIOS = (Fraction(1, 2), Fraction(1), Fraction(2))

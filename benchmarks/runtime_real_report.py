@@ -9,7 +9,7 @@ from runtime_real_kept import Setting, Task
 from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
-from planner.solving.what_if import WORTH, Advice
+from planner.solving.advice import WORTH, Advice
 
 BEST = "best DDP"
 BALANCED = 0.5, 2.0

@@ -8,12 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.advice import advise
 from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method, Outcome
 from planner.solving.result import Infeasibility, Result
 from planner.solving.scenarios import SCENARIOS, Scenario
-from planner.solving.what_if import Regret, advise, regrets
+from planner.solving.what_if import Regret, regrets
 from tests.words import Words
 
 times = st.integers(1, 1000)

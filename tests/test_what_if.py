@@ -16,11 +16,12 @@ from planner.families.caramel import CARAMEL
 from planner.families.ibatch import IBATCH
 from planner.families.iteration import ITERATION
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.advice import advise
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
 from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Scenario, measured
-from planner.solving.what_if import advise, regrets, robust_plan
+from planner.solving.what_if import regrets, robust_plan
 from tests.caramel import test_what_if as caramel
 from tests.ibatch import test_what_if as ibatch
 from tests.iteration import test_what_if as iteration

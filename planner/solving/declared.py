@@ -188,6 +188,10 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes)."""
         raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
 
+    def knows_contention(self, problem: ProblemT) -> bool:
+        """Return whether the costs say what transfers take from computation."""
+        return False
+
     # What it may say to whoever shows its problems (`planner.solving.compare`).
 
     def summary(self, problem: ProblemT) -> str:

@@ -1,8 +1,7 @@
-"""What if the numbers are others: regret of a plan, a plan for several scenarios, advice on DDP.
+"""What if the numbers are others: regret of a plan, and a plan for several scenarios.
 
 Problem: a plan is made for one table of times, and the times turn out otherwise. What does the plan
-cost (`regrets`), which plan costs least over weighted scenarios (`robust_plan`), and is it worth
-running in place of DDP with the right ``bucket_cap_mb`` (`advise`)?
+cost (`regrets`), and which plan costs least over weighted scenarios (`robust_plan`)?
 Method: a scenario is a problem of the same family. `robust_plan` starts from the plans of all
 scenarios, in the op order of the usual plan, and may cost `MOST` times as much at nominal numbers.
 Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse
@@ -21,10 +20,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Generic, TypeAlias
 
-from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.validation import inside
-from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.local_search import local_search
@@ -43,12 +40,6 @@ FACTOR_BITS = 10
 
 ROUNDS = 10
 """Halvings of the interval of break-even factors: three digits."""
-
-WORTH = Fraction(103, 100)
-"""The gain from which on a plan is worth running.
-
-Predictions of plans and of DDP are off by 2.1 % in the median (`benchmarks/runtime_real.py`), which
-lets the ratio of two that have nothing to do with each other be off by 3 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,62 +332,6 @@ def _bounded(
         bound, _ = family.bound(variant, plan, deadline)
         return 0 if bound is None else int(bound)
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """A plan beside DDP with its best bucket size."""
-
-    plan_ns: int
-    bound_ns: int | None  # lower bound over all plans, if known
-    ddp_ns: int
-    bucket_mb: int | None  # ``bucket_cap_mb`` (MiB); None: the default
-    contention: bool = False  # whether it is known what transfers take from computation
-
-    @property
-    def gain(self) -> Fraction:
-        """Speed-up of the plan over DDP with its best bucket size."""
-        return _ratio(self.ddp_ns, self.plan_ns)
-
-    @property
-    def at_most(self) -> Fraction | None:
-        """Largest speed-up that any plan can have; None without a bound."""
-        return _ratio(self.ddp_ns, self.bound_ns) if self.bound_ns else None
-
-    @property
-    def keep_ddp(self) -> bool:
-        """Whether the plan gains too little."""
-        return self.gain < WORTH
-
-
-def advise(
-    family: Family[ProblemT, PlanT, EvaluationT],
-    problem: ProblemT,
-    result: Result[PlanT, EvaluationT],
-    deadline: Deadline,
-) -> Advice | None:
-    """Return whether to keep DDP; None without a plan or time, or where DDP does not apply.
-
-    DDP is priced with its default buckets and each size of
-    `planner.solving.bucketing.DDP_BUCKET_MB`. Of sizes that are equally fast the default comes
-    first, then the smallest.
-    """
-    if result.objective_ns is None or deadline.passed:
-        return None
-    limits: dict[int | None, tuple[int, int]] = {None: DDP_LIMITS}
-    limits |= {size: (size * 2**20, size * 2**20) for size in DDP_BUCKET_MB}
-    try:
-        priced = [
-            (family.ddp_price(problem, pair, deadline), size) for size, pair in limits.items()
-        ]
-    except (NotApplicableError, TimeUpError):
-        return None
-    known = [(time, size) for time, size in priced if time is not None]
-    if not known:
-        return None
-    ddp_ns, bucket_mb = min(known, key=lambda pair: pair[0])
-    contention = not getattr(problem, "interference", ALONE).is_none
-    return Advice(result.objective_ns, result.lower_bound_ns, ddp_ns, bucket_mb, contention)
 
 
 def _ratio(above: int, below: int) -> Fraction:

@@ -11,8 +11,8 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, RunnerUp, SchedulingAnswer
 from planner.jsonio.what_if import AdviceAnswer, ProspectAnswer, RegretAnswer
 from planner.model.units import counted, format_factor, format_ns, format_share
+from planner.solving.advice import WORTH
 from planner.solving.targets import TARGETS, Target, to_apply
-from planner.solving.what_if import WORTH
 
 ALGORITHMS = {
     "none": "nothing is sent",

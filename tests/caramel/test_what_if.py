@@ -15,9 +15,10 @@ from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.validation import MAX_VALUE
+from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
-from planner.solving.what_if import advise, regrets, robust_plan
+from planner.solving.what_if import regrets, robust_plan
 from tests.caramel.exact_oracles import best_split, price, whole_plans
 from tests.caramel.graph_strategies import graphs
 from tests.outlooks import counted, outlooks
@@ -188,6 +189,11 @@ def test_ddp_is_kept_where_its_barrier_costs_nothing_to_speak_of(forward: int, k
     assert found.ddp_ns == 2 * forward + 202
     assert found.plan_ns == 2 * forward + 102
     assert found.keep_ddp is keep
+    assert not found.contention
+    beside = replace(problem, interference=Interference(1, slowdown=Fraction(1)))
+    told = advise(CARAMEL, beside, solve(beside), NEVER)
+    assert told is not None
+    assert told.contention
 
 
 @given(problems(), affine_costs())

@@ -15,9 +15,9 @@ from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Rails, Switch
 from planner.model.validation import MAX_VALUE
+from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import Scenario
-from planner.solving.what_if import advise
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts
 

@@ -16,9 +16,10 @@ from planner.model.clusters import Cluster, Nic
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import Switch
+from planner.solving.advice import advise
 from planner.solving.compare import Comparison, compare
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.what_if import advise, regrets
+from planner.solving.what_if import regrets
 from planner.view.page import Report
 
 FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))

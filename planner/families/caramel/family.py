@@ -269,6 +269,9 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         plan = ddp(problem, deadline, limits).plan
         return None if plan is None else lasting_ns(problem, plan)
 
+    def knows_contention(self, problem: Problem) -> bool:
+        return not problem.interference.is_none
+
     def summary(self, problem: Problem) -> str:
         graph = problem.graph
         size = format_bytes(sum(parameter.size_bytes for parameter in graph.parameters))

@@ -308,6 +308,9 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         plan = by_rule("ddp", rule)(problem, deadline).plan
         return None if plan is None else evaluate(problem, plan).iteration_ns
 
+    def knows_contention(self, problem: Problem) -> bool:
+        return not problem.interference.is_none
+
     def about(self, case: Case[Problem]) -> tuple[str, ...]:
         cluster, sizes = case.problem.cluster, case.problem.pushed
         request = "" if case.request is None else "request: "
