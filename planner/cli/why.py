@@ -127,9 +127,7 @@ def _remarks(trace: Trace, recorded: Recorded, transfers: re.Pattern[str] | None
     if not recorded.transfers:
         what = "no kernel or range is a transfer of a known library"
         if transfers is not None:
-            what = (
-                f"no name matches {transfers.pattern!r} or a known library's transfers"
-            )
+            what = f"no name matches {transfers.pattern!r} or a known library's transfers"
         if recorded.several:
             ranks = f"{recorded.ranks or 'several'} ranks"
             yield (
