@@ -14,7 +14,7 @@ import planner
 from planner.model.errors import MeasurementError
 from planner.runtime import World, join, tuning
 from planner.runtime.measuring import beside
-from planner.solving import what_if
+from planner.solving import advice
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,
@@ -36,7 +36,7 @@ def counting(module: Any, _inputs: Any) -> None:
 
 
 def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
-    vars(what_if)["WORTH"], vars(tuning)["WORTH"] = predicted, measured
+    vars(advice)["WORTH"], vars(tuning)["WORTH"] = predicted, measured
     model: Any = make_model("perceptron")
     model.register_buffer("counted", torch.zeros(()))
     model.register_forward_pre_hook(counting)
