@@ -89,9 +89,13 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
 @given(problems())
 def test_every_plan_passes_the_checker_and_the_ladder_holds(problem: Problem) -> None:
     found = answers(problem)
+    known = (
+        dict(problem.cost.by_depth) if isinstance(problem.cost, DepthCost) else {1: problem.cost}
+    )
     for result in found.values():
         assert result.plan is not None
         check(problem, result.plan)
+        assert {group.depth for group in result.plan.groups} <= set(known)
         evaluation = evaluate(problem, result.plan)
         check_times(problem, result.plan, evaluation.iteration)
         assert result.objective_ns == evaluation.iteration_ns
