@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -271,8 +270,8 @@ def _on_device(model: nn.Module) -> bool:
 # The processor behind a measurement.
 
 
-def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
+def processor(model: nn.Module) -> str:
     """Return the name of the processor, and of the accelerators that `model` is on."""
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     accelerators = sorted({torch.cuda.get_device_name(device) for device in devices})
-    return "; ".join([machine.processor(described), *accelerators])
+    return "; ".join([machine.processor(), *accelerators])

@@ -2,6 +2,7 @@
 
 import gc
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from planner.model import machine
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.profiling import measure, measuring
 from planner.profiling.structure import observe
-from planner.profiling.timing import Run, processor, time_bare, time_layers
+from planner.profiling.timing import Run, time_bare, time_layers
 from tests.profiling.models import (
     CASES,
     IDS,
@@ -300,13 +302,13 @@ def test_provenance() -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_processor_names(tmp_path: Any) -> None:
+def test_processor_names(tmp_path: Path) -> None:
     described = tmp_path / "cpuinfo"
     described.write_text("processor\t: 0\nmodel name\t: Abacus 9\n")
-    assert processor(linear(), described).startswith("Abacus 9, ")
+    assert machine.processor(described).startswith("Abacus 9, ")
     described.write_text("processor\t: 0\n")
-    unnamed = processor(linear(), described)
-    assert unnamed == processor(linear(), tmp_path / "nothing")
+    unnamed = machine.processor(described)
+    assert unnamed == machine.processor(tmp_path / "nothing")
     assert not unnamed.startswith(",")
 
 
