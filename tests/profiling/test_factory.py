@@ -33,10 +33,6 @@ def takes_anything(**options):
     assert not options
     return nn.Linear(4, 2)
 
-def positional(batch_size=7, /):
-    assert batch_size == 7
-    return nn.Linear(4, 2)
-
 def bare():
     return nn.Linear(4, 2)
 
@@ -121,7 +117,7 @@ def test_a_factory_that_takes_the_batch_size(
     assert inputs[0].shape == (rows, 4)
 
 
-@pytest.mark.parametrize("name", ["bare", "takes_anything", "positional", "Net", "lazily"])
+@pytest.mark.parametrize("name", ["bare", "takes_anything", "Net", "lazily"])
 def test_a_factory_of_a_model_alone(module: str, name: str) -> None:
     model, inputs = load_factory(f"{module}:{name}", "4", 6)
     assert isinstance(model, nn.Linear)
