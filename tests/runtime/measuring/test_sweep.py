@@ -14,7 +14,13 @@ from torch import Tensor
 import planner
 from planner.jsonio.network_measurements import encode_network
 from planner.model.costs import TableCost
-from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
+from planner.model.errors import (
+    CommunicationError,
+    DisagreementError,
+    InvalidInputError,
+    MeasurementError,
+    PlannerError,
+)
 from planner.model.fitting import Sweep, fit_network
 from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
@@ -78,16 +84,6 @@ def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], lis
     return numbers, sweeps, counting.calls, done
 
 
-def disagree(what: str) -> None:
-    world = join(20)
-    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
-    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
-    try:
-        measure_network(world, collective, sizes, 2)
-    finally:
-        world.leave()
-
-
 class Failing:
     """Fails on one rank."""
 
@@ -101,18 +97,17 @@ class Failing:
             raise RuntimeError("the cable is gone")
 
 
-def fail() -> None:
+def misuse(what: str) -> None:
     world = join(20)
+    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
+    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
+    if what.startswith("fail"):
+        collective = Failing(world.rank)
     try:
-        measure_network(world, Failing(world.rank), SIZES, 2)
-    finally:
-        world.leave()
-
-
-def alone() -> None:
-    world = join(20)
-    try:
-        measure_network(world)
+        if what == "fail beside computation":
+            measure_interference(world, collective, (64, 4096), 1)
+        else:
+            measure_network(world, collective, sizes, 2)
     finally:
         world.leave()
 
@@ -137,9 +132,8 @@ class Shaped:
 
 def shaped() -> list[float]:
     """Return how much faster than the link each size was timed."""
-    world = join(20)
-    sweep = measure_network(world, Shaped(), (64, 4000, 40_000), 3)
-    world.leave()
+    with join(20) as world:
+        sweep = measure_network(world, Shaped(), (64, 4000, 40_000), 3)
     rates = [(one.size_bytes, sorted(one.times_ns)[1]) for one in sweep.timings]
     return [size / time_ns * 1e9 / RATE for size, time_ns in rates]
 
@@ -229,27 +223,23 @@ def usable(sweep: Sweep) -> bool:
     return answer["status"] in ("optimal", "feasible")
 
 
-@pytest.mark.parametrize("what", ["sizes", "collective"])
-def test_ranks_that_would_time_different_things(what: str) -> None:
-    outcomes = launch(disagree, 3 if what == "sizes" else 2, what)
-    for outcome in outcomes:
+@pytest.mark.parametrize(
+    ("ranks", "what", "error", "text"),
+    [
+        (3, "sizes", DisagreementError, "do not agree on the sweep"),
+        (2, "collective", DisagreementError, "do not agree on the sweep"),
+        (2, "fail", CommunicationError, "the cable is gone"),
+        (2, "fail beside computation", CommunicationError, "the cable is gone"),
+        (1, "alone", MeasurementError, "start at least 2"),
+    ],
+)
+def test_all_ranks_are_told_what_is_wrong(
+    ranks: int, what: str, error: type[PlannerError], text: str
+) -> None:
+    for outcome in launch(misuse, ranks, what):
         assert outcome.error is not None
-        assert outcome.error.type == DisagreementError.__name__
-        assert "do not agree on the sweep" in outcome.error.text
-
-
-def test_a_transfer_that_fails_is_named_on_every_rank() -> None:
-    for outcome in launch(fail, 2):
-        assert outcome.error is not None
-        assert outcome.error.type == CommunicationError.__name__
-        assert "the cable is gone" in outcome.error.text
-
-
-def test_one_rank_is_not_enough() -> None:
-    (outcome,) = launch(alone, 1)
-    assert outcome.error is not None
-    assert outcome.error.type == "MeasurementError"
-    assert "start at least 2" in outcome.error.text
+        assert outcome.error.type == error.__name__
+        assert text in outcome.error.text
 
 
 @pytest.mark.parametrize(
@@ -276,13 +266,11 @@ def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
 
 def measure_beside() -> tuple[Any, list[int]]:
     beside.SAMPLE_S = 0.05
-    world = join(20)
     done: list[int] = []
-    interference = measure_interference(
-        world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
-    )
-    world.leave()
-    return interference, done
+    with join(20) as world:
+        return measure_interference(
+            world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
+        ), done
 
 
 @pytest.mark.slow
@@ -291,18 +279,3 @@ def test_all_ranks_find_the_same_interference() -> None:
     assert first == second
     assert first.slowdown >= 1
     assert done == [12, 22]
-
-
-def fail_beside() -> None:
-    world = join(20)
-    try:
-        measure_interference(world, Failing(world.rank), (64, 4096), 1)
-    finally:
-        world.leave()
-
-
-def test_a_transfer_that_fails_beside_computation_ends_all_ranks() -> None:
-    for outcome in launch(fail_beside, 2):
-        assert outcome.error is not None
-        assert outcome.error.type == "CommunicationError"
-        assert "the cable is gone" in outcome.error.text
