@@ -47,11 +47,6 @@ class WithToken(nn.Module):
         return tokens
 
 
-def branches(m: Any, x: Tensor) -> Any:
-    x = m.stem(x)
-    return m.head(torch.cat([m.left(x), m.right2(m.right1(x))], dim=1))
-
-
 def pooled_branch(m: Any, x: Tensor) -> Any:
     x = m.stem(x)
     short = functional.relu(x)
@@ -131,19 +126,6 @@ CASES = {
         ["stem", "a", "act", "b", "head"],
         [0, 1, 1, 1, 2],
         [LINEAR, LINEAR, 0, LINEAR, LINEAR],
-    ),
-    "concatenated branches": Case(
-        lambda: Model(
-            branches,
-            stem=linear(),
-            left=linear(),
-            right1=linear(),
-            right2=linear(),
-            head=nn.Linear(8, 4),
-        ),
-        ["stem", "left", "right1", "right2", "head"],
-        [0, 1, 1, 1, 2],
-        [LINEAR] * 4 + [LINEAR + 4 * 16],
     ),
     "branches of the input": Case(
         lambda: Model(
