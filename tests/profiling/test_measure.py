@@ -11,7 +11,6 @@ pytest.importorskip("torch")
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from planner.model import machine
 from planner.model.errors import InvalidInputError
@@ -29,8 +28,10 @@ from tests.profiling.models import (
     frozen_front,
     linear,
     measured,
+    reads,
     ticking,
     tied,
+    updaters,
 )
 
 
@@ -60,8 +61,8 @@ def test_an_architecture(case: Case) -> None:
     names = profile.layer_parameters()
     assert names == tuple(layer.parameters for layer in layers)
     assert sorted(sum(names, ())) == sorted(parameters)
-    for layer, found in zip(layers, names, strict=True):
-        assert sum(parameters[name].nbytes for name in found) == layer.parameter_bytes
+    for layer, own in zip(layers, names, strict=True):
+        assert sum(parameters[name].nbytes for name in own) == layer.parameter_bytes
     assert profile.forward_ns > 0
     assert profile.backward_ns > 0
     assert model.training
@@ -81,6 +82,13 @@ def test_an_architecture(case: Case) -> None:
         assert sum(op.duration_ns for op in graph.ops if op.phase == phase) == total
     forward = graph.pass_order("forward")
     assert graph.topological[: len(forward)] == forward
+    for phase, expected in (("forward", case.reads), ("backward", case.gradients)):
+        found = reads(graph, phase)
+        assert {name: found[name] for name in expected} == {
+            name: set(others.split()) for name, others in expected.items()
+        }
+    for name, users in case.updates.items():
+        assert updaters(graph)[name] == tuple(users.split())
     assert {parameter.name: parameter.size_bytes for parameter in graph.parameters} == {
         name: parameter.nbytes
         for name, parameter in parameters.items()
@@ -144,23 +152,14 @@ def test_tied_gradient_is_ready_when_its_last_part_is() -> None:
 
 def test_frozen_layers_have_no_gradient() -> None:
     model = frozen_front()
-    layers = measured(model).layers
+    profile = measured(model)
+    assert profile.graph is not None
+    assert set(reads(profile.graph, "backward")) == {"loss", "head"}
+    layers = profile.layers
     assert [p.requires_grad for p in model.parameters()] == [False] * 6 + [True] * 2
     assert [layer.gradient_bytes for layer in layers] == [0, 0, 0, LINEAR]
     assert [layer.gradient_ready_ns is None for layer in layers] == [True, True, True, False]
     assert [layer.backward_ns for layer in layers[:3]] == [0, 0, 0]
-
-
-def test_gradients_of_a_recomputed_layer_are_seen() -> None:
-    model = Model(
-        lambda m, x: m.head(checkpoint(m.inner, m.stem(x), use_reentrant=True)),
-        stem=linear(),
-        inner=linear(),
-        head=linear(),
-    )
-    layers = measured(model).layers
-    assert [layer.name for layer in layers] == ["stem", "inner", "head"]
-    assert None not in [layer.gradient_ready_ns for layer in layers]
 
 
 def test_statistics_over_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
