@@ -23,7 +23,7 @@ from runtime_real_gradients import (
     Named,
     measured_once,
 )
-from runtime_real_kept import Kept, Load, Setting, Task
+from runtime_real_kept import Kept, Setting, Task
 from runtime_real_report import shown, summaries
 from runtime_real_shards import blocks_of, requests
 from runtime_report import Measured
@@ -94,13 +94,6 @@ def test_a_busy_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as stopped:
         runtime_real.measured_setting(TASK, Kept(None, HOW), options)
     assert stopped.value.code == runtime_real.STOPPED
-
-
-def test_the_share_of_others_is_without_ones_own() -> None:
-    before, now = Load(100.0, 50.0, 1.0), Load(120.0, 65.0, 4.0)
-    assert now.others(before, 10.0) == pytest.approx(0.25)
-    assert now.others(before, 16.0) == 0
-    assert before.others(before, 0.0) == 0
 
 
 def profile() -> Profile:
