@@ -13,11 +13,11 @@ import copy
 import gc
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import torch
@@ -188,7 +188,7 @@ ROUNDS = 3
 
 @dataclass(slots=True, eq=False)
 class Tuned:
-    """The result of `tune`.
+    """The result of `tune`; close it at the end.
 
     Attributes
     ----------
@@ -210,14 +210,30 @@ class Tuned:
     executor: Executor | None = None
     plan_ns: int | None = None
     ddp_ns: int | None = None
+    _undo: ExitStack = field(default_factory=ExitStack)
 
     @property
     def keep_ddp(self) -> bool:
         """Whether no plan is followed."""
         return self.executor is None
 
+    def __enter__(self) -> Self:
+        return self
 
-@contextmanager
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        self.close(error)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Finish, and leave the job if `tune` joined it."""
+        self._undo.__exit__(None if error is None else type(error), error, None)
+
+    def _free(self) -> None:
+        """Free DDP before the process group that it uses."""
+        if isinstance(self.model, DistributedDataParallel):
+            self.model = self.model.module
+            gc.collect()
+
+
 def tune(
     model: nn.Module,
     inputs: tuple[Any, ...],
@@ -227,7 +243,7 @@ def tune(
     timeout_s: float = 60.0,
     steps: int = 5,
     time_limit: float = 10.0,
-) -> Iterator[Tuned]:
+) -> Tuned:
     """Make a model train with the faster of a plan and DDP. Every rank has to call it.
 
     The loop is the same as under DDP::
@@ -246,15 +262,15 @@ def tune(
     steps : int
         Counted steps of each turn, after two that do not count.
     """
-    with nullcontext(world) if world is not None else join(timeout_s) as job:
+    with ExitStack() as undo:
+        job = undo.enter_context(join(timeout_s)) if world is None else world
         tuned = _tuned(model, inputs, optimizer, job, steps, time_limit)
-        with tuned.executor or nullcontext():
-            try:
-                yield tuned
-            finally:
-                if world is None and isinstance(tuned.model, DistributedDataParallel):
-                    tuned.model = tuned.model.module
-                    gc.collect()  # frees DDP before the process group that it uses
+        if world is None:
+            undo.callback(tuned._free)
+        if tuned.executor is not None:
+            undo.push(tuned.executor)
+        tuned._undo = undo.pop_all()
+        return tuned
 
 
 def _tuned(
