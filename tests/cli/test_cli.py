@@ -26,16 +26,6 @@ FAST = "exact,greedy,greedy_forward,greedy_backward,one_batch,layer_by_layer,mg_
 NETWORK = ["--startup", "1us", "--bandwidth", "10Gb/s"]
 
 
-@pytest.fixture
-def plan(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> str:
-    request = tmp_path / "request.json"
-    request.write_text(json.dumps(REQUEST))
-    assert main(["solve", str(request)]) == 0
-    path = tmp_path / "plan.json"
-    path.write_bytes(capfdbinary.readouterr().out)
-    return str(path)
-
-
 def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
@@ -169,32 +159,6 @@ def test_compare_as_json_is_sorted(profile: str, capsys: pytest.CaptureFixture[s
     assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
 
 
-def test_compare_runs_witnesses_of_long_chains_only_if_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    layers = [{**LAYERS[0], "name": f"l{i}"} for i in range(40)]
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps({**PROFILE, "layers": layers}))
-    assert main(["compare", str(path), *NETWORK]) == 0
-    out = capsys.readouterr().out
-    for method in ("milp", "cpsat"):
-        assert f"left out: {method} (40 units; --methods {method} runs it)" in out
-    assert main(["compare", str(path), *NETWORK, "--methods", "milp", "--time-limit", "1"]) == 0
-    assert "left out" not in capsys.readouterr().out
-
-
-def test_compare_writes_the_plan_and_its_picture(
-    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan, trace = str(tmp_path / "plan.json"), str(tmp_path / "trace.json.gz")
-    command = ["compare", profile, *NETWORK, "--methods", "exact", "-o", plan, "--picture", trace]
-    assert main(command) == 0
-    capsys.readouterr()
-    assert main(["draw", plan]) == 0
-    assert "A pull in 2 batches" in capsys.readouterr().out
-    assert Path(trace).stat().st_size > 100
-
-
 def test_compare_says_why_methods_have_no_plan(
     profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,49 +169,6 @@ def test_compare_says_why_methods_have_no_plan(
     out, err = capsys.readouterr()
     assert "layer 0 has 4000 bytes" in out
     assert "no method found a plan" in err
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (["--startup", "5"], "--startup: expected a time"),
-        (["--bandwidth", "10"], "--bandwidth: expected a rate"),
-        (["--methods", "exakt"], "did you mean 'exact'"),
-        (["--time-limit", "-1"], "--time-limit"),
-        (["--max-batch", "x"], "--max-batch"),
-        (["--picture", "plan.bmp"], "expected a name ending in .svg"),
-        (["--picture", "nowhere/plan.svg"], "--picture: no such folder: nowhere"),
-        (["-o", "nowhere/plan.json"], "--output: no such folder: nowhere"),
-        (["-o", "."], "--output: is a folder: ."),
-    ],
-)
-def test_compare_with_bad_options(
-    profile: str, change: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", profile, *NETWORK, "--methods", "exact", *change]) == 2
-    assert expected in capsys.readouterr().err
-
-
-def test_compare_names_the_file_of_a_bad_profile(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(json.dumps({**PROFILE, "batch_size": -3}))
-    assert main(["compare", str(path), *NETWORK]) == 2
-    assert f"{path}: batch_size: expected an integer >= 1, got -3" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["p.svg", "p.json", "p.json.gz"])
-def test_draw_writes_every_format(plan: str, tmp_path: Path, name: str) -> None:
-    assert main(["draw", plan, "-o", str(tmp_path / name)]) == 0
-    assert (tmp_path / name).stat().st_size > 100
-
-
-def test_draw_refuses_what_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "request.json"
-    path.write_text(json.dumps(REQUEST))
-    assert main(["draw", str(path)]) == 2
-    assert "status: missing" in capsys.readouterr().err
 
 
 def test_import_warns_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -68,26 +67,3 @@ def test_a_group_that_cannot_be_says_why(
     assert compared(out)[1][0]["status"] == "infeasible"
     assert "exact: " in out
     assert plan.read_text() == "kept"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "expected"),
-    [
-        ("bigdl", {"nodes": 0}, "nodes: expected an integer >= 1, got 0"),
-        ("bigdl", {"nodes": 5000}, "nodes: expected an integer <= 4096, got 5000"),
-        ("bigdl", {"link_bytes_per_s": 0}, "link_bytes_per_s: expected a number > 0, got 0"),
-        ("drizzle", {"task_ns": -1}, "task_ns: expected a number"),
-        ("drizzle", {"max_overhead": 1}, "max_overhead: "),
-    ],
-)
-def test_the_field_of_a_bad_request_is_named(
-    name: str,
-    change: dict[str, Any],
-    expected: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["compare", written(tmp_path, {**REQUESTS[name], **change})]) == 2
-    out, err = capsys.readouterr()
-    assert expected in err
-    assert out == ""

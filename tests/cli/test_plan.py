@@ -166,42 +166,6 @@ def test_without_a_plan_it_says_that_there_is_no_picture(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--computation", "0"], "--computation"),
-        (["--computation", "1e3"], "--computation"),
-        (["--computation", "1/0"], "--computation"),
-        (["--optimiser-ratio", "-1"], "--optimiser-ratio"),
-        (["--max-transfer", "25"], "--max-transfer"),
-        (["--max-transfer", "0B"], "--max-transfer"),
-        (["--algorithms", "ring,star"], "--algorithms"),
-        (["--method", "ddpp"], "did you mean 'ddp'"),
-        (["--epoch-samples", "0"], "--epoch-samples"),
-        (["--max-overhead", "2"], "--max-overhead"),
-        (["--max-group", "1"], "--max-group"),
-        (["--time-limit", "0"], "--time-limit"),
-        (["--picture", "plan.txt"], "--picture: expected a name"),
-        (["-o", "/no/such/folder/plan.json"], "--output"),
-    ],
-)
-def test_bad_options_are_refused(
-    files: list[str], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *files, *options]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    profile, _, cluster = files
-    assert main(["plan", cluster, "--cluster", cluster]) == 2
-    assert "four.json: " in capsys.readouterr().err
-    assert main(["plan", profile, "--cluster", profile]) == 2
-    assert "tiny.json: " in capsys.readouterr().err
-    assert main(["plan", profile, "--cluster", profile + "x"]) == 2
-    assert "tiny.jsonx" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
         (["-o", "{profile}"], "--output: would replace {profile}, which is read"),
         (["-o", "{cluster}"], "--output: would replace {cluster}, which is read"),
         (["--picture", "{link}"], "--picture: would replace {link}, which is read"),
