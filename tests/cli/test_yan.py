@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from planner.cli import main
-from planner.families import caramel, ibatch
 from planner.families.yan.family import METHODS
 from tests.cli.test_cli import NETWORK, PROFILE, REQUEST
-from tests.jsonio.test_caramel import CONTRACT as GRADIENTS
 from tests.jsonio.test_yan import SMALL, fixed
 
 COLUMNS = [
@@ -106,19 +104,6 @@ def test_one_of_a_thing_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "every 1 sample (mean)" in head
 
 
-def test_compare_as_json_is_sorted_and_solves_as_solve_does(
-    request_file: str, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    assert main(["compare", request_file, "--methods", "exact,model_parallel", "--json"]) == 0
-    answers = json.loads(capfdbinary.readouterr().out)
-    assert [one["method"] for one in answers] == ["exact", "model_parallel"]
-    assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
-    solved = written(Path(request_file).parent, {**SMALL, "method": "exact"})
-    assert main(["solve", solved]) == 0
-    answer = json.loads(capfdbinary.readouterr().out)
-    assert {**answer, "runtime_s": 0} == {**answers[0], "runtime_s": 0}
-
-
 def test_only_the_best_has_the_extra_parts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,32 +112,6 @@ def test_only_the_best_has_the_extra_parts(
     best, worst = json.loads(capsys.readouterr().out)
     assert "pareto" in best
     assert "pareto" not in worst
-
-
-@pytest.mark.parametrize(
-    ("request_", "methods", "head"),
-    [
-        (REQUEST, {*ibatch.METHODS} - {"auto"}, "request, pull: 3 layers, 9 ns to compute"),
-        (
-            GRADIENTS,
-            {*caramel.METHODS} - {"auto"},
-            "request: 1 parameter, 4 KiB of gradients, 2 ops",
-        ),
-    ],
-)
-def test_requests_of_other_families_are_compared_too(
-    request_: dict[str, Any],
-    methods: set[str],
-    head: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["compare", written(tmp_path, request_)]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(head)
-    rows = rows_of(blocks(out)[1])
-    shown = {row["method"] for row in rows} | left_out(out)
-    assert shown == methods
 
 
 def test_names_of_a_request_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,11 +139,3 @@ def test_a_profile_needs_a_network_and_machines(
         rest = NETWORK[:place] + NETWORK[place + 2 :]
         assert main(["compare", str(path), *rest]) == 2
         assert f"{missing}: missing" in capsys.readouterr().err
-
-
-def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, {**SMALL, "memory_bytes": 1})
-    assert main(["compare", path, "--methods", "exact"]) == 0
-    out, err = capsys.readouterr()
-    assert "exact: memory" in out
-    assert "no method found a plan" in err
