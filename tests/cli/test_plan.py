@@ -68,22 +68,6 @@ def test_measured_interference_is_counted(
         assert f"network.json: {expected_error}" in capsys.readouterr().err
 
 
-def test_names_cannot_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Neither in the text of a plan nor in the tables of many."""
-    evil = {"name": "evil\x1b[2J\nname"}
-    origin = {**PROFILE["provenance"], "processor": "\x1b[31m"}
-    profile, cluster = tmp_path / "profile.json", tmp_path / "cluster.json"
-    profile.write_text(json.dumps({**PROFILE, **evil, "provenance": origin}))
-    cluster.write_text(json.dumps({**CLUSTER, **evil}))
-    for command in (["plan"], ["compare", "--problem", "iteration"]):
-        assert main([*command, str(profile), "--cluster", str(cluster)]) == 0
-        out = capsys.readouterr().out
-        assert "evil\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}name" in out
-        assert "\x1b" not in out
-
-
 def test_it_writes_what_solve_answers(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
