@@ -10,6 +10,7 @@ import pytest
 from planner.cli import main
 from planner.families import caramel
 from tests.cli.test_cli import NETWORK, PROFILE
+from tests.cli.test_yan import blocks, rows_of
 from tests.jsonio.test_caramel import CHAIN, CONTRACT
 
 LAYERS: list[dict[str, Any]] = PROFILE["layers"]  # type: ignore[assignment]
@@ -30,14 +31,6 @@ def compare(profile: str, *more: str) -> int:
     return main(["compare", profile, "--problem", "caramel", *NETWORK, *more])
 
 
-def table(out: str) -> list[dict[str, str]]:
-    """The rows of the table by their columns."""
-    lines = out.split("\n\n")[1].splitlines()
-    names = re.split(r"\s{2,}", lines[0])
-    rows = [line for line in lines[2:] if not line.startswith("left out")]
-    return [dict(zip(names, re.split(r"\s{2,}", row), strict=True)) for row in rows]
-
-
 def test_compare_shows_every_method(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(profile) == 0
     out = capsys.readouterr().out
@@ -46,7 +39,7 @@ def test_compare_shows_every_method(profile: str, capsys: pytest.CaptureFixture[
     assert head[2] == (
         "network: all-reduce among 8 workers, start-up 1us, 1.75 bytes moved per byte over 10Gb/s"
     )
-    rows = table(out)
+    rows = rows_of(blocks(out)[1])
     assert {row["method"] for row in rows} == set(caramel.METHODS) - {"auto"}
     assert list(rows[0]) == [
         "method",
@@ -93,11 +86,11 @@ def test_gaps_refer_to_the_bound_of_auto(profile: str, capsys: pytest.CaptureFix
     assert compare(profile, "--methods", "auto,ddp", "--json") == 0
     answers = {answer["method"]: answer for answer in json.loads(capsys.readouterr().out)}
     assert compare(profile, "--methods", "auto,ddp") == 0
-    rows = {row["method"]: row for row in table(capsys.readouterr().out)}
+    rows = {row["method"]: row for row in rows_of(blocks(capsys.readouterr().out)[1])}
     bound = answers["search"]["lower_bound_ns"]
     assert rows["ddp"]["above bound"] == f"{answers['ddp']['objective_ns'] / bound - 1:.2%}"
     assert compare(profile, "--methods", "ddp") == 0
-    (row,) = table(capsys.readouterr().out)
+    (row,) = rows_of(blocks(capsys.readouterr().out)[1])
     own = answers["ddp"]["objective_ns"] / answers["ddp"]["lower_bound_ns"] - 1
     assert row["above bound"] == f"{own:.2%}"
 
@@ -108,7 +101,7 @@ def test_methods_that_do_not_apply_are_left_out(
     layers = [{**LAYERS[0], "name": f"l{i}"} for i in range(40)]
     assert compare(written(tmp_path, layers), "--methods", "exact,caramel") == 0
     out = capsys.readouterr().out
-    assert [row["method"] for row in table(out)] == ["caramel"]
+    assert [row["method"] for row in rows_of(blocks(out)[1])] == ["caramel"]
     assert "left out: exact (exact takes up to" in out
 
 

@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.model.units import format_ns
+from tests.cli.test_bml import without_runtime
 from tests.jsonio.test_iteration import CLUSTER, PROFILE, REQUEST
 
 
@@ -18,10 +19,6 @@ def files(tmp_path: Path) -> list[str]:
     (tmp_path / "tiny.json").write_text(json.dumps(PROFILE))
     (tmp_path / "four.json").write_text(json.dumps(CLUSTER))
     return [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "four.json")]
-
-
-def without_runtime(answer: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in answer.items() if key != "runtime_s"}
 
 
 def test_it_says_what_was_chosen_and_why(
