@@ -12,6 +12,11 @@ from tests.jsonio.test_caramel import CONTRACT
 from tests.jsonio.test_yan import SMALL
 
 TIMELINES = {"ibatch": REQUEST, "caramel": CONTRACT}
+STARTS = {
+    "ibatch": "A pull in ",
+    "caramel": "An iteration takes ",
+    "yan": "An epoch takes ",
+}
 ALL = {**REQUESTS, **TIMELINES, "yan": SMALL}
 
 
@@ -25,7 +30,7 @@ def test_what_compare_writes_is_drawn_as_it_was_shown(
     shown = capsys.readouterr().out
     assert main(["draw", plan]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("A")
+    assert text.startswith(STARTS.get(name, "A "))
     assert f"({name.split(maxsplit=1)[0]}" in text.splitlines()[0]
     assert text in shown
     assert main(["draw", plan, "-o", str(drawn)]) == 0
