@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import check_outputs, command, file_name, in_file, read, write_json
-from planner.cli.parsing import add_options, given
+from planner.cli.parsing import given
 from planner.view.progress import Progress
 
 _COMPUTE = """\
@@ -31,38 +31,31 @@ def add_parser(commands: Any) -> None:
     kinds = commands.add_parser(
         "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
     ).add_subparsers(metavar="WHAT", required=True)
-    compute = command(
+    command(
         kinds,
         "compute",
         run_compute,
         "measure the constants of computation on this machine",
         "planner calibrate compute -o constants.json",
-        _COMPUTE,
-    )
-    add_options(
-        compute,
         {
             "--cores N": "most cores at work at once; default: all there are",
-            "--repetitions N": "rounds; default: 15",
+            "--repetitions N (15)": "rounds; default: 15",
             "-o, --output FILE": "default: standard output",
         },
-        {"--repetitions": {"default": 15}},
+        about=_COMPUTE,
     )
-    fit = command(
+    command(
         kinds,
         "fit",
         run_fit,
         "fit the constants to measured epochs",
         "planner calibrate fit epochs.json -o constants.json",
-        _FIT,
-    )
-    fit.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
-    add_options(
-        fit,
         {
+            "measurements MEASUREMENTS": "'-': standard input",
             "-o, --output FILE": "where the constants go, with their errors; default: standard "
             "output",
         },
+        about=_FIT,
     )
     add_network(kinds)
 

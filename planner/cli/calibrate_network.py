@@ -19,7 +19,6 @@ from planner.cli.common import (
 from planner.cli.network_report import cluster_text, report
 from planner.cli.parsing import (
     MODEL_INPUT,
-    add_options,
     check_factory,
     check_integers,
     given,
@@ -47,7 +46,6 @@ compare --network; --cluster-out makes a cluster for planner plan --cluster.
 """
 
 _WARMUP = 2
-_TIMEOUT_S = 60.0
 _MOST_SECONDS = 3600
 _LEAST_BESIDE = 4096
 """Smallest transfer (bytes) with which contention is measured."""
@@ -55,28 +53,27 @@ _LEAST_BESIDE = 4096
 
 def add_network(kinds: Any) -> None:
     """Add the subcommand."""
-    parser = command(
+    command(
         kinds,
         "network",
         run_network,
         "measure what communication costs between the ranks of a job (problems caramel, ibatch)",
         "torchrun --nproc-per-node 4 -m planner calibrate network -o network.json",
-        _NETWORK,
-    )
-    add_options(
-        parser,
         {
-            "--collective": "all_reduce: sum up gradients (default, for caramel); all_gather: "
-            "pull a batch of parameters; reduce_scatter: push a batch of gradients (for ibatch)",
+            "--collective all_reduce|all_gather|reduce_scatter (all_reduce)": "all_reduce: sum up "
+            "gradients (default, for caramel); all_gather: pull a batch of parameters; "
+            "reduce_scatter: push a batch of gradients (for ibatch)",
             "--bcube n,k": "all-reduce by BML on BCube(n, k) instead of gloo's ring",
             "--interfaces A,B,…": "with --bcube: one network interface a level; gloo's own "
             "collectives run over GLOO_SOCKET_IFNAME",
-            "--largest SIZE": "the largest transfer; default: 4MB",
-            "--depths 1,2,…": "numbers of chunks in flight to time an all-reduce with; default: 1",
-            "--repetitions N": "rounds; default: 20",
-            "--seconds S": "how long each sample repeats a transfer, after half as long untimed, "
-            "so that what the link passes at once (a token bucket's burst) is spent; default: 0.02",
-            "--timeout S": f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
+            "--largest SIZE (4MB)": "the largest transfer; default: 4MB",
+            "--depths 1,2,… (1)": "numbers of chunks in flight to time an all-reduce with; "
+            "default: 1",
+            "--repetitions N (20)": "rounds; default: 20",
+            "--seconds S (0.02)": "how long each sample repeats a transfer, after half as long "
+            "untimed, so that what the link passes at once (a token bucket's burst) is spent; "
+            "default: 0.02",
+            "--timeout S (60)": "seconds to wait for another rank; default: 60",
             "--interference MODULE:FACTORY": "the model (as for planner profile) beside whose "
             "passes transfers are timed, too: what they take from computation, and how much longer "
             "they last there; default: products of matrices",
@@ -88,18 +85,7 @@ def add_network(kinds: Any) -> None:
             "cost what was measured, each rank a machine of it, for planner plan --cluster",
             "--json": "the same on standard output, instead of the table",
         },
-        {
-            "--collective": {
-                "choices": ["all_reduce", "all_gather", "reduce_scatter"],
-                "default": "all_reduce",
-            },
-            "--largest": {"default": "4MB"},
-            "--depths": {"default": "1"},
-            "--repetitions": {"default": 20},
-            "--seconds": {"default": 0.02},
-            "--timeout": {"default": _TIMEOUT_S},
-            "--alone": {"action": "store_true"},
-        },
+        about=_NETWORK,
     )
 
 

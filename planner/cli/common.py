@@ -30,9 +30,11 @@ def command(
     run: Callable[[argparse.Namespace], int],
     summary: str,
     example: str,
+    options: Mapping[str, str],
+    more: Mapping[str, Mapping[str, Any]] | None = None,
     about: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a subcommand whose help ends with an example, and return its parser."""
+    """Add a subcommand with `add_options`, whose help ends with an example; return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -41,7 +43,7 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run, parser=parser)
-    add_options(parser, {"-q, --quiet": "show no progress"})
+    add_options(parser, {"-q, --quiet": "show no progress", **options}, more)
     return parser
 
 

@@ -29,8 +29,9 @@ from planner.cli.compare_options import (
 )
 from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
+from planner.cli.iteration_options import scale_in
 from planner.cli.outputs import Outputs
-from planner.cli.parsing import as_typed, parse_names, parse_number, refuse
+from planner.cli.parsing import as_typed, parse_names, refuse
 from planner.cli.spark_logs import read_logs
 from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
@@ -78,8 +79,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare; for ``planner plan`` (`alone`) the best answer is printed as JSON, and no other."""
-    name, case = _of_events(options) if "events" in options else _of_file(options)
-    family, inputs = PROBLEMS[name].family, vars(options).get("events") or (options.file,)
+    name, case = _of_events(options) if options.events else _of_file(options)
+    family, inputs = PROBLEMS[name].family, options.events or (options.file,)
     outputs = Outputs.of(options, name, inputs)
     progress, limit = Progress(quiet=options.quiet), case.options["time_limit"]
     unasked: Mapping[str, str] = {}
@@ -136,7 +137,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
         options.events,
         max_overhead=settled["max_overhead"],
         # Nobody knows what the log's users can wait for.
-        max_group_ns=settled["max_group"] if "max_group" in options else None,
+        max_group_ns=settled["max_group"] if options.max_group else None,
         quiet=options.quiet,
     )
     return problem, Case(
@@ -191,12 +192,11 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
         )
     family, settled = PROFILED[problem], settle(options, problem, PROFILED)
     settled |= _limit(options)
-    scale = parse_number(options.computation or "1", "--computation", positive=True)
     cluster = settle_cluster(options, needed=family.on_cluster)
     place = settle_network(options, cluster, family.collective(settled), settled)
     settled = {**settled, **family.settled(settled, place)}
     with in_file(options.file):
-        profile = decode_profile(data).scaled(scale)
+        profile = decode_profile(data).scaled(scale_in(options))
         family.check_profile(profile)
     make = _COMPOSED.get(problem, family.from_profile)
     try:

@@ -5,23 +5,15 @@ The parser knows all options of all problems. What makes a problem of a profile 
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
-from planner.cli.iteration_options import cluster_in
-from planner.cli.parsing import (
-    add_options,
-    parse_bcube,
-    parse_count,
-    parse_names,
-    parse_number,
-    refuse,
-)
+from planner.cli.iteration_options import ON_CLUSTER, add_declared, cluster_in, declared
+from planner.cli.parsing import add_options, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
@@ -30,9 +22,8 @@ from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.topologies import BCube
-from planner.model.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
-from planner.model.validation import integer
-from planner.solving.compare import Option, Place
+from planner.model.units import counted, format_ns, format_rate, parse_rate, parse_time
+from planner.solving.compare import Place
 from planner.solving.family import Family
 
 DEFAULT_SECONDS = 10.0
@@ -47,24 +38,6 @@ OPTIONS = ("--cluster", "--computation")
 Families: TypeAlias = Mapping[str, Family[Any, Any, Any]]
 
 
-def _share(text: str, name: str) -> Fraction:
-    share = parse_number(text, name, positive=True)
-    if share >= 1:
-        raise InvalidInputError(name, "expected a number < 1")
-    return share
-
-
-_READERS: Mapping[str, Callable[[str, str], Any]] = {
-    "size": parse_bytes,
-    "time": parse_time,
-    "share": _share,
-    "ratio": parse_number,
-    "numbers": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
-    "bcube": lambda text, _: parse_bcube(text),
-}
-"""What is written after an option, by `planner.solving.compare.Form`."""
-
-
 def add_compare(
     commands: Any,
     run: Callable[[argparse.Namespace], int],
@@ -72,18 +45,14 @@ def add_compare(
     profiled: Families,
 ) -> None:
     """Add the command with the options of all problems; `profiled` families take profiles."""
-    summary = "compare every method on a request, or on a profiled model and a network"
-    parser = command(commands, "compare", run, summary, "planner compare request.json")
-    parser.usage = "planner compare [--problem NAME] FILE [option ...]"
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE",
-        help="a profile, or a request of planner solve; '-': standard input",
-    )
-    add_options(
-        parser,
+    parser = command(
+        commands,
+        "compare",
+        run,
+        "compare every method on a request, or on a profiled model and a network",
+        "planner compare request.json",
         {
+            "file FILE?": "a profile, or a request of planner solve; '-': standard input",
             "--problem NAME": "what to do with a profile; a request says itself what it asks",
             "--methods A,B,…": "default: all that --help lists",
             "--time-limit S": f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
@@ -98,21 +67,13 @@ def add_compare(
         },
         {"--problem": {"choices": list(families)}},
     )
-    add_options(
-        parser.add_argument_group("with a profile, on a cluster"),
-        {
-            "--cluster FILE": "a cluster's file or the name of a shipped one, which says all that "
-            "the other options would",
-            "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers 50 "
-            "times as fast as those the profile was measured on; default: 1",
-        },
-    )
+    parser.usage = "planner compare [--problem NAME] FILE [option ...]"
+    add_options(parser.add_argument_group("with a profile, on a cluster"), ON_CLUSTER)
     owners = _owners(profiled)
     own = {option.name: option for family in profiled.values() for option in family.options}
     add_declared(
         parser.add_argument_group("with a profile, depending on --problem"),
         [replace(own[name], help=f"{', '.join(owners[name])}: {own[name].help}") for name in own],
-        argparse.SUPPRESS,
     )
     lines = ["problems, with the methods and an example of each:"]
     for name, family in families.items():
@@ -120,19 +81,6 @@ def add_compare(
         lines += [f"  {name}: {family.asks}", *(f"    {line}" for line in methods)]
         lines.append(f"    {family.example}")
     parser.epilog = "\n".join(lines)
-
-
-def add_declared(parser: Any, options: Iterable[Option], default: str | None = None) -> None:
-    """Add options that families declare to a parser or a group."""
-    for option in options:
-        how: dict[str, Any] = {"action": "store_true"}
-        if option.form != "flag":
-            how = {"choices": option.choices or None, "metavar": option.metavar or None}
-        if option.form == "whole":
-            how["type"] = int
-        elif option.form == "logs":
-            how["nargs"] = "+"
-        parser.add_argument(option.name, default=default, help=option.help, **how)
 
 
 def _owners(profiled: Families) -> dict[str, list[str]]:
@@ -146,21 +94,11 @@ def _owners(profiled: Families) -> dict[str, list[str]]:
 
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
     """Return the options of one problem, those not given by default, and refuse others'."""
-    typed = vars(options)
     for name, names in _owners(profiled).items():
-        if name.removeprefix("--").replace("-", "_") in typed and problem not in names:
+        if problem not in names:
             only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
-            raise InvalidInputError(name, only)
-    settled = {}
-    for option in profiled[problem].options:
-        value = typed.get(option.key, option.default)
-        if option.key in typed and option.form in _READERS:
-            value = _READERS[option.form](value, option.name)
-        if value is not None and option.least is not None:
-            most = {} if option.most is None else {"maximum": option.most}
-            integer(value, option.name, minimum=option.least, **most)
-        settled[option.key] = value
-    return settled
+            refuse(options, (name,), only)
+    return declared(options, profiled[problem].options)
 
 
 def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, in_option, read_as, warn, write_text
 from planner.cli.compare_tables import warning_lines
-from planner.cli.parsing import add_options
 from planner.cli.writing import replacing
 from planner.jsonio import decode_answer
 from planner.view.drawing import drawing_of, plan_chart
@@ -15,19 +14,18 @@ from planner.view.drawing import drawing_of, plan_chart
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "draw",
         run,
         "draw a plan as a chart, a trace for Perfetto, or text",
         "planner solve request.json | planner draw - -o plan.svg",
+        {
+            "plan PLAN": "an answer of planner solve; '-': standard input",
+            "-o, --output FILE": "a chart (.svg) or, of a plan with a timeline, a Chrome/Perfetto "
+            "trace (.json, .json.gz); default: text on the terminal",
+        },
     )
-    parser.add_argument(
-        "plan", metavar="PLAN", help="an answer of planner solve; '-': standard input"
-    )
-    text = "a chart (.svg) or, of a plan with a timeline, a Chrome/Perfetto trace "
-    text += "(.json, .json.gz); default: text on the terminal"
-    add_options(parser, {"-o, --output FILE": text})
 
 
 def run(options: argparse.Namespace) -> int:

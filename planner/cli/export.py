@@ -17,7 +17,6 @@ from planner.cli.export_programs import (
     write_traces,
     write_tuner,
 )
-from planner.cli.parsing import add_options
 from planner.jsonio import decode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
@@ -34,7 +33,7 @@ _TOOLS = (
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "export",
         run,
@@ -43,33 +42,22 @@ def add_parser(commands: Any) -> None:
         "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
         "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18\n"
         "  planner export mscclpp plan.json -o all-reduce.json",
-    )
-    parser.add_argument(
-        "tool",
-        choices=_TOOLS,
-        help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together, and what "
-        "else a plan of --mode fsdp sets; horovod: a file for horovodrun --config-file; "
-        "deepspeed: the nearest zero_optimization; megatron: the nearest size of buckets; chakra: "
-        "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl, mscclpp: "
-        "the program by which a plan of planner plan, bml or bigdl sums up, as an algorithm of "
-        "MSCCL or an execution plan of MSCCL++; nccl-tuner: which algorithm and protocol for which "
-        "size, for NCCL's example tuner plugin, of networks measured with each forced",
-    )
-    parser.add_argument(
-        "plans",
-        metavar="PLAN",
-        nargs="+",
-        help="an answer of planner solve or planner plan, or two of ibatch (pull and push); '-': "
-        "standard input; for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
-    )
-    add_options(
-        parser,
         {
+            f"tool {'|'.join(_TOOLS)}": "ddp: sizes and parameters of buckets; fsdp2: modules to "
+            "shard together, and what else a plan of --mode fsdp sets; horovod: a file for "
+            "horovodrun --config-file; deepspeed: the nearest zero_optimization; megatron: the "
+            "nearest size of buckets; chakra: execution traces for simulators such as ASTRA-sim, "
+            "FILE.0.et and so on; msccl, mscclpp: the program by which a plan of planner plan, bml "
+            "or bigdl sums up, as an algorithm of MSCCL or an execution plan of MSCCL++; "
+            "nccl-tuner: which algorithm and protocol for which size, for NCCL's example tuner "
+            "plugin, of networks measured with each forced",
+            "plans PLAN+": "an answer of planner solve or planner plan, or two of ibatch (pull and "
+            "push); '-': standard input; for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
             "-o, --output FILE": "default: standard output",
             "--profile FILE": "the profile planned for, which has the sizes of single parameters "
             "(for deepspeed and megatron, if the plan has none) and the dataflow (for chakra)",
-            "--element-bytes N": "size of one number of a gradient (for deepspeed, megatron and "
-            "chakra); default: 4",
+            "--element-bytes N (4)": "size of one number of a gradient (for deepspeed, megatron "
+            "and chakra); default: 4",
             "--anyway": "write a plan that is slower, by the tool's rules, than the tool's default",
             "--ranks N": "traces to write (for chakra); default: what the plan is priced for",
             "--algorithm NAME": "which program, if transfers are summed up by several (for msccl "
@@ -77,7 +65,6 @@ def add_parser(commands: Any) -> None:
             "--depth N": "in how many parts, if transfers are summed up in several (for msccl and "
             "mscclpp)",
         },
-        {"--element-bytes": {"default": 4}},
     )
 
 

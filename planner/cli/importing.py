@@ -16,7 +16,7 @@ from planner.cli.common import (
     warn,
     write_json,
 )
-from planner.cli.parsing import add_options, check_integers, refuse
+from planner.cli.parsing import check_integers, refuse
 from planner.cli.spark_logs import import_spark
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
@@ -75,7 +75,7 @@ def add_parser(commands: Any) -> None:
         FX: "a compiled graph that planner.profiling.fx wrote",
         SPARK: "event logs of Spark 3 or 4, files or folders",
     }
-    parser = command(
+    command(
         commands,
         "import",
         run,
@@ -85,21 +85,11 @@ def add_parser(commands: Any) -> None:
         "  planner import nccl-tests all_reduce.log all_gather.log -o network.json\n"
         "  planner import fx graph.fx.json -o graph.json\n"
         "  planner import spark-events eventlog_v2_app-20261125093000-0001 -o spark.json",
-    )
-    parser.add_argument(
-        "format",
-        choices=list(abouts),
-        help="; ".join(f"{name}: {about}" for name, about in abouts.items()),
-    )
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="+",
-        help="'-': standard input; several of timed collectives become one network",
-    )
-    add_options(
-        parser,
         {
+            f"format {'|'.join(abouts)}": "; ".join(
+                f"{name}: {about}" for name, about in abouts.items()
+            ),
+            "file FILE+": "'-': standard input; several of timed collectives become one network",
             "-o, --output FILE": "default: standard output",
             "--name NAME": "name of the model; default: the file's name",
             "--batch-size N": "samples of one iteration",
@@ -110,13 +100,10 @@ def add_parser(commands: Any) -> None:
             "--link N=RATE": "of timed collectives, where hosts have several kinds of link: the "
             "line rate in one direction of the slowest that joins N ranks of a host; again for "
             "more: --link 2=300GB/s --link 4=32GB/s",
-            "--collective": "of nccl-tests: what was timed, where neither a file nor its name "
-            "says it",
+            f"--collective {'|'.join(COLLECTIVES)}": "of nccl-tests: what was timed, where neither "
+            "a file nor its name says it",
         },
-        {
-            "--link": {"action": "append"},
-            "--collective": {"choices": COLLECTIVES},
-        },
+        {"--link": {"action": "append"}},
     )
 
 

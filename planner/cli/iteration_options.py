@@ -1,11 +1,13 @@
 """Options that all commands about whole iterations share: profile, cluster, problem."""
 
 import argparse
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from planner.cli.common import in_file, in_option, measured_tables, read_as
-from planner.cli.parsing import add_options, parse_names, parse_number
+from planner.cli.parsing import add_options, parse_bcube, parse_count, parse_names, parse_number
 from planner.families.iteration import ALGORITHMS, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import cluster_data, decode_cluster
@@ -14,8 +16,9 @@ from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
-from planner.model.units import parse_bytes
-from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY
+from planner.model.units import parse_bytes, parse_time
+from planner.model.validation import integer
+from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, OPTIMISER, Option
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 
 
@@ -28,43 +31,97 @@ class Job:
     options: dict[str, Any]
 
 
+ON_CLUSTER = {
+    "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
+    "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers 50 times as "
+    "fast as those the profile was measured on; default: 1",
+}
+"""Where a profile trains, and how fast."""
+
+_DECLARED = (
+    *(OPTIMISER, ACTIVATIONS, IGNORE_MEMORY),
+    Option("--max-transfer", "no transfer may be larger: 25MiB", "size", metavar="SIZE"),
+)
+
+
+def _share(text: str, name: str) -> Fraction:
+    share = parse_number(text, name, positive=True)
+    if share >= 1:
+        raise InvalidInputError(name, "expected a number < 1")
+    return share
+
+
+_READERS: Mapping[str, Callable[[str, str], Any]] = {
+    "size": parse_bytes,
+    "time": parse_time,
+    "share": _share,
+    "ratio": parse_number,
+    "numbers": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
+    "bcube": lambda text, _: parse_bcube(text),
+}
+"""What is written after an option, by `planner.solving.compare.Form`."""
+
+
+def add_declared(parser: Any, options: Iterable[Option]) -> None:
+    """Add options that families declare to a parser or a group."""
+    for option in options:
+        how: dict[str, Any] = {"action": "store_true"}
+        if option.form != "flag":
+            how = {"choices": option.choices or None, "metavar": option.metavar or None}
+        if option.form == "whole":
+            how["type"] = int
+        elif option.form == "logs":
+            how["nargs"] = "+"
+        parser.add_argument(option.name, default=None, help=option.help, **how)
+
+
+def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, Any]:
+    """Return the values of options that families declare, those not given by default."""
+    settled = {}
+    for option in known:
+        value = getattr(options, option.key)
+        if value is None:
+            value = option.default
+        elif option.form in _READERS:
+            value = _READERS[option.form](value, option.name)
+        if value is not None and option.least is not None:
+            most = {} if option.most is None else {"maximum": option.most}
+            integer(value, option.name, minimum=option.least, **most)
+        settled[option.key] = value
+    return settled
+
+
 def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool = True) -> None:
     """Add the profile, the cluster, which is needed if `on_cluster`, and the problem's options."""
-    parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     add_options(
         parser,
         {
-            "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
+            "profile PROFILE": "a profile; '-': standard input",
+            **ON_CLUSTER,
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
             "network as planner import or planner calibrate network wrote it; planner plan without "
             "--cluster is planner compare --problem caramel",
             "--interference FILE": "what transfers and computation take from each other, instead "
             "of what the cluster says: a network that planner calibrate network measured",
-            "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers that "
-            "compute 50 times as fast as those the profile was measured on; default: 1",
-            "--optimiser-ratio R": "bytes of optimiser state for each byte of parameters: 1 for "
-            "momentum, 2 for Adam; default: 0",
-            f"{ACTIVATIONS.name} SIZE": ACTIVATIONS.help,
-            IGNORE_MEMORY.name: IGNORE_MEMORY.help,
-            "--max-transfer SIZE": "no transfer may be larger, such as 25MiB",
             "--algorithms A,B,…": "synchronisation algorithms to consider; default: "
             f"{','.join(ALGORITHMS)}",
-            "--mode": "replicated: every worker updates all parameters, as under DDP; sharded: "
-            "each its share, as with parameter servers on all machines; fsdp, for planner plan: "
-            "what FSDP should wrap, prefetch and gather again, by memory; default: replicated or "
-            "sharded, whichever is faster",
-            "--for": "whose rules the plan keeps to: what it can be told of buckets and "
-            f"algorithms, what it overlaps with what; {FSDP2.name}: planner plan does as with "
-            "--mode fsdp; default: planner, whose runtime has none",
+            f"--mode any|{'|'.join(MODES)}|fsdp (any)": "replicated: every worker updates all "
+            "parameters, as under DDP; sharded: each its share, as with parameter servers on all "
+            "machines; fsdp, for planner plan: what FSDP should wrap, prefetch and gather again, "
+            "by memory; default: replicated or sharded, whichever is faster",
+            f"--for {'|'.join(TARGET_NAMES)} ({PLANNER})": "whose rules the plan keeps to: what "
+            "it can be told of buckets and algorithms, what it overlaps with what; "
+            f"{FSDP2.name}: planner plan does as with --mode fsdp; default: planner, whose "
+            "runtime has none",
         },
-        {
-            "--cluster": {"required": on_cluster},
-            "--computation": {"default": "1"},
-            "--optimiser-ratio": {"default": "0"},
-            "--mode": {"choices": ("any", *MODES, "fsdp"), "default": "any"},
-            "--for": {"choices": TARGET_NAMES, "default": PLANNER},
-        },
+        {"--cluster": {"required": on_cluster}},
     )
+    add_declared(parser, _DECLARED)
+
+
+def scale_in(options: argparse.Namespace) -> Fraction:
+    """Return what all times of computation are multiplied by."""
+    return parse_number(options.computation or "1", "--computation", positive=True)
 
 
 def inputs_of(options: argparse.Namespace) -> tuple[str | None, ...]:
@@ -103,18 +160,13 @@ def _interference(data: bytes) -> Interference:
 
 def settle(options: argparse.Namespace) -> Job:
     """Return the job that the options describe."""
-
-    def size(name: str) -> int | None:
-        text = getattr(options, name.removeprefix("--").replace("-", "_"))
-        return None if text is None else parse_bytes(text, name)
-
-    names = options.algorithms
+    names, typed = options.algorithms, declared(options, _DECLARED)
     settled = {
-        "computation": parse_number(options.computation, "--computation", positive=True),
-        "optimiser": parse_number(options.optimiser_ratio, "--optimiser-ratio"),
-        "activation_bytes": size("--activations"),
-        "ignore_memory": options.ignore_memory,
-        "max_transfer_bytes": size("--max-transfer"),
+        "computation": scale_in(options),
+        "optimiser": typed["optimiser_ratio"],
+        "activation_bytes": typed["activations"],
+        "ignore_memory": typed["ignore_memory"],
+        "max_transfer_bytes": typed["max_transfer"],
         "algorithms": ALGORITHMS if names is None else parse_names(names, "--algorithms"),
         "modes": MODES if options.mode == "any" else (options.mode,),
         "target": target_of(vars(options)["for"], "--for"),

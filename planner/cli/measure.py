@@ -18,7 +18,6 @@ from planner.cli.compare_tables import provenance, warning_lines
 from planner.cli.parsing import (
     FACTORY,
     MODEL_INPUT,
-    add_options,
     check_integers,
     given,
     load_model,
@@ -34,32 +33,24 @@ _TIMEOUT_S = 600.0
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "profile",
         run,
         "measure a torch model, layer by layer",
         "planner profile torchvision.models:resnet18 --input 3x224x224 --batch-size 8 "
         "-o resnet18.json",
-    )
-    parser.add_argument("factory", metavar="MODULE:FACTORY", help=FACTORY)
-    add_options(
-        parser,
         {
+            "factory MODULE:FACTORY": FACTORY,
             "-o, --output FILE": "default: standard output",
             "--name NAME": "name of the model; default: the factory's name",
             **MODEL_INPUT,
-            "--warmup N": "default: 3",
-            "--repetitions N": "default: 10",
+            "--warmup N (3)": "default: 3",
+            "--repetitions N (10)": "default: 10",
             "--threads N": "of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each "
             "rank",
-            "--optimizer": "time its updates too, as those of `planner run`; default: sgd where a "
-            "launcher started several ranks, else none",
-        },
-        {
-            "--warmup": {"default": 3},
-            "--repetitions": {"default": 10},
-            "--optimizer": {"choices": ["sgd", "adam"]},
+            "--optimizer sgd|adam": "time its updates too, as those of `planner run`; default: sgd "
+            "where a launcher started several ranks, else none",
         },
     )
 

@@ -86,19 +86,27 @@ FACTORY = "a callable that returns a torch.nn.Module, or (module, tuple of input
 def add_options(
     parser: Any, options: Mapping[str, str], more: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Add options to a parser or a group: each as typed, ``-o, --output FILE``, and its help.
+    """Add options to a parser or a group: each as typed, and its help.
 
-    An option without a value is a flag. `more` has further arguments of ``add_argument``, such as
-    ``choices``, by the long name of an option.
+    ``-o, --output FILE`` has a value, ``--steps N (20)`` a default too; ``--optimizer sgd|adam``
+    has one of some values, and ``--json`` is a flag. ``plans PLAN+`` is no option but a list, and
+    ``file FILE?`` may be missing. `more` has further arguments of ``add_argument``, by long name.
     """
     for typed, text in options.items():
-        words = [word.rstrip(",") for word in typed.split()]
-        names = [word for word in words if word.startswith("-")]
-        how = dict((more or {}).get(names[-1], ()))
+        spelled, _, default = typed.removesuffix(")").partition(" (")
+        words = [word.rstrip(",") for word in spelled.split()]
+        names = [word for word in words if word.startswith("-")] or words[:1]
+        how: dict[str, Any] = {"action": "store_true"}
         if len(words) > len(names):
-            how = {"metavar": words[-1], "type": _VALUES.get(words[-1]), **how}
-        elif "choices" not in how:
-            how["action"] = "store_true"
+            value = words[-1].rstrip("+?")
+            how = {"metavar": value, "type": _VALUES.get(value)}
+            if "|" in value:
+                how = {"choices": value.split("|")}
+            if value != words[-1]:
+                how["nargs"] = words[-1].removeprefix(value)
+            if default:
+                how["default"] = _VALUES.get(value, str)(default)
+        how |= (more or {}).get(names[-1], {})
         parser.add_argument(*names, help=text, **how)
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.cli.common import command
-from planner.cli.compare_options import add_declared
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
+from planner.cli.iteration_options import add_declared, add_iteration_options, inputs_of, settle
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number, refuse
 from planner.cli.plan_text import lines
@@ -17,7 +16,7 @@ from planner.families.fsdp.baselines import RULES
 from planner.jsonio.iteration import planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import parse_time
-from planner.solving.compare import IGNORE_MEMORY, REGRET
+from planner.solving.compare import IGNORE_MEMORY, OPTIMISER, REGRET
 from planner.solving.methods import concrete
 from planner.solving.targets import FSDP2, PLANNER
 from planner.view.progress import Progress
@@ -26,7 +25,7 @@ _FSDP = FSDP.name
 _OWN = tuple(
     option
     for option in FSDP.own_options
-    if option.name not in (IGNORE_MEMORY.name, "--optimiser-ratio")  # of all iterations
+    if option not in (IGNORE_MEMORY, OPTIMISER)  # of all iterations
 )
 
 
@@ -41,6 +40,7 @@ def add_parser(commands: Any) -> None:
         "--computation 0.05\n"
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
+        {},
     )
     add_iteration_options(parser, on_cluster=False)
     title = f"with --mode {_FSDP}, or --for {FSDP2.name}, which is the same"
@@ -48,8 +48,8 @@ def add_parser(commands: Any) -> None:
     add_options(
         parser,
         {
-            "--method NAME": "auto (default) is joint, the best of everything; the others are "
-            "what a family by itself or another system does: "
+            "--method NAME (auto)": "auto (default) is joint, the best of everything; the others "
+            "are what a family by itself or another system does: "
             f"{', '.join(concrete(iteration.METHODS))}",
             "--epoch-samples N": "choose how many of the cluster's machines make the shortest "
             "epoch of N samples",
@@ -62,7 +62,6 @@ def add_parser(commands: Any) -> None:
             "-o, --output FILE": "write the plan as JSON",
             "--json": "print the plan as JSON, no text",
         },
-        {"--method": {"default": "auto"}},
     )
 
 
@@ -149,10 +148,8 @@ def _compared(
     known = (*taken, "run", "parser", "profile", "cluster", "method")
     for option in given(options, (name for name in vars(options) if name not in known)):
         raise InvalidInputError(option, otherwise)
-    words = ["compare", options.profile, "--problem", problem, *given(options, taken)]
-    if methods:
-        words += ["--methods", ",".join(methods)]
-    compared = parser(words).parse_args(words)
-    compared.alone = True
+    compared = parser(["compare"]).parse_args(["compare", options.profile, "--problem", problem])
+    vars(compared).update({name: getattr(options, name) for name in taken})
+    compared.alone, compared.methods = True, ",".join(methods)
     status: int = compared.run(compared)
     return status

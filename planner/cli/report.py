@@ -39,16 +39,16 @@ def add_parser(commands: Any) -> None:
         "plan a whole training iteration and write a page about it",
         "planner report data/profiles/vgg19.json --cluster data/clusters/caramel-16.json "
         "--computation 0.05 -o vgg19.html",
+        {},
     )
     add_iteration_options(parser)
     add_options(
         parser,
         {
             "--time-limit S": "for each planning; default: no limit",
-            "-o, --output FILE": "write the page, one HTML file, there; '-': standard output; "
-            f"default: {DEFAULT}",
+            f"-o, --output FILE ({DEFAULT})": "write the page, one HTML file, there; '-': standard "
+            f"output; default: {DEFAULT}",
         },
-        {"--output": {"default": DEFAULT}},
     )
 
 

@@ -21,7 +21,6 @@ from planner.cli.compare_tables import kept
 from planner.cli.parsing import (
     FACTORY,
     MODEL_INPUT,
-    add_options,
     check_factory,
     check_integers,
     load_model,
@@ -53,28 +52,22 @@ of the slowest rank.
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "run",
         run,
         "run training steps of a torch model that communicate as planned",
         "torchrun --nproc-per-node 2 -m planner run plan.json \\\n"
         "    --model my_package.my_module:make_model --input 3x224x224 --steps 20",
-    )
-    parser.description = f"{parser.description}\n\n{_ABOUT}"
-    parser.add_argument(
-        "plans", metavar="PLAN", nargs="+", help="answers of planner solve, or of compare -o"
-    )
-    add_options(
-        parser,
         {
+            "plans PLAN+": "answers of planner solve, or of compare -o",
             "--model MODULE:FACTORY": FACTORY,
             **MODEL_INPUT,
-            "--steps N": "default: 20",
-            "--warmup N": "default: 3",
-            "--optimizer": "default: sgd, with momentum",
+            "--steps N (20)": "default: 20",
+            "--warmup N (3)": "default: 3",
+            "--optimizer sgd|adam (sgd)": "default: sgd, with momentum",
             "--threads N": "of torch, on each rank",
-            "--timeout S": "seconds; default: 60",
+            "--timeout S (60)": "seconds; default: 60",
             "--interfaces A,B,…": "the network interface, or those of the levels of a BCube; "
             "default: PLANNER_INTERFACES, or gloo's choice",
             "--against-ddp ROUNDS": "alternate with DDP (a plan of fsdp: with FSDP2) as it is "
@@ -85,12 +78,9 @@ def add_parser(commands: Any) -> None:
         },
         {
             "--model": {"required": True},
-            "--steps": {"default": 20},
-            "--warmup": {"default": 3},
-            "--optimizer": {"choices": ["sgd", "adam"], "default": "sgd"},
-            "--timeout": {"default": 60.0},
             "--against-ddp": {"type": int, "nargs": "?", "const": 5},
         },
+        _ABOUT,
     )
 
 

@@ -11,18 +11,13 @@ from planner.jsonio.schemas import FILES
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "schema",
         run,
         "print the JSON Schema of requests, answers and files",
         "planner schema ibatch",
-    )
-    parser.add_argument(
-        "problem",
-        nargs="?",
-        metavar="PROBLEM",
-        help=f"one of {', '.join((*PROBLEMS, *FILES))}; default: all of them",
+        {"problem PROBLEM?": f"one of {', '.join((*PROBLEMS, *FILES))}; default: all of them"},
     )
 
 

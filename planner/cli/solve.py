@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from planner.cli.common import check_outputs, command, standard_input, standard_output
 from planner.cli.interrupting import interruptible
-from planner.cli.parsing import add_options, seconds
+from planner.cli.parsing import seconds
 from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply
 from planner.jsonio.streams import CancellableLines, limited_replies, one_message
@@ -37,17 +37,12 @@ def add_parser(commands: Any) -> None:
         """echo '{"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1, 5], \
 "compute_ns": [2, 6, 1]}' | planner solve
   planner solve request.json -o plan.json""",
-    )
-    parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="default: standard input"
-    )
-    add_options(
-        parser,
         {
+            "file FILE? (-)": "default: standard input",
             "--jsonl": "one request a line, one answer a line, same order",
-            "-o, --output FILE": "write the answer, or the error, here; default: standard output",
+            "-o, --output FILE (-)": "write the answer, or the error, here; default: standard "
+            "output",
         },
-        {"--output": {"default": "-"}},
     )
     group = parser.add_argument_group(
         "limits of each request",

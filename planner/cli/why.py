@@ -17,7 +17,6 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
-from planner.cli.parsing import add_options
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in
@@ -34,22 +33,15 @@ from planner.view.progress import Progress
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "why",
         run,
         "say what the computation of a recorded job waited for, and what a plan could save",
         "planner why rank0.json.gz rank1.json.gz -o plan.json",
-    )
-    parser.add_argument(
-        "traces",
-        metavar="TRACE",
-        nargs="+",
-        help="traces of PyTorch's profiler (.json, .json.gz), one a rank; '-': standard input",
-    )
-    add_options(
-        parser,
         {
+            "traces TRACE+": "traces of PyTorch's profiler (.json, .json.gz), one a rank; '-': "
+            "standard input",
             "--transfers REGEX": "kernels whose names REGEX is found in are transfers too, and "
             "none is in doubt; default: those of known libraries, the doubtful ones are named",
             "--json": "print all of it as JSON: planner schema why",

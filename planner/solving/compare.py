@@ -110,6 +110,13 @@ ACTIVATIONS = Option(
     "size",
     metavar="SIZE",
 )
+OPTIMISER = Option(
+    "--optimiser-ratio",
+    "bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; default: 0",
+    "ratio",
+    0,
+    metavar="R",
+)
 IGNORE_MEMORY = Option("--ignore-memory", "plan as if memory did not bind", "flag", False)
 FOR = Option(
     "--for",

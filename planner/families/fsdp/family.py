@@ -24,7 +24,7 @@ from planner.families.fsdp.search import refit, search
 from planner.model.costs import scaled_cost
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
-from planner.solving.compare import IGNORE_MEMORY, Case, Column, Option
+from planner.solving.compare import IGNORE_MEMORY, OPTIMISER, Case, Column, Option
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
@@ -111,15 +111,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
             "numbers",
             metavar="N,M,…",
         ),
-        Option(
-            "--optimiser-ratio",
-            "bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
-            "default: 0",
-            "ratio",
-            0,
-            metavar="R",
-        ),
-        IGNORE_MEMORY,
+        *(OPTIMISER, IGNORE_MEMORY),
     )
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
