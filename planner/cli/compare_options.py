@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
-from planner.cli.iteration_options import ON_CLUSTER, add_declared, cluster_in, declared
+from planner.cli.iteration_options import ON_CLUSTER, cluster_in, declared
 from planner.cli.parsing import add_options, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
@@ -71,9 +71,9 @@ def add_compare(
     add_options(parser.add_argument_group("with a profile, on a cluster"), ON_CLUSTER)
     owners = _owners(profiled)
     own = {option.name: option for family in profiled.values() for option in family.options}
-    add_declared(
+    add_options(
         parser.add_argument_group("with a profile, depending on --problem"),
-        [replace(own[name], help=f"{', '.join(owners[name])}: {own[name].help}") for name in own],
+        {own[name].typed: f"{', '.join(owners[name])}: {own[name].help}" for name in own},
     )
     lines = ["problems, with the methods and an example of each:"]
     for name, family in families.items():

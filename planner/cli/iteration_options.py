@@ -40,7 +40,7 @@ ON_CLUSTER = {
 
 _DECLARED = (
     *(OPTIMISER, ACTIVATIONS, IGNORE_MEMORY),
-    Option("--max-transfer", "no transfer may be larger: 25MiB", "size", metavar="SIZE"),
+    Option("--max-transfer SIZE", "no transfer may be larger: 25MiB"),
 )
 
 
@@ -52,27 +52,19 @@ def _share(text: str, name: str) -> Fraction:
 
 
 _READERS: Mapping[str, Callable[[str, str], Any]] = {
-    "size": parse_bytes,
-    "time": parse_time,
-    "share": _share,
-    "ratio": parse_number,
-    "numbers": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
-    "bcube": lambda text, _: parse_bcube(text),
+    "SIZE": parse_bytes,
+    "TIME": parse_time,
+    "F": _share,
+    "R": parse_number,
+    "N,M,…": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
+    "N,K": lambda text, _: parse_bcube(text),
 }
-"""What is written after an option, by `planner.solving.compare.Form`."""
+"""What is written after options that families declare, by what their help calls it."""
 
 
-def add_declared(parser: Any, options: Iterable[Option]) -> None:
-    """Add options that families declare to a parser or a group."""
-    for option in options:
-        how: dict[str, Any] = {"action": "store_true"}
-        if option.form != "flag":
-            how = {"choices": option.choices or None, "metavar": option.metavar or None}
-        if option.form == "whole":
-            how["type"] = int
-        elif option.form == "logs":
-            how["nargs"] = "+"
-        parser.add_argument(option.name, default=None, help=option.help, **how)
+def typed(options: Iterable[Option]) -> dict[str, str]:
+    """Return options that families declare as `add_options` takes them."""
+    return {option.typed: option.help for option in options}
 
 
 def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, Any]:
@@ -82,8 +74,8 @@ def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, 
         value = getattr(options, option.key)
         if value is None:
             value = option.default
-        elif option.form in _READERS:
-            value = _READERS[option.form](value, option.name)
+        elif (form := option.typed.split()[-1]) in _READERS:
+            value = _READERS[form](value, option.name)
         if value is not None and option.least is not None:
             most = {} if option.most is None else {"maximum": option.most}
             integer(value, option.name, minimum=option.least, **most)
@@ -98,6 +90,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool =
         {
             "profile PROFILE": "a profile; '-': standard input",
             **ON_CLUSTER,
+            **typed(_DECLARED),
             "--network FILE": "what collectives take there, in place of what the cluster says: a "
             "network as planner import or planner calibrate network wrote it; planner plan without "
             "--cluster is planner compare --problem caramel",
@@ -116,7 +109,6 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool =
         },
         {"--cluster": {"required": on_cluster}},
     )
-    add_declared(parser, _DECLARED)
 
 
 def scale_in(options: argparse.Namespace) -> Fraction:
@@ -160,13 +152,13 @@ def _interference(data: bytes) -> Interference:
 
 def settle(options: argparse.Namespace) -> Job:
     """Return the job that the options describe."""
-    names, typed = options.algorithms, declared(options, _DECLARED)
+    names, known = options.algorithms, declared(options, _DECLARED)
     settled = {
         "computation": scale_in(options),
-        "optimiser": typed["optimiser_ratio"],
-        "activation_bytes": typed["activations"],
-        "ignore_memory": typed["ignore_memory"],
-        "max_transfer_bytes": typed["max_transfer"],
+        "optimiser": known["optimiser_ratio"],
+        "activation_bytes": known["activations"],
+        "ignore_memory": known["ignore_memory"],
+        "max_transfer_bytes": known["max_transfer"],
         "algorithms": ALGORITHMS if names is None else parse_names(names, "--algorithms"),
         "modes": MODES if options.mode == "any" else (options.mode,),
         "target": target_of(vars(options)["for"], "--for"),

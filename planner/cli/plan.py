@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_declared, add_iteration_options, inputs_of, settle
+from planner.cli.iteration_options import add_iteration_options, inputs_of, settle, typed
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number, refuse
 from planner.cli.plan_text import lines
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     )
     add_iteration_options(parser, on_cluster=False)
     title = f"with --mode {_FSDP}, or --for {FSDP2.name}, which is the same"
-    add_declared(parser.add_argument_group(title), _OWN)
+    add_options(parser.add_argument_group(title), typed(_OWN))
     add_options(
         parser,
         {
@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:
             "--max-overhead F": "of a cluster whose engine schedules iterations: largest share of "
             "that; default: 0.05",
             "--max-group TIME": "longest time scheduled at once; default: 10s",
-            "--regret": REGRET.help,
+            **typed((REGRET,)),
             "--time-limit S": "seconds of planning",
             "--picture FILE": "draw the plan (.svg, .json.gz)",
             "-o, --output FILE": "write the plan as JSON",

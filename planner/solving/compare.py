@@ -1,8 +1,8 @@
 """Compare the methods of a family; the columns, options and cases that a family declares for it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias
+from typing import Any, Generic
 
 from planner.model.clusters import Cluster
 from planner.model.contention import ALONE, Interference
@@ -70,24 +70,20 @@ class Column:
         return cls(title, lambda _, __, evaluation: getattr(evaluation, name), unit)
 
 
-Form: TypeAlias = Literal[
-    "text", "whole", "numbers", "ratio", "share", "flag", "size", "time", "bcube", "logs"
-]
-"""What is written after an option: `logs` are files."""
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option that makes a problem of a profile."""
 
-    name: str  # such as ``--workers``
+    typed: str  # such as ``--workers N``, ``--direction pull|push``; a flag without a value
     help: str
-    form: Form = "text"  # what is written after it
     default: Any = None
-    metavar: str = ""  # what the help calls its value
-    choices: Sequence[str] = ()  # its values, if there are few
     least: int | None = None
     most: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name, such as ``--workers``."""
+        return self.typed.split()[0]
 
     @property
     def key(self) -> str:
@@ -96,41 +92,32 @@ class Option:
 
 
 MACHINES = Option(
-    "--machines",
+    "--machines N",
     "machines on one switch, without --cluster; of yan parameter servers count too",
-    "whole",
-    metavar="N",
     least=1,
     most=2**16,
 )
 ACTIVATIONS = Option(
-    "--activations",
+    "--activations SIZE",
     "memory for the activations of an iteration, such as 2GiB; default: what the profile's layers "
     "keep for the backward pass, or else all their outputs",
-    "size",
-    metavar="SIZE",
 )
 OPTIMISER = Option(
-    "--optimiser-ratio",
+    "--optimiser-ratio R",
     "bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; default: 0",
-    "ratio",
     0,
-    metavar="R",
 )
-IGNORE_MEMORY = Option("--ignore-memory", "plan as if memory did not bind", "flag", False)
+IGNORE_MEMORY = Option("--ignore-memory", "plan as if memory did not bind")
 FOR = Option(
-    "--for",
+    f"--for {'|'.join(TARGET_NAMES)}",
     "whose rules plans keep to, such as whole parameters and a barrier before the forward pass "
     f"(ibatch: {FSDP2.name}, its pulls); default: planner, whose runtime has none",
-    default=PLANNER,
-    choices=TARGET_NAMES,
+    PLANNER,
 )
 REGRET = Option(
     "--regret",
     "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
     "others, or a rank falls behind",
-    "flag",
-    False,
 )
 
 

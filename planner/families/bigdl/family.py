@@ -79,11 +79,9 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
     own_options = (
         MACHINES,
         Option(
-            "--tasks",
+            "--tasks N",
             "tasks of a machine, each with gradients of its own; default: as the cluster says, or "
             "1",
-            "whole",
-            metavar="P",
             least=1,
         ),
     )

@@ -40,11 +40,9 @@ REPLANS = ("detour", "trees")
 """The methods for networks where something has failed."""
 
 _BCUBE = Option(
-    "--bcube",
+    "--bcube N,K",
     "as many servers and switches as BCube(n, k): 3,2 (needed); other topologies connect as many "
     "servers by switches with as many ports. What is drawn and written is BML's plan",
-    "bcube",
-    metavar="N,K",
 )
 
 

@@ -70,15 +70,11 @@ WORKERS = 8
 
 
 _WORKERS = Option(
-    "--workers",
-    "workers of the all-reduce: each moves 2(W-1)/W bytes per byte; default: as many as --network "
+    "--workers N",
+    "workers of the all-reduce: each moves 2(N-1)/N bytes per byte; default: as many as --network "
     f"was measured among, or {WORKERS}",
-    "whole",
-    metavar="W",
 )
-_SERVERS = Option(
-    "--servers", "servers of method ps; default: as many as workers", "whole", metavar="S"
-)
+_SERVERS = Option("--servers N", "servers of method ps; default: as many as workers")
 
 
 def _cuts(plan: Plan) -> bool:
@@ -107,11 +103,9 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         _WORKERS,
         _SERVERS,
         Option(
-            "--seed",
+            "--seed N",
             "seed of the op orders of methods that enforce none; default: 0",
-            "whole",
             0,
-            metavar="N",
             least=0,
         ),
         FOR,

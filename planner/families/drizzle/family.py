@@ -36,24 +36,18 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
     on_cluster = True
     own_options = (
         Option(
-            "--events",
+            "--events LOG+",
             "Spark's event logs, files or folders, in place of a profile and a cluster",
-            "logs",
-            metavar="LOG",
         ),
         Option(
-            "--max-overhead",
+            "--max-overhead F",
             f"largest share of scheduling; default: {float(MAX_OVERHEAD):g}",
-            "share",
             MAX_OVERHEAD,
-            metavar="F",
         ),
         Option(
-            "--max-group",
+            "--max-group TIME",
             f"longest time of a group; default: {MAX_GROUP_NS // 10**9}s, with --events none",
-            "time",
             MAX_GROUP_NS,
-            metavar="TIME",
         ),
     )
 

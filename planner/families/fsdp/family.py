@@ -91,25 +91,17 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
     on_cluster = True
     own_options = (
         Option(
-            "--channels",
+            f"--channels {'|'.join(CHANNELS)}",
             "one communicator for all-gathers and reduce-scatters (default), two that do not "
             "disturb each other, or two that share the links",
-            default="one",
-            choices=CHANNELS,
+            "one",
         ),
+        Option("--memory SIZE", "memory of a rank, such as 80GiB; default: the cluster's"),
+        Option("--recompute", "layers may be recomputed (activation checkpointing)"),
         Option(
-            "--memory",
-            "memory of a rank, such as 80GiB; default: the cluster's",
-            "size",
-            metavar="SIZE",
-        ),
-        Option("--recompute", "layers may be recomputed (activation checkpointing)", "flag", False),
-        Option(
-            "--shards",
+            "--shards N,M,…",
             "over how many ranks parameters may be sharded, with copies on the others; default: "
             "all, and on hosts with several accelerators those of one host, of two, of four …",
-            "numbers",
-            metavar="N,M,…",
         ),
         *(OPTIMISER, IGNORE_MEMORY),
     )

@@ -71,18 +71,16 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     )
     own_options = (
         Option(
-            "--direction",
+            "--direction pull|push",
             "pull: parameters before the forward pass (default); push: gradients after backward",
-            default="pull",
-            choices=("pull", "push"),
+            "pull",
         ),
         Option(
-            "--objective",
+            "--objective makespan|eq4",
             "the real makespan (default), or the iBatch paper's Eq. 4 under its Eq. 5",
-            default="makespan",
-            choices=("makespan", "eq4"),
+            "makespan",
         ),
-        Option("--max-batch", "cap on the size of a batch: 64MiB", "size", metavar="SIZE", least=1),
+        Option("--max-batch SIZE", "cap on the size of a batch: 64MiB", least=1),
         FOR,
     )
 

@@ -77,27 +77,17 @@ class _Yan(Family[Problem, Plan, Estimate]):
     own_options = (
         _MACHINES,
         Option(
-            "--samples",
+            "--samples N",
             f"samples of an epoch; default: {SAMPLES:,} (any number is ranked alike)",
-            "whole",
             SAMPLES,
-            metavar="N",
             least=1,
         ),
         Option(
-            "--read-every",
+            "--read-every N",
             "samples between two readings of the weights; default: a batch a machine",
-            "whole",
-            metavar="N",
             least=1,
         ),
-        Option(
-            "--max-copies",
-            "most copies of a layer in a replica; default: any",
-            "whole",
-            metavar="R",
-            least=1,
-        ),
+        Option("--max-copies N", "most copies of a layer in a replica; default: any", least=1),
         IGNORE_MEMORY,
     )
 
