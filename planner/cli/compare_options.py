@@ -12,8 +12,8 @@ from textwrap import wrap
 from typing import Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read
-from planner.cli.iteration_options import ON_CLUSTER, cluster_in, declared
-from planner.cli.parsing import add_options, refuse
+from planner.cli.iteration_options import ON_CLUSTER, cluster_in
+from planner.cli.parsing import add_options, declared, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate

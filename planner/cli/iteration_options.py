@@ -1,13 +1,12 @@
 """Options that all commands about whole iterations share: profile, cluster, problem."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from planner.cli.common import in_file, in_option, measured_tables, read_as
-from planner.cli.parsing import add_options, parse_bcube, parse_count, parse_names, parse_number
+from planner.cli.parsing import add_options, declared, parse_names, parse_number, typed
 from planner.families.iteration import ALGORITHMS, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import cluster_data, decode_cluster
@@ -16,8 +15,6 @@ from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
-from planner.model.units import parse_bytes, parse_time
-from planner.model.validation import integer
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, OPTIMISER, Option
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 
@@ -42,45 +39,6 @@ _DECLARED = (
     *(OPTIMISER, ACTIVATIONS, IGNORE_MEMORY),
     Option("--max-transfer SIZE", "no transfer may be larger: 25MiB"),
 )
-
-
-def _share(text: str, name: str) -> Fraction:
-    share = parse_number(text, name, positive=True)
-    if share >= 1:
-        raise InvalidInputError(name, "expected a number < 1")
-    return share
-
-
-_READERS: Mapping[str, Callable[[str, str], Any]] = {
-    "SIZE": parse_bytes,
-    "TIME": parse_time,
-    "F": _share,
-    "R": parse_number,
-    "N,M,…": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
-    "N,K": lambda text, _: parse_bcube(text),
-}
-"""What is written after options that families declare, by what their help calls it."""
-
-
-def typed(options: Iterable[Option]) -> dict[str, str]:
-    """Return options that families declare as `add_options` takes them."""
-    return {option.typed: option.help for option in options}
-
-
-def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, Any]:
-    """Return the values of options that families declare, those not given by default."""
-    settled = {}
-    for option in known:
-        value = getattr(options, option.key)
-        if value is None:
-            value = option.default
-        elif (form := option.typed.split()[-1]) in _READERS:
-            value = _READERS[form](value, option.name)
-        if value is not None and option.least is not None:
-            most = {} if option.most is None else {"maximum": option.most}
-            integer(value, option.name, minimum=option.least, **most)
-        settled[option.key] = value
-    return settled
 
 
 def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool = True) -> None:

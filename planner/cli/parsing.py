@@ -11,8 +11,9 @@ from typing import Any
 
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.topologies import BCube
-from planner.model.units import parse_time
+from planner.model.units import parse_bytes, parse_time
 from planner.model.validation import integer, shown
+from planner.solving.compare import Option
 
 
 def parse_bcube(text: str) -> BCube:
@@ -108,6 +109,49 @@ def add_options(
                 how["default"] = _VALUES.get(value, str)(default)
         how |= (more or {}).get(names[-1], {})
         parser.add_argument(*names, help=text, **how)
+
+
+# ---
+# Options that families declare.
+
+
+def _share(text: str, name: str) -> Fraction:
+    share = parse_number(text, name, positive=True)
+    if share >= 1:
+        raise InvalidInputError(name, "expected a number < 1")
+    return share
+
+
+_READERS: Mapping[str, Callable[[str, str], Any]] = {
+    "SIZE": parse_bytes,
+    "TIME": parse_time,
+    "F": _share,
+    "R": parse_number,
+    "N,M,…": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
+    "N,K": lambda text, _: parse_bcube(text),
+}
+"""What is written after options that families declare, by what their help calls it."""
+
+
+def typed(options: Iterable[Option]) -> dict[str, str]:
+    """Return options that families declare as `add_options` takes them."""
+    return {option.typed: option.help for option in options}
+
+
+def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, Any]:
+    """Return the values of options that families declare, those not given by default."""
+    settled = {}
+    for option in known:
+        value = getattr(options, option.key)
+        if value is None:
+            value = option.default
+        elif (form := option.typed.split()[-1]) in _READERS:
+            value = _READERS[form](value, option.name)
+        if value is not None and option.least is not None:
+            most = {} if option.most is None else {"maximum": option.most}
+            integer(value, option.name, minimum=option.least, **most)
+        settled[option.key] = value
+    return settled
 
 
 def refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:

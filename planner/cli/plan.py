@@ -6,9 +6,9 @@ from typing import Any
 
 from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_iteration_options, inputs_of, settle, typed
+from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
 from planner.cli.outputs import Outputs
-from planner.cli.parsing import add_options, given, parse_number, refuse
+from planner.cli.parsing import add_options, given, parse_number, refuse, typed
 from planner.cli.plan_text import lines
 from planner.families import iteration
 from planner.families.fsdp import FSDP
