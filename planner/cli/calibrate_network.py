@@ -19,7 +19,6 @@ from planner.cli.common import (
 from planner.cli.network_report import cluster_text, report
 from planner.cli.parsing import (
     MODEL_INPUT,
-    check_factory,
     check_integers,
     given,
     load_model,
@@ -156,9 +155,7 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B without --alone")
     if options.alone:
         refuse(options, ("--interference",), "not with --alone")
-    if options.interference:
-        check_factory(options.interference, "--interference")
-    else:
+    if not options.interference:
         refuse(options, ("--input", "--batch-size"), "only with --interference MODULE:FACTORY")
     check_integers(options, {"batch_size": 1})
     if options.bcube is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from planner.cli.parsing import add_options
 from planner.cli.writing import write_file, writing
@@ -49,23 +49,15 @@ def command(
 
 def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
-    return standard_input().read() if path == "-" else Path(path).read_bytes()
+    return standard("input").read() if path == "-" else Path(path).read_bytes()
 
 
-def standard_input() -> BinaryIO:
-    """Return standard input as a stream of bytes."""
-    return _open("input", sys.stdin).buffer
-
-
-def standard_output() -> BinaryIO:
-    """Return standard output as a stream of bytes."""
-    return _open("output", sys.stdout).buffer
-
-
-def _open(name: str, stream: TextIO | None) -> TextIO:
+def standard(name: Literal["input", "output"]) -> BinaryIO:
+    """Return standard input or output as a stream of bytes."""
+    stream: TextIO | None = sys.stdin if name == "input" else sys.stdout
     if stream is None:
         raise PlannerError(f"standard {name} is closed")
-    return stream
+    return stream.buffer
 
 
 def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
@@ -147,7 +139,7 @@ def write_document(text: str, path: str | None) -> None:
 
 def _write(data: bytes, path: str | None) -> None:
     if path is None or path == "-":
-        output = standard_output()
+        output = standard("output")
         with writing("standard output"):
             sys.stdout.flush()
             output.write(data)
@@ -183,7 +175,7 @@ def complain(text: str) -> None:
 
 def write_text(text: str) -> None:
     """Write text to standard output in its own encoding."""
-    standard_output()
+    standard("output")
     encoding = sys.stdout.encoding or "utf-8"
     shown = printable(text, keep="\n")
     with writing("standard output"):

@@ -205,7 +205,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "modes": ("--mode",),
     "optimiser": ("--optimiser-ratio",),
     "shards": ("--shards",),
-    "spec": ("--model", "MODULE:FACTORY"),
+    "spec": ("--model", "--interference", "MODULE:FACTORY"),
     "target": ("--for",),
     "time_limit_s": ("--time-limit",),
     "timeout_s": ("--timeout",),
@@ -227,13 +227,6 @@ def as_typed(error: InvalidInputError, options: argparse.Namespace) -> InvalidIn
 
 # ---
 # Load a user's model; its prints go to standard error.
-
-
-def check_factory(spec: str, option: str) -> None:
-    """Raise InvalidInputError unless `spec` is ``module:factory``; needs no torch."""
-    module, separator, factory = spec.partition(":")
-    if not (module and separator and factory):
-        raise InvalidInputError(option, f"expected module:factory, got {shown(spec)}")
 
 
 def load_model(

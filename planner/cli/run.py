@@ -21,7 +21,6 @@ from planner.cli.compare_tables import kept
 from planner.cli.parsing import (
     FACTORY,
     MODEL_INPUT,
-    check_factory,
     check_integers,
     load_model,
     parse_names,
@@ -97,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
     if first:
         check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
     answers, program = _answers(options.plans)
-    check_factory(options.model, "--model")
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     from planner.programs import UnitProgram

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from planner.cli.common import check_outputs, command, standard_input, standard_output
+from planner.cli.common import check_outputs, command, standard
 from planner.cli.interrupting import interruptible
 from planner.cli.parsing import seconds
 from planner.cli.writing import replacing, writing
@@ -62,12 +62,12 @@ def run(options: argparse.Namespace) -> int:
     )
     with ExitStack() as files:
         source = (
-            standard_input()
+            standard("input")
             if options.file == "-"
             else files.enter_context(Path(options.file).open("rb"))
         )
         target = (
-            standard_output()
+            standard("output")
             if options.output == "-"
             else files.enter_context(files.enter_context(replacing(options.output)).open("wb"))
         )

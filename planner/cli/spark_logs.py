@@ -103,10 +103,6 @@ def read_logs(
     return SparkLogs(tuple(applications), loops, problem, fitted, measured, tuple(doubts))
 
 
-def _shown(progress: Progress, name: str, done: int) -> None:
-    progress(f"{name}: {done // 10**6} MB read")
-
-
 def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> None:
     """Write the contents of event logs; print a summary and warnings on standard error."""
     logs = read_logs(paths, quiet=quiet)

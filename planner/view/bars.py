@@ -63,9 +63,9 @@ class Bars:
 Panels: TypeAlias = Sequence[Sequence[Bars]]
 
 
-def row_of(name: str, value: float, text: str, part: int, parts: int = 2) -> BarRow:
-    """Return a row whose bar has one stretch."""
-    return BarRow(name, tuple(value if place == part else 0.0 for place in range(parts)), text)
+def row_of(name: str, value: float, text: str, part: int) -> BarRow:
+    """Return a row of a panel of two parts, whose bar has one stretch."""
+    return BarRow(name, (0.0, value) if part else (value, 0.0), text)
 
 
 # ---

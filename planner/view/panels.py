@@ -1,6 +1,6 @@
 """What is drawn of plans that are no timelines: the panels of each family."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from planner.model.units import format_ns, printable, unit_of
 from planner.solving.views import (
@@ -15,7 +15,7 @@ from planner.solving.views import (
     epoch_unit,
     share_text,
 )
-from planner.view.bars import BarRow, Bars, Panels, Part, row_of
+from planner.view.bars import USUAL, BarRow, Bars, Panels, Part, row_of
 from planner.view.chart import Chart
 from planner.view.style import COLOURS, GREY, KINDS
 
@@ -42,84 +42,86 @@ def slowdown_text(time_ns: int, best_ns: int) -> str:
     return "<0.01%" if ratio < 1.00005 else f"{ratio - 1:.2%}"
 
 
+def _times(
+    title: str,
+    what: str,
+    rows: Sequence[tuple[str, int, str, int]],
+    parts: tuple[Part, ...] = USUAL,
+    bound: int | None = None,
+    named: str = "lower bound",
+    units: Callable[[int], tuple[str, int]] = unit_of,
+) -> Bars:
+    """Return a panel of times: each row's name, its time (ns), the text behind, and its part."""
+    unit, scale = units(max(*(time for _, time, *_ in rows), bound or 0))
+    return Bars(
+        title,
+        f"{what} ({unit})",
+        tuple(row_of(name, time / scale, text, part) for name, time, text, part in rows),
+        parts,
+        None if bound is None else bound / scale,
+        "" if bound is None else f"{named} {format_ns(bound)}",
+    )
+
+
 # ---
 # BML: time and switches of each algorithm, the fastest first.
 
 _TOPOLOGIES = {"bcube": Part("BCube", COLOURS[0]), "fattree": Part("Fat-Tree", COLOURS[1])}
 
 
-def compared(chart: Chart[tuple[Compared, ...]]) -> tuple[tuple[Bars, Bars], ...]:
+def compared(chart: Chart[tuple[Compared, ...]]) -> Panels:
     """Return the times and the switches; the chart's bound is one on times on a BCube."""
     rows = sorted(chart.view, key=lambda row: (row.time_ns, row.switches, row.name))
-    places, bound = [list(_TOPOLOGIES).index(row.topology) for row in rows], chart.lower_bound_ns
-    unit, scale = unit_of(rows[-1].time_ns)
-    pairs = list(zip(rows, places, strict=True))
-    times = Bars(
-        "time of one synchronisation",
-        f"time ({unit})",
-        tuple(
-            row_of(row.name, row.time_ns / scale, format_ns(row.time_ns), at) for row, at in pairs
+    parts, places = tuple(_TOPOLOGIES.values()), [*_TOPOLOGIES]
+    times, switches = [], []
+    for row in rows:
+        part, count = places.index(row.topology), row.switches
+        times.append((row.name, row.time_ns, format_ns(row.time_ns), part))
+        shown = f"{count:,}" if count < 10**9 else f"{count:.3g}"
+        switches.append(row_of(row.name, count, shown, part))
+    bound, named = chart.lower_bound_ns, "lower bound on BCube"
+    what = "time of one synchronisation"
+    return (
+        (
+            _times(what, "time", times, parts, bound, named),
+            Bars("cost of the network", "switches", tuple(switches), parts),
         ),
-        tuple(_TOPOLOGIES.values()),
-        None if bound is None else bound / scale,
-        "" if bound is None else f"lower bound on BCube {format_ns(bound)}",
     )
-    switches = Bars(
-        "cost of the network",
-        "switches",
-        tuple(row_of(row.name, row.switches, _count(row.switches), at) for row, at in pairs),
-        tuple(_TOPOLOGIES.values()),
-    )
-    return ((times, switches),)
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number < 10**9 else f"{number:.3g}"
 
 
 # ---
 # BigDL: the time of each method.
 
 
-def ranked(chart: Chart[Ranking]) -> tuple[tuple[Bars]]:
+def ranked(chart: Chart[Ranking]) -> Panels:
     """Return the times."""
     ranking, bound = chart.view, chart.lower_bound_ns
-    unit, scale = unit_of(ranking.rows[-1][1])
     rows = []
     for name, time in ranking.rows:
         text = f"{format_ns(time)}  {above_bound(time, bound)}".rstrip()
-        rows.append(row_of(name, time / scale, text, int(name != ranking.method)))
-    times = Bars(
-        "every way to synchronise",
-        f"time of one synchronisation ({unit})",
-        tuple(rows),
-        bound=None if bound is None else bound / scale,
-        bound_text="" if bound is None else f"lower bound {format_ns(bound)}",
-    )
-    return ((times,),)
+        rows.append((name, time, text, int(name != ranking.method)))
+    what = "time of one synchronisation"
+    return ((_times("every way to synchronise", what, rows, bound=bound),),)
 
 
 # ---
 # Drizzle: overhead and time of a group by its size, with both limits.
 
 
-def groups(chart: Chart[Groups]) -> tuple[tuple[Bars, Bars], ...]:
+def groups(chart: Chart[Groups]) -> Panels:
     """Return the overheads and the times; of many sizes those around the chosen one."""
     view = chart.view
     start = max(view.points.index(view.chosen) - _MAX_ROWS // 2, 0)
     points = view.points[max(min(start, len(view.points) - _MAX_ROWS), 0) :][:_MAX_ROWS]
     parts = (Part("chosen", COLOURS[0]), Part("", GREY, "▒"))
-    longest = view.max_group_ns
-    unit, scale = unit_of(points[-1].group_time_ns if longest is None else longest)
     shares, times = [], []
     for point in points:
         size, part = f"{point.group_size:,}", int(point != view.chosen)
-        breaks = view.breaks(point)
+        breaks, time = view.breaks(point), point.group_time_ns
         share = share_text(point.overhead) + (f", {breaks}" if breaks else "")
         shares.append(row_of(size, 100 * point.overhead, share, part))
-        time = point.group_time_ns
-        times.append(row_of(size, time / scale, format_ns(time), part))
-    most = 100 * view.max_overhead
+        times.append((size, time, format_ns(time), part))
+    most, asleep = view.max_overhead, "how long the job goes without a decision"
     return (
         (
             Bars(
@@ -127,17 +129,10 @@ def groups(chart: Chart[Groups]) -> tuple[tuple[Bars, Bars], ...]:
                 "overhead (% of an iteration)",
                 tuple(shares),
                 parts,
-                most,
-                f"limit {share_text(view.max_overhead)}",
+                100 * most,
+                f"limit {share_text(most)}",
             ),
-            Bars(
-                "how long the job goes without a decision",
-                f"time of a group ({unit})",
-                tuple(times),
-                parts,
-                None if longest is None else longest / scale,
-                "" if longest is None else f"limit {format_ns(longest)}",
-            ),
+            _times(asleep, "time of a group", times, parts, view.max_group_ns, "limit"),
         ),
     )
 
@@ -189,15 +184,14 @@ def scaling(chart: Chart[Scaling]) -> Panels:
 def _configurations(
     title: str, points: Sequence[Point], best: Point, *, machines: bool = False
 ) -> Bars:
-    unit, scale = epoch_unit(max(point.epoch_ns for point in points))
     rows = []
     for point in points:
         slower = slowdown_text(point.epoch_ns, best.epoch_ns)
         sign = "" if slower.endswith("×") or slower.startswith("<") else "+"
         text = epoch_text(point.epoch_ns) + (f" ({sign}{slower})" if slower != "0%" else "")
         name = f"{point.machines:,}: {point.label}" if machines else point.label
-        rows.append(row_of(name, point.epoch_ns / scale, text, int(point != best)))
-    return Bars(title, f"time of an epoch ({unit})", tuple(rows))
+        rows.append((name, point.epoch_ns, text, int(point != best)))
+    return _times(title, "time of an epoch", rows, units=epoch_unit)
 
 
 def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:
