@@ -9,13 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import (
-    check_outputs,
-    command,
-    in_option,
-    write_json,
-    write_text,
-)
+from planner.cli.common import check_outputs, command, in_option, write_json, write_text
 from planner.cli.network_report import cluster_text, report
 from planner.cli.parsing import (
     MODEL_INPUT,

@@ -94,10 +94,7 @@ def in_file(path: str, *, data: bytes | None = None, reader: str = "") -> Iterat
     except InvalidInputError as error:
         if error.path.startswith("--"):
             raise
-        from planner.formats.importers.foreign import (
-            SEARCHED,
-            foreign,
-        )  # only then: it loads readers
+        from planner.formats.importers.foreign import SEARCHED, foreign  # only then: it loads readers
 
         name = "standard input" if path == "-" else path
         if data is None and Path(path).is_file():

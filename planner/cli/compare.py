@@ -12,11 +12,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace as changed
 
-from planner.cli.common import (
-    in_file,
-    read,
-    warn,
-)
+from planner.cli.common import in_file, read, warn
 from planner.cli.compare_options import (
     DEFAULT_SECONDS,
     NETWORK,

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from planner.cli.common import (
-    check_outputs,
-    measured_tables,
-    read_as,
-    warn,
-    write_document,
-)
+from planner.cli.common import check_outputs, measured_tables, read_as, warn, write_document
 from planner.cli.writing import write_file
 from planner.families.collectives.program import in_parts
 from planner.formats.exporters.nccl_tuner import encode_rules, rules_of

@@ -15,13 +15,7 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, write_json, write_text
 from planner.cli.compare_tables import provenance, warning_lines
-from planner.cli.parsing import (
-    FACTORY,
-    MODEL_INPUT,
-    check_integers,
-    given,
-    load_model,
-)
+from planner.cli.parsing import FACTORY, MODEL_INPUT, check_integers, given, load_model
 from planner.jsonio import decode_profile, encode_profile
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable

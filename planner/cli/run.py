@@ -9,22 +9,9 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import (
-    check_outputs,
-    command,
-    in_file,
-    read,
-    write_json,
-    write_text,
-)
+from planner.cli.common import check_outputs, command, in_file, read, write_json, write_text
 from planner.cli.compare_tables import kept
-from planner.cli.parsing import (
-    FACTORY,
-    MODEL_INPUT,
-    check_integers,
-    load_model,
-    parse_names,
-)
+from planner.cli.parsing import FACTORY, MODEL_INPUT, check_integers, load_model, parse_names
 from planner.cli.run_report import Ran, as_json, report
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
