@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from planner.cli.calibrate_network import add_network
-from planner.cli.common import check_outputs, command, file_name, in_file, read, write_json
+from planner.cli.common import command, file_name, in_file, read, write_json
 from planner.cli.parsing import given
 from planner.view.progress import Progress
 
@@ -65,7 +65,6 @@ def run_compute(options: argparse.Namespace) -> int:
     from planner.families.yan.calibration import measure_computation
     from planner.jsonio.measurements import encode_computation
 
-    check_outputs({"--output": options.output})
     source = ["planner", "calibrate", "compute", *given(options, ("cores",))]
     source += ["--repetitions", str(options.repetitions)]
     progress = Progress(quiet=options.quiet)
@@ -87,7 +86,6 @@ def run_fit(options: argparse.Namespace) -> int:
     from planner.families.yan.calibration import fit
     from planner.jsonio.measurements import decode_measurements, encode_fit
 
-    check_outputs({"--output": options.output}, (options.measurements,))
     data = read(options.measurements)
     progress = Progress(quiet=options.quiet)
     try:

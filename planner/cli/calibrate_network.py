@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import check_outputs, command, in_option, write_json, write_text
+from planner.cli.common import command, in_option, write_json, write_text
 from planner.cli.network_report import cluster_text, report
 from planner.cli.parsing import (
     MODEL_INPUT,
@@ -96,8 +96,6 @@ def run_network(options: argparse.Namespace) -> int:
     source = ["planner", "calibrate", "network", *filter(None, asked)]
     _check(options)
     first = os.environ.get("RANK") == "0"
-    if first:
-        check_outputs({"--output": options.output, "--cluster-out": options.cluster_out})
     sweep, interference = _measured(options, Progress(quiet=options.quiet or not first))
     if not first:
         return 0

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from planner.model.measured import MeasuredNetwork
 
 T = TypeVar("T")
+
+_READ = (
+    *("file", "plan", "plans", "profile", "cluster", "network", "interference"),
+    *("measurements", "traces", "events"),
+)
+_WRITTEN = ("picture", "trace", "output", "cluster_out")
+"""Options that name files."""
 
 ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
 """Meaning of the sign of prediction errors, printed wherever they are."""
@@ -94,7 +102,8 @@ def in_file(path: str, *, data: bytes | None = None, reader: str = "") -> Iterat
     except InvalidInputError as error:
         if error.path.startswith("--"):
             raise
-        from planner.formats.importers.foreign import SEARCHED, foreign  # only then: it loads readers
+        # Only then: it loads readers.
+        from planner.formats.importers.foreign import SEARCHED, foreign
 
         name = "standard input" if path == "-" else path
         if data is None and Path(path).is_file():
@@ -208,6 +217,16 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None
         if place in taken:
             raise InvalidInputError(option, f"would replace {path}, which {taken[place]}")
         taken[place] = f"{option} writes"
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Check the files that a command's options name; of the ranks of a job, the first writes."""
+    if os.environ.get("RANK", "0") == "0":
+        typed = vars(options)
+        read = [typed.get(name) for name in _READ]
+        lists = [known if isinstance(known, list) else [known] for known in read]
+        written = {f"--{name.replace('_', '-')}": typed.get(name) for name in _WRITTEN}
+        check_outputs(written, chain.from_iterable(lists))
 
 
 def _file(path: str) -> Hashable:

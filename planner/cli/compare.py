@@ -76,8 +76,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare; for ``planner plan`` (`alone`) the best answer is printed as JSON, and no other."""
     name, case = _of_events(options) if options.events else _of_file(options)
-    family, inputs = PROBLEMS[name].family, options.events or (options.file,)
-    outputs = Outputs.of(options, name, inputs)
+    family, outputs = PROBLEMS[name].family, Outputs.of(options, name)
     progress, limit = Progress(quiet=options.quiet), case.options["time_limit"]
     unasked: Mapping[str, str] = {}
     if options.methods:

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_outputs, command, in_option, read_as, warn, write_text
+from planner.cli.common import command, in_option, read_as, warn, write_text
 from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
 from planner.jsonio import decode_answer
@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
         path = Path(options.output)
         with in_option("--output"):
             write = drawing.writer(path)
-        check_outputs({"--output": options.output}, (options.plan,))
         with replacing(path) as place:
             write(chart, place)
     warn(warning_lines(answer.warnings or ()))

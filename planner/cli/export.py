@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from planner.cli.common import check_outputs, command, in_file, read, read_as, warn, write_json
+from planner.cli.common import command, in_file, read, read_as, warn, write_json
 from planner.cli.compare_tables import warning_lines
 from planner.cli.export_programs import (
     check_worth,
@@ -79,7 +79,6 @@ def run(options: argparse.Namespace) -> int:
     if len(options.plans) > most:
         expected = ("one", "one or two")[most - 1]
         raise InvalidInputError("PLAN", f"expected {expected}, got {len(options.plans)}")
-    check_outputs({"--output": options.output}, (*options.plans, options.profile))
     profile = read_as(options.profile, _profile) if options.profile else None
     graph = None if profile is None else profile.graph
     warnings = [] if profile is None else list(profile.doubts)

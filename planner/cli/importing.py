@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.common import (
-    check_outputs,
     command,
     file_name,
     in_file,
@@ -111,7 +110,6 @@ def run(options: argparse.Namespace) -> int:
     """Import a file, with warnings on standard error."""
     name, reader = options.format, READERS.get(options.format)
     check_integers(options, {"batch_size": 1, "ranks": 2, "ranks_per_host": 1})
-    check_outputs({"--output": options.output}, options.file)
     if reader is None:
         refuse(options, _OF_MODELS, "only of models")
     if name not in NETWORKS:

@@ -74,11 +74,6 @@ def scale_in(options: argparse.Namespace) -> Fraction:
     return parse_number(options.computation or "1", "--computation", positive=True)
 
 
-def inputs_of(options: argparse.Namespace) -> tuple[str | None, ...]:
-    """Return the files that the options name."""
-    return options.profile, options.cluster, options.interference, options.network
-
-
 def cluster_in(options: argparse.Namespace) -> Cluster:
     """Return the cluster of ``--cluster`` with the measured tables that are given."""
     name = options.cluster

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from planner.cli.common import complain
+from planner.cli.common import check_files, complain
 from planner.cli.interrupting import Exit
 from planner.cli.parsing import as_typed
 from planner.cli.writing import writing
@@ -39,6 +39,7 @@ def main(
         given = sys.argv[1:] if arguments is None else arguments
         options = parser(given).parse_args(given)
         loaded()
+        check_files(options)
         status: int = options.run(options)
         if sys.stdout is not None:
             with writing("standard output"):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from planner.cli.common import check_outputs, command, write_json, write_text
+from planner.cli.common import command, write_json, write_text
 from planner.cli.compare_tables import provenance, warning_lines
 from planner.cli.parsing import FACTORY, MODEL_INPUT, check_integers, given, load_model
 from planner.jsonio import decode_profile, encode_profile
@@ -52,7 +52,6 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure a model, with progress on standard error."""
     check_integers(options, {"batch_size": 1, "warmup": 0, "repetitions": 1, "threads": 1})
-    check_outputs({"--output": options.output})
     threads = options.threads
     if threads is None and not os.environ.get("OMP_NUM_THREADS"):
         threads = 1  # as torchrun gives each rank

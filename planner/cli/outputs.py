@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from planner.cli.common import check_outputs, complain, in_option, write_json, write_text
+from planner.cli.common import complain, in_option, write_json, write_text
 from planner.cli.writing import replacing
 from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
@@ -25,14 +25,11 @@ class Outputs:
     draw: Callable[[Any, Path], None] | None
 
     @classmethod
-    def of(
-        cls, options: argparse.Namespace, problem: str, inputs: Iterable[str | None]
-    ) -> "Outputs":
-        """Check the options that name files, before any work is done."""
+    def of(cls, options: argparse.Namespace, problem: str) -> "Outputs":
+        """Check the picture's format, before any work is done."""
         drawing = drawing_of(problem)
         with in_option("--picture"):
             draw = drawing.writer(Path(options.picture)) if options.picture else None
-        check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
         return cls(options, drawing, draw)
 
     def write(

@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
+from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number, refuse, typed
 from planner.cli.plan_text import lines
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if options.max_group is not None:
         limits["max_group_ns"] = parse_time(options.max_group, "--max-group")
     job = settle(options)
-    outputs = Outputs.of(options, iteration.ITERATION.name, inputs_of(options))
+    outputs = Outputs.of(options, iteration.ITERATION.name)
     progress = Progress(quiet=options.quiet)
     with interruptible() as cancel:
         made = planned(

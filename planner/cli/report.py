@@ -5,8 +5,8 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from planner.cli.common import check_outputs, command, write_document, write_text
-from planner.cli.iteration_options import add_iteration_options, inputs_of, settle
+from planner.cli.common import command, write_document, write_text
+from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import add_options, given
 from planner.cli.plan_text import about_cluster, sentence, workload
 from planner.families import iteration
@@ -60,7 +60,6 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")
     job = settle(options)
     Deadline.of(options.time_limit)  # raises on an invalid limit before the work starts
-    check_outputs({"--output": options.output}, inputs_of(options))
     progress, limit = Progress(quiet=options.quiet), options.time_limit
     target = job.options["target"]
     made = planned(

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import check_outputs, command, in_file, read, write_json, write_text
+from planner.cli.common import command, in_file, read, write_json, write_text
 from planner.cli.compare_tables import kept
 from planner.cli.parsing import FACTORY, MODEL_INPUT, check_integers, load_model, parse_names
 from planner.cli.run_report import Ran, as_json, report
@@ -80,8 +80,6 @@ def run(options: argparse.Namespace) -> int:
             told = f"expected a name ending in {', '.join(endings)}, got {path}"
             raise InvalidInputError(f"--{option}", told)
     first = os.environ.get("RANK", "0") == "0"
-    if first:
-        check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
     answers, program = _answers(options.plans)
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")

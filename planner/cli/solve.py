@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from planner.cli.common import check_outputs, command, standard
+from planner.cli.common import command, standard
 from planner.cli.interrupting import interruptible
 from planner.cli.parsing import seconds
 from planner.cli.writing import replacing, writing
@@ -56,7 +56,6 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer; the status is 0 if all requests succeed, 2 after a refusal, 1 after a fault."""
-    check_outputs({"--output": options.output}, (options.file,))
     limits = Limits(
         **{name: getattr(options, f"max_{name}") or None for name, _ in _LIMITS.values()}
     )

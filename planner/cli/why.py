@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from planner.cli.common import (
-    check_outputs,
     command,
     file_name,
     in_file,
@@ -61,7 +60,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Read the traces, analyse them, and print the result."""
-    check_outputs({"--output": options.output}, options.traces)
     progress = Progress(quiet=options.quiet)
     ranks: list[Recorded] = []
     warnings: list[str] = []
