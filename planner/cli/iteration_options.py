@@ -15,8 +15,8 @@ from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
-from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, OPTIMISER, Option
-from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
+from planner.solving.compare import ACTIVATIONS, FOR, IGNORE_MEMORY, OPTIMISER, Option
+from planner.solving.targets import target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ ON_CLUSTER = {
 """Where a profile trains, and how fast."""
 
 _DECLARED = (
-    *(OPTIMISER, ACTIVATIONS, IGNORE_MEMORY),
+    *(FOR, OPTIMISER, ACTIVATIONS, IGNORE_MEMORY),
     Option("--max-transfer SIZE", "no transfer may be larger: 25MiB"),
 )
 
@@ -58,12 +58,8 @@ def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool =
             f"{','.join(ALGORITHMS)}",
             f"--mode any|{'|'.join(MODES)}|fsdp (any)": "replicated: every worker updates all "
             "parameters, as under DDP; sharded: each its share, as with parameter servers on all "
-            "machines; fsdp, for planner plan: what FSDP should wrap, prefetch and gather again, "
-            "by memory; default: replicated or sharded, whichever is faster",
-            f"--for {'|'.join(TARGET_NAMES)} ({PLANNER})": "whose rules the plan keeps to: what "
-            "it can be told of buckets and algorithms, what it overlaps with what; "
-            f"{FSDP2.name}: planner plan does as with --mode fsdp; default: planner, whose "
-            "runtime has none",
+            "machines; fsdp, for planner plan, as --for fsdp2: what FSDP should wrap, prefetch "
+            "and gather again, by memory; default: replicated or sharded, whichever is faster",
         },
         {"--cluster": {"required": on_cluster}},
     )
@@ -114,7 +110,7 @@ def settle(options: argparse.Namespace) -> Job:
         "max_transfer_bytes": known["max_transfer"],
         "algorithms": ALGORITHMS if names is None else parse_names(names, "--algorithms"),
         "modes": MODES if options.mode == "any" else (options.mode,),
-        "target": target_of(vars(options)["for"], "--for"),
+        "target": target_of(known["for"], "--for"),
     }
     profile = read_as(options.profile, decode_profile)
     cluster = cluster_in(options)

@@ -1,7 +1,7 @@
 """``planner plan``: plan a whole training iteration on a cluster."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from planner.cli.common import command
@@ -11,12 +11,13 @@ from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number, refuse, typed
 from planner.cli.plan_text import lines
 from planner.families import iteration
+from planner.families.caramel import CARAMEL
 from planner.families.fsdp import FSDP
 from planner.families.fsdp.baselines import RULES
 from planner.jsonio.iteration import planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import parse_time
-from planner.solving.compare import IGNORE_MEMORY, OPTIMISER, REGRET
+from planner.solving.compare import IGNORE_MEMORY, OPTIMISER, REGRET, Option
 from planner.solving.methods import concrete
 from planner.solving.targets import FSDP2, PLANNER
 from planner.view.progress import Progress
@@ -76,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
     refuse(options, [option.name for option in _OWN], f"applies to --mode {_FSDP} only")
     if options.cluster is None:
         methods = () if options.method == "auto" else (options.method,)
-        return _compared(options, "caramel", methods, "only together with --cluster")
+        told = "only together with --cluster"
+        return _compared(options, "caramel", CARAMEL.options, methods, told)
     limits: dict[str, Any] = {}
     if options.max_overhead is not None:
         limits["max_overhead"] = parse_number(options.max_overhead, "--max-overhead", positive=True)
@@ -106,19 +108,13 @@ def run(options: argparse.Namespace) -> int:
     return ended(cancel)
 
 
-_TAKEN: Mapping[str, Sequence[str]] = {
-    "caramel": ("network", "for", "regret"),
-    _FSDP: (
-        *("cluster", "network", "optimiser_ratio", "ignore_memory"),
-        *(option.key for option in _OWN),
-    ),
-}
-"""Options that ``planner compare --problem`` takes of this command, beside `_BOTH`."""
-
 _LONG_S = 86_400.0
 """Seconds of a method without a limit: more than any takes."""
 
-_BOTH = ("computation", "time_limit", "picture", "output", "json", "quiet")
+_BOTH = (
+    *("cluster", "network", "computation", "time_limit", "picture", "output", "json", "quiet"),
+)
+"""Options that ``planner compare`` takes of this command, beside those of the problem."""
 
 
 def _fully_sharded(options: argparse.Namespace) -> int:
@@ -127,25 +123,29 @@ def _fully_sharded(options: argparse.Namespace) -> int:
     if options.mode not in ("any", _FSDP):
         told = f"the plans of {FSDP2.title} are those of --mode fsdp, got {options.mode}"
         raise InvalidInputError("--mode", told)
-    if target not in (PLANNER, FSDP2.name):
+    if target not in (None, PLANNER, FSDP2.name):
         told = f"the plans of --mode fsdp are for {FSDP2.name}, got {target}"
         raise InvalidInputError("--for", told)
     otherwise = f"does not apply to {' '.join(given(options, ('mode', 'for'))[:2])}"
-    vars(options).update({"mode": "any", "for": PLANNER})  # `compare` knows neither
+    vars(options).update({"mode": "any", "for": None})  # `compare` knows neither
     if options.time_limit is None:
         options.time_limit = _LONG_S
     methods = ("auto", *RULES) if options.method == "auto" else (options.method,)
-    return _compared(options, _FSDP, methods, otherwise)
+    return _compared(options, _FSDP, FSDP.own_options, methods, otherwise)
 
 
 def _compared(
-    options: argparse.Namespace, problem: str, methods: Sequence[str], otherwise: str
+    options: argparse.Namespace,
+    problem: str,
+    own: Sequence[Option],
+    methods: Sequence[str],
+    otherwise: str,
 ) -> int:
     """Run ``planner compare --problem``; `otherwise` is said of options that it does not take."""
     from planner.cli.main import parser  # which imports this module
 
-    taken = (*_BOTH, *_TAKEN[problem])
-    known = (*taken, "run", "parser", "profile", "cluster", "method")
+    taken = {*_BOTH, *(option.key for option in own)} & {*vars(options)}
+    known = {*taken, "run", "parser", "profile", "method"}
     for option in given(options, (name for name in vars(options) if name not in known)):
         raise InvalidInputError(option, otherwise)
     compared = parser(["compare"]).parse_args(["compare", options.profile, "--problem", problem])

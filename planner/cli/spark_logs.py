@@ -26,23 +26,18 @@ from planner.view.progress import Progress
 
 
 class SparkLogs(NamedTuple):
-    """The loops of event logs, the problem of the main loop, and the fitted constants.
+    """The main loop of event logs, its problem, and the fitted constants.
 
     There is one application per log; `measurements` are the data of the fit; `warnings` tell why
     the numbers may be off.
     """
 
     applications: tuple[Application, ...]
-    loops: tuple[Loop, ...]
+    main: Loop  # which the texts describe
     problem: Problem
     fitted: Calibration
     measurements: tuple[Measurement, ...]
     warnings: tuple[str, ...]
-
-    @property
-    def main(self) -> Loop:
-        """The main loop, which the texts describe."""
-        return main_loop(self.loops)
 
     def about(self) -> str:
         """Return a line about the main loop."""
@@ -100,7 +95,7 @@ def read_logs(
             "can; a log with groups of another size says what they save"
         )
     measured = measurements_of(loops)
-    return SparkLogs(tuple(applications), loops, problem, fitted, measured, tuple(doubts))
+    return SparkLogs(tuple(applications), main, problem, fitted, measured, tuple(doubts))
 
 
 def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> None:
