@@ -5,7 +5,7 @@ family declares (`planner.solving.compare`); here stands what only JSON and even
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,38 +14,34 @@ from msgspec.structs import replace as changed
 
 from planner.cli.common import in_file, read, warn
 from planner.cli.compare_options import (
+    COMPOSED,
     DEFAULT_SECONDS,
     NETWORK,
     OPTIONS,
-    Families,
+    PROFILED,
     add_compare,
     settle,
-    settle_cluster,
     settle_network,
 )
 from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import scale_in
+from planner.cli.iteration_options import cluster_in, scale_in
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import as_typed, parse_names, refuse
 from planner.cli.spark_logs import read_logs
 from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
-from planner.families.iteration import fsdp_from_profile as fully_sharded
-from planner.families.iteration.sizing import scheduling_from_profile
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import Head, of_profile, warned
-from planner.jsonio.interfaces import families
 from planner.jsonio.profiles import profile_of
 from planner.jsonio.service import decode_request
 from planner.jsonio.types import or_none
 from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
-from planner.model.profiles import Profile
 from planner.model.units import escaped
 from planner.solving.compare import IGNORE_MEMORY, Case, Place, compare
 from planner.solving.deadline import Cancel, Deadline
@@ -54,23 +50,10 @@ from planner.solving.result import Result
 from planner.solving.what_if import regrets
 from planner.view.progress import Progress
 
-_COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
-    "drizzle": scheduling_from_profile,
-    "fsdp": fully_sharded.from_profile,
-}
-"""Problems of a profile that take other families to make; the others' families make them."""
-
-PROFILED: Families = {
-    name: family
-    for name, family in families().items()
-    if name in _COMPOSED or type(family).from_profile is not Family.from_profile
-}
-"""What can be compared on a profile; the first one is the default."""
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    add_compare(commands, run, families(), PROFILED)
+    add_compare(commands, run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -127,7 +110,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
     refuse(options, (*NETWORK, *OPTIONS), "does not apply to --events")
-    settled = settle(options, problem, PROFILED)
+    settled = settle(options, problem)
     logs = read_logs(
         options.events,
         max_overhead=settled["max_overhead"],
@@ -149,6 +132,9 @@ def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     """Return the problem of a request, or of a profile."""
     if not options.file:
         raise InvalidInputError("FILE", "missing: a profile, or a request of planner solve")
+    for name in ("cluster", "network"):
+        if getattr(options, name) == options.file == "-":
+            raise InvalidInputError(f"--{name}", "standard input is the profile already")
     data = read(options.file)
     with in_file(options.file):
         value = decode(data)
@@ -185,15 +171,17 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
         raise InvalidInputError(
             "--problem", f"{problem} needs a request; {options.file} holds a profile"
         )
-    family, settled = PROFILED[problem], settle(options, problem, PROFILED)
+    family, settled = PROFILED[problem], settle(options, problem)
     settled |= _limit(options)
-    cluster = settle_cluster(options, needed=family.on_cluster)
+    cluster = cluster_in(options) if options.cluster else None
+    if family.on_cluster and cluster is None:
+        raise InvalidInputError("--cluster", "missing: where the profile shall run")
     place = settle_network(options, cluster, family.collective(settled), settled)
     settled = {**settled, **family.settled(settled, place)}
     with in_file(options.file):
         profile = decode_profile(data).scaled(scale_in(options))
         family.check_profile(profile)
-    make = _COMPOSED.get(problem, family.from_profile)
+    make = COMPOSED.get(problem, family.from_profile)
     try:
         made = make(profile, place, settled)
     except InvalidInputError as error:

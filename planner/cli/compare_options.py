@@ -9,18 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, TypeAlias
+from typing import Any
 
 from planner.cli.common import command, file_name, in_file, read
-from planner.cli.iteration_options import ON_CLUSTER, cluster_in
+from planner.cli.iteration_options import ON_CLUSTER
 from planner.cli.parsing import add_options, declared, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
+from planner.families.iteration import fsdp_from_profile as fully_sharded
+from planner.families.iteration.sizing import scheduling_from_profile
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
 from planner.jsonio import shipped_clusters
+from planner.jsonio.interfaces import families
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
+from planner.model.profiles import Profile
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns, format_rate, parse_rate, parse_time
 from planner.solving.compare import Place
@@ -35,16 +39,22 @@ NETWORK = ("--startup", "--bandwidth", "--network")
 OPTIONS = ("--cluster", "--computation")
 """What no request is told, as it says so itself."""
 
-Families: TypeAlias = Mapping[str, Family[Any, Any, Any]]
+COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
+    "drizzle": scheduling_from_profile,
+    "fsdp": fully_sharded.from_profile,
+}
+"""Problems of a profile that take other families to make; the others' families make them."""
+
+PROFILED: Mapping[str, Family[Any, Any, Any]] = {
+    name: family
+    for name, family in families().items()
+    if name in COMPOSED or type(family).from_profile is not Family.from_profile
+}
+"""What can be compared on a profile; the first one is the default."""
 
 
-def add_compare(
-    commands: Any,
-    run: Callable[[argparse.Namespace], int],
-    families: Families,
-    profiled: Families,
-) -> None:
-    """Add the command with the options of all problems; `profiled` families take profiles."""
+def add_compare(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
+    """Add the command with the options of all problems."""
     parser = command(
         commands,
         "compare",
@@ -65,51 +75,40 @@ def add_compare(
             "calibrate network measured, or a NIC of a cluster file; with --cluster measured "
             "tables in place of what it says",
         },
-        {"--problem": {"choices": list(families)}},
+        {"--problem": {"choices": list(families())}},
     )
     parser.usage = "planner compare [--problem NAME] FILE [option ...]"
     add_options(parser.add_argument_group("with a profile, on a cluster"), ON_CLUSTER)
-    owners = _owners(profiled)
-    own = {option.name: option for family in profiled.values() for option in family.options}
+    owners = _owners()
+    own = {option.name: option for family in PROFILED.values() for option in family.options}
     add_options(
         parser.add_argument_group("with a profile, depending on --problem"),
         {own[name].typed: f"{', '.join(owners[name])}: {own[name].help}" for name in own},
     )
     lines = ["problems, with the methods and an example of each:"]
-    for name, family in families.items():
+    for name, family in families().items():
         methods = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
         lines += [f"  {name}: {family.asks}", *(f"    {line}" for line in methods)]
         lines.append(f"    {family.example}")
     parser.epilog = "\n".join(lines)
 
 
-def _owners(profiled: Families) -> dict[str, list[str]]:
+def _owners() -> dict[str, list[str]]:
     """Return the problems that take each option."""
     owners: dict[str, list[str]] = {}
-    for name, family in profiled.items():
+    for name, family in PROFILED.items():
         for option in family.options:
             owners.setdefault(option.name, []).append(name)
     return owners
 
 
-def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
+def settle(options: argparse.Namespace, problem: str) -> dict[str, Any]:
     """Return the options of one problem, those not given by default, and refuse others'."""
-    for name, names in _owners(profiled).items():
+    for name, names in _owners().items():
         if problem not in names:
             only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
             refuse(options, (name,), only)
-    return declared(options, profiled[problem].options)
-
-
-def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | None:
-    """Return the cluster that is given, if one is; `needed` raises without one."""
-    if options.cluster:
-        if options.cluster == options.file == "-":
-            raise InvalidInputError("--cluster", "standard input is the profile already")
-        return cluster_in(options)
-    if needed:
-        raise InvalidInputError("--cluster", "missing: where the profile shall run")
-    return None
+    return declared(options, PROFILED[problem].options)
 
 
 def settle_network(
@@ -127,8 +126,6 @@ def settle_network(
         return _on_cluster(cluster, collective)
     if options.network is not None:
         refuse(options, ("--startup", "--bandwidth"), "not together with --network")
-        if options.network == options.file == "-":
-            raise InvalidInputError("--network", "standard input is the profile already")
         return _in_file(options, collective, settled)
     for name in ("startup", "bandwidth"):
         if getattr(options, name) is None:

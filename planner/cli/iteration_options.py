@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.cli.common import in_file, in_option, measured_tables, read_as
-from planner.cli.parsing import add_options, declared, parse_names, parse_number, typed
+from planner.cli.parsing import declared, parse_names, parse_number, typed
 from planner.families.iteration import ALGORITHMS, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import cluster_data, decode_cluster
@@ -41,28 +41,23 @@ _DECLARED = (
 )
 
 
-def add_iteration_options(parser: argparse.ArgumentParser, *, on_cluster: bool = True) -> None:
-    """Add the profile, the cluster, which is needed if `on_cluster`, and the problem's options."""
-    add_options(
-        parser,
-        {
-            "profile PROFILE": "a profile; '-': standard input",
-            **ON_CLUSTER,
-            **typed(_DECLARED),
-            "--network FILE": "what collectives take there, in place of what the cluster says: a "
-            "network as planner import or planner calibrate network wrote it; planner plan without "
-            "--cluster is planner compare --problem caramel",
-            "--interference FILE": "what transfers and computation take from each other, instead "
-            "of what the cluster says: a network that planner calibrate network measured",
-            "--algorithms A,B,…": "synchronisation algorithms to consider; default: "
-            f"{','.join(ALGORITHMS)}",
-            f"--mode any|{'|'.join(MODES)}|fsdp (any)": "replicated: every worker updates all "
-            "parameters, as under DDP; sharded: each its share, as with parameter servers on all "
-            "machines; fsdp, for planner plan, as --for fsdp2: what FSDP should wrap, prefetch "
-            "and gather again, by memory; default: replicated or sharded, whichever is faster",
-        },
-        {"--cluster": {"required": on_cluster}},
-    )
+OF_ITERATION = {
+    "profile PROFILE": "a profile; '-': standard input",
+    **ON_CLUSTER,
+    **typed(_DECLARED),
+    "--network FILE": "what collectives take there, in place of what the cluster says: a network "
+    "as planner import or planner calibrate network wrote it; planner plan without --cluster is "
+    "planner compare --problem caramel",
+    "--interference FILE": "what transfers and computation take from each other, instead of what "
+    "the cluster says: a network that planner calibrate network measured",
+    "--algorithms A,B,…": f"synchronisation algorithms to consider; default: "
+    f"{','.join(ALGORITHMS)}",
+    f"--mode any|{'|'.join(MODES)}|fsdp (any)": "replicated: every worker updates all parameters, "
+    "as under DDP; sharded: each its share, as with parameter servers on all machines; fsdp, for "
+    "planner plan, as --for fsdp2: what FSDP should wrap, prefetch and gather again, by memory; "
+    "default: replicated or sharded, whichever is faster",
+}
+"""The profile, the cluster, and the problem's options."""
 
 
 def scale_in(options: argparse.Namespace) -> Fraction:

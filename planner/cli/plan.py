@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.iteration_options import add_iteration_options, settle
+from planner.cli.iteration_options import OF_ITERATION, settle
 from planner.cli.outputs import Outputs
 from planner.cli.parsing import add_options, given, parse_number, refuse, typed
 from planner.cli.plan_text import lines
@@ -41,14 +41,8 @@ def add_parser(commands: Any) -> None:
         "--computation 0.05\n"
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
-        {},
-    )
-    add_iteration_options(parser, on_cluster=False)
-    title = f"with --mode {_FSDP}, or --for {FSDP2.name}, which is the same"
-    add_options(parser.add_argument_group(title), typed(_OWN))
-    add_options(
-        parser,
         {
+            **OF_ITERATION,
             "--method NAME (auto)": "auto (default) is joint, the best of everything; the others "
             "are what a family by itself or another system does: "
             f"{', '.join(concrete(iteration.METHODS))}",
@@ -64,6 +58,8 @@ def add_parser(commands: Any) -> None:
             "--json": "print the plan as JSON, no text",
         },
     )
+    title = f"with --mode {_FSDP}, or --for {FSDP2.name}, which is the same"
+    add_options(parser.add_argument_group(title), typed(_OWN))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.cli.common import command, write_document, write_text
-from planner.cli.iteration_options import add_iteration_options, settle
-from planner.cli.parsing import add_options, given
+from planner.cli.iteration_options import OF_ITERATION, settle
+from planner.cli.parsing import given
 from planner.cli.plan_text import about_cluster, sentence, workload
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
@@ -32,23 +32,20 @@ DEFAULT = "report.html"
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
+    command(
         commands,
         "report",
         run,
         "plan a whole training iteration and write a page about it",
         "planner report data/profiles/vgg19.json --cluster data/clusters/caramel-16.json "
         "--computation 0.05 -o vgg19.html",
-        {},
-    )
-    add_iteration_options(parser)
-    add_options(
-        parser,
         {
+            **OF_ITERATION,
             "--time-limit S": "for each planning; default: no limit",
             f"-o, --output FILE ({DEFAULT})": "write the page, one HTML file, there; '-': standard "
             f"output; default: {DEFAULT}",
         },
+        {"--cluster": {"required": True}},
     )
 
 

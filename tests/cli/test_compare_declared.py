@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.cli import main
-from planner.cli.compare import PROFILED
+from planner.cli.compare_options import PROFILED
 from planner.cli.compare_tables import reasons, table
 from planner.jsonio.interfaces import families
 from planner.solving.compare import compare

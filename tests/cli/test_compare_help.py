@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
-from planner.cli.compare import PROFILED
-from planner.cli.compare_options import OPTIONS
+from planner.cli.compare_options import OPTIONS, PROFILED
 from planner.jsonio.interfaces import families
 
 FAMILIES = families()

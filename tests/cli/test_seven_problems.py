@@ -8,7 +8,7 @@ import pytest
 
 from planner import solve
 from planner.cli import main
-from planner.cli.compare import PROFILED
+from planner.cli.compare_options import PROFILED
 
 DATA = Path(__file__).parents[2] / "data"
 PROFILES = sorted((DATA / "profiles").glob("*.json"))
