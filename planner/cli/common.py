@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _READ = (
-    *("file", "plan", "plans", "profile", "cluster", "network", "interference"),
-    *("measurements", "traces", "events"),
+    *("file", "plan", "plans", "profile", "cluster", "network", "measurements", "traces"),
+    "events",
 )
 _WRITTEN = ("picture", "trace", "output", "cluster_out")
 """Options that name files."""

@@ -10,10 +10,10 @@ from planner.cli.parsing import declared, parse_names, parse_number, typed
 from planner.families.iteration import ALGORITHMS, MODES
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import cluster_data, decode_cluster
-from planner.jsonio.network import decode_network, measured_as
+from planner.jsonio.network import decode_network
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
-from planner.model.errors import InvalidInputError
+from planner.model.measured import MeasuredNetwork
 from planner.model.profiles import Profile
 from planner.solving.compare import ACTIVATIONS, FOR, IGNORE_MEMORY, OPTIMISER, Option
 from planner.solving.targets import target_of
@@ -45,11 +45,10 @@ OF_ITERATION = {
     "profile PROFILE": "a profile; '-': standard input",
     **ON_CLUSTER,
     **typed(_DECLARED),
-    "--network FILE": "what collectives take there, in place of what the cluster says: a network "
-    "as planner import or planner calibrate network wrote it; planner plan without --cluster is "
-    "planner compare --problem caramel",
-    "--interference FILE": "what transfers and computation take from each other, instead of what "
-    "the cluster says: a network that planner calibrate network measured",
+    "--network FILE": "what collectives take there, and what all-reduces and computation take from "
+    "each other, in place of what the cluster says: a network as planner import or planner "
+    "calibrate network wrote it; planner plan without --cluster is planner compare --problem "
+    "caramel",
     "--algorithms A,B,…": f"synchronisation algorithms to consider; default: "
     f"{','.join(ALGORITHMS)}",
     f"--mode any|{'|'.join(MODES)}|fsdp (any)": "replicated: every worker updates all parameters, "
@@ -66,7 +65,7 @@ def scale_in(options: argparse.Namespace) -> Fraction:
 
 
 def cluster_in(options: argparse.Namespace) -> Cluster:
-    """Return the cluster of ``--cluster`` with the measured tables that are given."""
+    """Return the cluster of ``--cluster`` with the measured tables and contention given."""
     name = options.cluster
     if name == "-":
         cluster = read_as(name, decode_cluster)
@@ -76,22 +75,16 @@ def cluster_in(options: argparse.Namespace) -> Cluster:
         with in_file(name):
             cluster = decode_cluster(data)
     if options.network is not None:
-        cluster = replace(cluster, network=read_as(options.network, measured_tables))
+        tables, beside = read_as(options.network, _measured)
+        cluster = replace(cluster, network=tables, interference=beside or cluster.interference)
     return cluster
 
 
-def _interference(data: bytes) -> Interference:
-    """Return the contention of a network document.
-
-    Raises InvalidInputError if there is none, or if it was not measured with all-reduces.
-    """
-    known = decode_network(data)
-    measured_as(known, "all_reduce", "", beside=True)
-    if known.interference.is_none:
-        raise InvalidInputError(
-            "interference", "missing: planner calibrate network measures it, without --alone"
-        )
-    return known.interference
+def _measured(data: bytes) -> tuple[MeasuredNetwork, Interference | None]:
+    """Return the measured tables of a network document, and its contention if known."""
+    tables, known = measured_tables(data), decode_network(data)
+    beside = known.collective == "all_reduce" and not known.interference.is_none
+    return tables, known.interference if beside else None
 
 
 def settle(options: argparse.Namespace) -> Job:
@@ -109,6 +102,4 @@ def settle(options: argparse.Namespace) -> Job:
     }
     profile = read_as(options.profile, decode_profile)
     cluster = cluster_in(options)
-    if options.interference is not None:
-        cluster = replace(cluster, interference=read_as(options.interference, _interference))
     return Job(profile, cluster, settled)

@@ -110,7 +110,7 @@ def refused(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> N
         ([*NETWORKED, "caramel-16"], "--network: caramel-16 is a cluster: "),
         (["compare", "cluster.json", *NETWORK], "cluster.json: source: unknown field; known are"),
         (["compare", "profile.json", *NETWORK, "--for", "ddp"], "--for: DistributedDataParallel p"),
-        ([*PLAN, "--interference", "cluster.json"], f"error: cluster.json: {_NET}"),
+        ([*PLAN, "--network", "cluster.json"], f"error: cluster.json: {_NET}"),
         (["plan", "cluster.json", "--cluster", "cluster.json"], "cluster.json: source: unknown"),
         (["plan", "request.json", "--cluster", "cluster.json"], "request.json: problem: unknown"),
         (["plan", "profile.json", "--cluster", "profile.json"], "profile.json: provenance: unkn"),

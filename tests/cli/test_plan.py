@@ -43,26 +43,20 @@ def test_it_says_what_was_chosen_and_why(
 def test_measured_interference_is_counted(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As if the cluster said it."""
+    """As if the cluster said it, beside the same tables."""
     beside = {"startup_ns": 30, "ns_per_byte": 0.5, "slowdown": 1.25, "delay_ns": 7}
-    network: dict[str, Any] = {"collective": "all_reduce", "ranks": 4, "interference": beside}
-    network["network"] = {"startup_ns": 7, "ns_per_byte": 1}
-    path = tmp_path / "network.json"
-    path.write_text(json.dumps(network))
-    assert main(["plan", *files, "--interference", str(path), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    cluster = {**CLUSTER, "interference": beside}
-    expected = planner.solve({**REQUEST, "element_bytes": 4, "cluster": cluster})
-    assert without_runtime(answer) == without_runtime(json.loads(json.dumps(expected)))
-    assert main(["plan", *files, "--interference", str(path)]) == 0
-    assert "transfers slow the computation down by " in capsys.readouterr().out
-    for change, expected_error in (
-        ({"interference": {}}, "interference: missing: planner calibrate network measures it"),
-        ({"collective": "all_gather"}, "collective: expected all_reduce"),
-    ):
-        path.write_text(json.dumps({**network, **change}))
-        assert main(["plan", *files, "--interference", str(path)]) == 2
-        assert f"network.json: {expected_error}" in capsys.readouterr().err
+    network: dict[str, Any] = {"collective": "all_reduce", "ranks": 4}
+    network["network"] = {"table": [[64, 3000], [4096, 9000], [10**6, 10**6]]}
+    path, cluster, answers = tmp_path / "network.json", tmp_path / "interfered.json", []
+    cluster.write_text(json.dumps({**CLUSTER, "interference": beside}))
+    for own, where in ((beside, files[2]), (None, str(cluster))):
+        path.write_text(json.dumps({**network, **({"interference": own} if own else {})}))
+        options = [files[0], "--cluster", where, "--network", str(path)]
+        assert main(["plan", *options, "--json"]) == 0
+        answers.append(without_runtime(json.loads(capsys.readouterr().out)))
+        assert main(["plan", *options]) == 0
+        assert "transfers slow the computation down by " in capsys.readouterr().out
+    assert answers[0] == answers[1]
 
 
 def test_it_writes_what_solve_answers(
