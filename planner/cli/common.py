@@ -189,17 +189,6 @@ def write_text(text: str) -> None:
         sys.stdout.flush()
 
 
-def _check_writable(path: str, option: str) -> None:
-    """Raise InvalidInputError for a path that cannot be written, before any work is done."""
-    if not Path(path).absolute().parent.is_dir():
-        raise InvalidInputError(option, f"no such folder: {Path(path).parent}")
-    if Path(path).is_dir():
-        raise InvalidInputError(option, f"is a folder: {path}")
-    place = Path(path).absolute()
-    if not os.access(place if place.exists() else place.parent, os.W_OK):
-        raise InvalidInputError(option, f"no permission to write {path}")
-
-
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None] = ()) -> None:
     """Raise InvalidInputError for outputs that cannot be written or collide.
 
@@ -210,13 +199,19 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None
     for option, path in outputs.items():
         if path is None or path == "-":
             continue
-        _check_writable(path, option)
-        if Path(path).exists() and not Path(path).is_file():
+        place = Path(path).absolute()
+        if not place.parent.is_dir():
+            raise InvalidInputError(option, f"no such folder: {Path(path).parent}")
+        if place.is_dir():
+            raise InvalidInputError(option, f"is a folder: {path}")
+        if not os.access(place if place.exists() else place.parent, os.W_OK):
+            raise InvalidInputError(option, f"no permission to write {path}")
+        if place.exists() and not place.is_file():
             continue  # devices such as /dev/null can be written several times
-        place = _file(path)
-        if place in taken:
-            raise InvalidInputError(option, f"would replace {path}, which {taken[place]}")
-        taken[place] = f"{option} writes"
+        known = _file(path)
+        if known in taken:
+            raise InvalidInputError(option, f"would replace {path}, which {taken[known]}")
+        taken[known] = f"{option} writes"
 
 
 def check_files(options: argparse.Namespace) -> None:

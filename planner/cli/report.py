@@ -14,7 +14,6 @@ from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import Evaluation, Plan, Problem
 from planner.families.iteration.sensitivity import sweep
 from planner.jsonio.iteration import planned
-from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.machine import VERSION
 from planner.model.units import format_ns
@@ -108,14 +107,11 @@ def run(options: argparse.Namespace) -> int:
     )
     write_document(page(report), options.output)
     if options.output != "-":
-        write_text(f"{options.output}: {_summary(made.answer)}\n")
+        answer, text = made.answer, f"{made.answer.status}: {made.answer.reason or ''}"
+        if answer.objective_ns is not None:
+            text = f"iteration {format_ns(answer.iteration_ns)} by {sentence(answer)}"
+        write_text(f"{options.output}: {text}\n")
     return 0
-
-
-def _summary(answered: IterationAnswer) -> str:
-    if answered.objective_ns is None:
-        return f"{answered.status}: {answered.reason or ''}"
-    return f"iteration {format_ns(answered.iteration_ns)} by {sentence(answered)}"
 
 
 def _command(options: argparse.Namespace) -> tuple[str, ...]:

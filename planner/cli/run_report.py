@@ -17,6 +17,7 @@ from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
+from planner.jsonio.types import filled
 from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.from_plans import recipes_of
 from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers
@@ -79,7 +80,10 @@ def report(ran: Ran) -> str:
 def as_json(ran: Ran) -> str:
     """Return the report as JSON."""
     run = RunReport(
-        plans=tuple(map(_about, ran.options.plans, ran.answers)),
+        plans=tuple(
+            filled(PlanReport, answer, file=path, ranks=_ranks(answer) or UNSET)
+            for path, answer in zip(ran.options.plans, ran.answers, strict=False)
+        ),
         model=ran.options.model,
         optimizer=ran.options.optimizer,
         ranks=ran.ranks,
@@ -87,19 +91,15 @@ def as_json(ran: Ran) -> str:
         warnings=(*_warnings(ran), *disturbances(ran.machine)) or UNSET,
         warmup=ran.planned[-1].warmup,
         comparisons=tuple(
-            ComparisonReport(
-                name=time.name, predicted_ns=time.predicted_ns, measured_ns=time.measured_ns
-            )
-            for time in compared(ran.answers, _times(ran.planned))
+            filled(ComparisonReport, time) for time in compared(ran.answers, _times(ran.planned))
         ),
         transfers=tuple(
-            TransferReport(
+            filled(
+                TransferReport,
+                batch,
                 direction=batch.direction or None,
-                batch=batch.batch,
                 bytes=size,
                 predicted_ns=predicted,
-                measured_ns=batch.measured_ns,
-                waited_ns=batch.waited_ns,
             )
             for batch, predicted, size in _transfers(ran)
         ),
@@ -109,17 +109,6 @@ def as_json(ran: Ran) -> str:
         beside = {f"{of}_step_ns": tuple(t.step_ns for t in times), f"against_{of}": _against(ran)}
         run = structs.replace(run, **beside)
     return msgspec.json.encode(run).decode() + "\n"
-
-
-def _about(path: str, answer: "Answer") -> PlanReport:
-    ranks = _ranks(answer)
-    return PlanReport(
-        file=path,
-        problem=answer.problem,
-        method=answer.method,
-        direction=answer.direction if isinstance(answer, IbatchAnswer) else UNSET,
-        ranks=UNSET if ranks is None else ranks,
-    )
 
 
 def _collective(ran: Ran) -> str:

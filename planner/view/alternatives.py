@@ -97,15 +97,6 @@ def described(method: str, answer: IterationAnswer) -> str:
 
 def methods(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
     """Yield the table of all methods, and the methods without a plan."""
-    if any(row.objective_ns for row in peers.rows):
-        yield _peer_table(peers, answer)
-    without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
-    without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
-    yield reasons("Methods without a plan here:", without)
-
-
-def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
-    """Return the table of all methods that have a plan."""
     shown = [row for row in peers.rows if row.objective_ns]
     baseline = baseline_of(answer)
     base = time_of(peers, baseline)
@@ -119,6 +110,9 @@ def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
         rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster))
     header = ("method", "what it is", "synchronises by", "iteration", f"speed-up over {baseline}")
     place = next((i for i, peer in enumerate(shown) if peer.method == answer.method), None)
-    return table(
-        "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"
-    )
+    if shown:
+        title = "Methods by the time of an iteration"
+        yield table(title, header, rows, words=3, marked=place, class_="peers")
+    without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
+    without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
+    yield reasons("Methods without a plan here:", without)

@@ -55,8 +55,9 @@ def draw_gantt(chart: Chart[Timeline], top: float = 8) -> tuple[list[Html], floa
     if timeline.memory is not None:
         drawn += _memory(timeline.memory, x, timeline.end_ns, memory + 16)
     for place, (time, label, class_) in enumerate(moments):
-        text, height = f"{label}: {format_ns(time)}", top + _MARK * place
-        drawn += _moment(x(time), text, class_, height, bottom)
+        at, height = x(time), top + _MARK * place
+        drawn.append(stroke(class_, f"M{at:.2f} {height:.2f}V{bottom:.2f}"))
+        drawn.append(_beside(f"{label}: {format_ns(time)}", at, height + 8, f"of{class_}"))
     names = dict(scene.legend)
     if any(bar.share < 1 for bars in scene.lanes for bar in bars):
         names["startup"] = _DRAWN_AS_ONE
@@ -73,11 +74,6 @@ def _moments(chart: Chart[Timeline]) -> list[tuple[int, str, str]]:
         reached = ", reached" if chart.lower_bound_ns >= chart.view.end_ns else ""
         moments.append((chart.lower_bound_ns, f"lower bound of every plan{reached}", "bound"))
     return sorted(moments)
-
-
-def _moment(at: float, label: str, class_: str, top: float, bottom: float) -> Iterator[Html]:
-    yield stroke(class_, f"M{at:.2f} {top:.2f}V{bottom:.2f}")
-    yield _beside(label, at, top + 8, f"of{class_}")
 
 
 def _beside(text: str, at: float, middle: float, class_: str) -> Html:
