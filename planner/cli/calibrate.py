@@ -99,8 +99,7 @@ def run_fit(options: argparse.Namespace) -> int:
     text = encode_fit(
         result,
         file_name(options.measurements),
-        {"python": platform.python_version()}
-        | {package: version(package) for package in ("numpy", "scipy")},
+        {"python": platform.python_version(), "numpy": version("numpy"), "scipy": version("scipy")},
     )
     write_json(text, options.output)
     return 0

@@ -5,7 +5,7 @@ family declares (`planner.solving.compare`); here stands what only JSON and even
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -61,12 +61,9 @@ def run(options: argparse.Namespace) -> int:
     name, case = _of_events(options) if options.events else _of_file(options)
     family, outputs = PROBLEMS[name].family, Outputs.of(options, name)
     progress, limit = Progress(quiet=options.quiet), case.options["time_limit"]
-    unasked: Mapping[str, str] = {}
+    methods = family.compared(case)
     if options.methods:
         methods = parse_names(options.methods, "--methods")
-    else:
-        unasked = family.unasked(case)
-        methods = tuple(method for method in family.compared(case) if method not in unasked)
     with interruptible() as cancel:
         comparison = compare(
             case,
@@ -89,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         return others if best is None else [best, *others]
 
     def text() -> Iterator[str]:
-        return lines(family, case, comparison, unasked, best, options.output)
+        return lines(family, case, comparison, best, options.output)
 
     outputs.write(best, case.title, text, None if alone else answers)
     if best is None:

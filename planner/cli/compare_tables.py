@@ -93,14 +93,12 @@ def lines(
     family: AnyFamily,
     case: Case[Any],
     comparison: Comparison[Any, Any],
-    left_out: Mapping[str, str],
     best: Head | None,
     file: str | None,
 ) -> Iterator[str]:
     """Yield what is printed of a comparison, before the drawing of its best plan.
 
-    `left_out` says why methods only run if they are asked for; `best` is the answer that is
-    written, into `file` if given.
+    `best` is the answer that is written, into `file` if given.
     """
     doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
     if best is not None and best.warnings is not UNSET:
@@ -117,8 +115,6 @@ def lines(
     yield from reasons(comparison.rows)
     for reason, names in by_reason(comparison.left_out).items():
         yield printable(f"left out: {', '.join(names)} ({reason})")
-    for method, why in left_out.items():
-        yield f"left out: {method} ({why}; --methods {method} runs it)"
     yield from map(printable, family.notes(case, comparison))
     if case.sentence is not None:
         yield ""

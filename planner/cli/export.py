@@ -117,15 +117,13 @@ def _settings(
     from planner.formats.exporters.fsdp2 import fsdp2_settings, fsdp2_unit_settings
     from planner.jsonio.fsdp import FsdpAnswer
 
-    if tool == "ddp":
-        return ddp_settings(gradients_of(*answers))
     if tool == "fsdp2":
         if len(answers) == 1 and isinstance(answers[0], FsdpAnswer):
             return fsdp2_unit_settings(answers[0])
         return fsdp2_settings(pulls_of(*answers))
-    if tool == "horovod":
-        return horovod_settings(gradients_of(*answers))
     batches = gradients_of(*answers)
+    if tool in ("ddp", "horovod"):
+        return (ddp_settings if tool == "ddp" else horovod_settings)(batches)
     sizes = _sizes(answers, graph)
     unknown = [piece.parameter for batch in batches for piece in batch.pieces]
     unknown = [name for name in unknown if name not in sizes]

@@ -216,10 +216,6 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Return the methods that are compared by default."""
         return self.names()
 
-    def unasked(self, case: Case[ProblemT]) -> Mapping[str, str]:
-        """Return those of them that only run if somebody asks for them, and why."""
-        return {}
-
     def chosen(
         self, case: Case[ProblemT], result: Result[PlanT, EvaluationT]
     ) -> Result[PlanT, EvaluationT]:

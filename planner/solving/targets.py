@@ -199,7 +199,8 @@ def to_apply(target: Target, plan: str, file: str) -> Mapping[str, Sequence[str]
         [line.replace("PLAN.json", plan).replace("EXPORT.json", file) for line in lines]
         for lines in (target.commands, target.code)
     )
-    return {"in a shell": [export, *commands], "in Python": [*_IMPORTS, *code] if code else []}
+    shell = {"in a shell": [export, *commands]}
+    return {**shell, "in Python": [*_IMPORTS, *code]} if code else shell
 
 
 def check_summing(target: object) -> None:

@@ -92,8 +92,7 @@ def steps(
     target = target_of(answer)
     if target is not None:
         for where, lines in to_apply(target, PLAN, f"{target.name}.json").items():
-            if lines:
-                yield f"Apply it, {where}", "\n".join(lines)
+            yield f"Apply it, {where}", "\n".join(lines)
         return
     machines = cluster.working
     each = max(cluster.workers // max(machines, 1), 1)

@@ -187,8 +187,7 @@ def applied(target: Target, plan: str | None, file: str | None = None) -> Iterat
         target, "plan.json" if plan in (None, "-") else plan, file or f"{target.name}.json"
     )
     for where, lines in known.items():
-        if lines:
-            yield from ("", f"to apply it, {where}:", *lines)
+        yield from ("", f"to apply it, {where}:", *lines)
 
 
 def prospect_text(prospect: ProspectAnswer) -> str:

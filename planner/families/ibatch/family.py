@@ -29,7 +29,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns
 from planner.solving.bucketing import BUCKET_COUNTS
-from planner.solving.compare import FOR, Case, Column, Option, Place
+from planner.solving.compare import FOR, Case, Column, Comparison, Option, Place
 from planner.solving.contention import planned_beside, with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
@@ -234,12 +234,15 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return (f"{case.name}, {self.summary(case.problem)}",)
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the methods, a target's default among them."""
-        return concrete(self.methods_for(case.problem))
+        """Return the methods, a target's default among them; of long problems no witness."""
+        left_out = () if case.problem.layers <= WITNESS_MAX_UNITS else WITNESSES
+        return [name for name in concrete(self.methods_for(case.problem)) if name not in left_out]
 
-    def unasked(self, case: Case[Problem]) -> Mapping[str, str]:
-        units = case.problem.layers
-        return {} if units <= WITNESS_MAX_UNITS else dict.fromkeys(WITNESSES, f"{units} units")
+    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Any]) -> Sequence[str]:
+        known = {*self.compared(case), *(row.method for row in comparison.rows)}
+        methods, units = concrete(self.methods_for(case.problem)), case.problem.layers
+        left_out = [name for name in methods if name not in known]
+        return [f"left out: {it} ({units} units; --methods {it} runs it)" for it in left_out]
 
     def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
         sizes = problem.layer_bytes
