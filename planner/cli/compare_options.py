@@ -135,7 +135,7 @@ def settle_network(
             )
     startup = parse_time(options.startup, "--startup")
     nic = Nic(parse_rate(options.bandwidth, "--bandwidth"), startup)
-    return Place(nic, options.startup, options.bandwidth)
+    return Place(nic, f"start-up {options.startup}, bandwidth {options.bandwidth}")
 
 
 def _on_cluster(cluster: Cluster, collective: str | None) -> Place:

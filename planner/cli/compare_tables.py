@@ -108,7 +108,7 @@ def lines(
     yield first
     if case.profile is not None and case.place is not None:
         yield provenance(case.profile)
-        yield f"network: {printable(case.place.about or family.network_text(case))}"
+        yield f"network: {printable(case.place.about)}"
     yield from others
     yield ""
     yield format_table(*table(family, case.problem, comparison))

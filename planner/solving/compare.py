@@ -126,10 +126,8 @@ class Place:
     """Where a profile shall run, and what communication costs there."""
 
     network: AnyNetwork
-    startup: str = ""  # the network's, as an option says it, if one does
-    bandwidth: str = ""
-    about: str = ""  # the network, as a file or a cluster says it, if one does
-    path: str = ""  # of that file or cluster
+    about: str = ""  # the network, as options, a file or a cluster say it
+    path: str = ""  # of that file or cluster, if it is one
     cluster: Cluster | None = None
     ranks: int | None = None  # among which the network was measured, if it was
     interference: Interference = ALONE

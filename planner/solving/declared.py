@@ -203,11 +203,6 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         summary = self.summary(case.problem)
         return (f"{case.name}: {summary}" if summary else case.name,)
 
-    def network_text(self, case: Case[ProblemT]) -> str:
-        """Return the line about the network above the table."""
-        assert case.place is not None
-        return f"start-up {case.place.startup}, bandwidth {case.place.bandwidth}"
-
     def names(self) -> Sequence[str]:
         """Return the methods that can be compared."""
         return concrete(self.methods)

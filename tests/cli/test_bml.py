@@ -55,7 +55,7 @@ def test_a_profile_is_compared_on_every_topology(
     out = capsys.readouterr().out
     head, rows, left_out = compared(out)
     assert head.startswith("tiny: 9 servers of BCube(3, 2): 58.59 KiB of gradients, T_F 12 µs")
-    assert "network: start-up 5us a step, 40Gb/s a NIC" in head
+    assert "network: start-up 5us, bandwidth 40Gb/s" in head
     assert list(rows[0]) == COLUMNS
     assert {row["algorithm"] for row in rows} | left_out == set(COLLECTIVES)
     assert left_out == {"halving_doubling_bcube"}

@@ -13,7 +13,7 @@ from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem
 from planner.model.network import links, scaled_network
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
-from planner.solving.compare import MACHINES, Case, Column, Option, Place
+from planner.solving.compare import MACHINES, Column, Option, Place
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method, Outcome, named
@@ -117,10 +117,6 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
             f"{format_bytes(size)} of gradients, T_F "
             f"{format_ns(problem.network.full_transfer_ns(size))}"
         )
-
-    def network_text(self, case: Case[Problem]) -> str:
-        assert case.place is not None
-        return f"start-up {case.place.startup} a step, {case.place.bandwidth}"
 
     def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
         return {**options, "machines": place.machines(options["machines"])}

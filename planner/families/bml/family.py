@@ -103,10 +103,6 @@ class _Bml(Family[Problem, Plan, Evaluation]):
             f"{format_ns(problem.network.full_transfer_ns(problem.size_bytes))}"
         )
 
-    def network_text(self, case: Case[Problem]) -> str:
-        assert case.place is not None
-        return f"start-up {case.place.startup} a step, {case.place.bandwidth} a NIC"
-
     def names(self) -> Sequence[str]:
         return [*COLLECTIVES, *REPLANS]
 

@@ -49,7 +49,6 @@ from planner.families.caramel.windows import windows
 from planner.model.contention import bound_beside
 from planner.model.costs import scaled_cost
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.model.network import scattered
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import integer, total
@@ -274,13 +273,10 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             f"{counted(len(graph.ops), 'op')}, {format_ns(problem.windows.compute_ns)} to compute"
         )
 
-    def network_text(self, case: Case[Problem]) -> str:
-        workers, place = case.problem.workers, case.place
-        assert place is not None
-        return (
-            f"all-reduce among {counted(workers, 'worker')}, start-up {place.startup}, "
-            f"{float(2 * scattered(workers)):.4g} bytes moved per byte over {place.bandwidth}"
-        )
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        lines, typed = super().about(case), case.place is not None and not case.place.path
+        workers = counted(case.problem.workers, "worker")
+        return (*lines, f"all-reduces among {workers}") if typed else lines
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
         """Return the methods: of a target the best plan under its rules, and its default."""
