@@ -68,15 +68,13 @@ def run_compute(options: argparse.Namespace) -> int:
     source = ["planner", "calibrate", "compute", *given(options, ("cores",))]
     source += ["--repetitions", str(options.repetitions)]
     progress = Progress(quiet=options.quiet)
-    try:
-        computation = measure_computation(
-            options.cores,
-            repetitions=options.repetitions,
-            source=shlex.join(source),
-            progress=lambda done, of: progress("calibrate: round", done, of),
-        )
-    finally:
-        progress.done()
+    computation = measure_computation(
+        options.cores,
+        repetitions=options.repetitions,
+        source=shlex.join(source),
+        progress=lambda done, of: progress("calibrate: round", done, of),
+    )
+    progress.done()
     write_json(encode_computation(computation), options.output)
     return 0
 
@@ -88,14 +86,12 @@ def run_fit(options: argparse.Namespace) -> int:
 
     data = read(options.measurements)
     progress = Progress(quiet=options.quiet)
-    try:
-        with in_file(options.measurements):
-            result = fit(
-                *decode_measurements(data),
-                progress=lambda done, of: progress("calibrate: fit", done, of),
-            )
-    finally:
-        progress.done()
+    with in_file(options.measurements):
+        result = fit(
+            *decode_measurements(data),
+            progress=lambda done, of: progress("calibrate: fit", done, of),
+        )
+    progress.done()
     text = encode_fit(
         result,
         file_name(options.measurements),

@@ -173,38 +173,36 @@ def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, 
     compute = None
     if options.interference:
         compute = passes_of(*load_model(options.interference, options.input, options.batch_size))
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(redirect_stdout(sys.stderr))  # the model's own prints
-            world = join(options.timeout, names)
-            stack.callback(world.leave)
-            collective = options.collective
-            if options.bcube is not None:
-                from planner.runtime.collectives.interpreter import BcubeAllReduce
+    with ExitStack() as stack:
+        stack.callback(progress.done)
+        stack.enter_context(redirect_stdout(sys.stderr))  # the model's own prints
+        world = join(options.timeout, names)
+        stack.callback(world.leave)
+        collective = options.collective
+        if options.bcube is not None:
+            from planner.runtime.collectives.interpreter import BcubeAllReduce
 
-                collective = BcubeAllReduce(world, options.bcube.n, options.bcube.k)
-                stack.callback(collective.close)
-            sweep = measure_network(
+            collective = BcubeAllReduce(world, options.bcube.n, options.bcube.k)
+            stack.callback(collective.close)
+        sweep = measure_network(
+            world,
+            collective,
+            options.sizes,
+            options.repetitions,
+            depths=options.depths,
+            warmup=_WARMUP,
+            sample_ns=max(round(options.seconds * 1e9), 1),
+            progress=shown,
+        )
+        interference = ALONE
+        if not options.alone:
+            known = [size for size in options.sizes if size >= _LEAST_BESIDE]
+            sizes = sorted({known[0], known[len(known) // 2], known[-1]})
+            interference = measure_interference(
                 world,
                 collective,
-                options.sizes,
-                options.repetitions,
-                depths=options.depths,
-                warmup=_WARMUP,
-                sample_ns=max(round(options.seconds * 1e9), 1),
-                progress=shown,
+                sizes,
+                compute=compute,
+                progress=partial(shown, what="interference"),
             )
-            interference = ALONE
-            if not options.alone:
-                known = [size for size in options.sizes if size >= _LEAST_BESIDE]
-                sizes = sorted({known[0], known[len(known) // 2], known[-1]})
-                interference = measure_interference(
-                    world,
-                    collective,
-                    sizes,
-                    compute=compute,
-                    progress=partial(shown, what="interference"),
-                )
-            return sweep, interference
-    finally:
-        progress.done()
+        return sweep, interference

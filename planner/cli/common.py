@@ -170,7 +170,8 @@ def complain(text: str) -> None:
     text = escaped(text, keep="\n")
     whose = f"rank {rank}: " if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
     if sys.stderr is not None:
-        sys.stderr.write(f"{whose}{text}\n")
+        over = "\r\x1b[K" if sys.stderr.isatty() else ""  # a line of progress
+        sys.stderr.write(f"{over}{whose}{text}\n")
         sys.stderr.flush()
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if file:
