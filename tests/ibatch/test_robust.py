@@ -21,11 +21,11 @@ from planner.families.ibatch.evaluation import (
 )
 from planner.families.ibatch.makespan import robust, solve_additive
 from planner.solving.deadline import Deadline
-from planner.solving.tie_break import STRAINS, TieBreak
+from planner.solving.tie_break import STRAINS
 from tests import oracles
 from tests.strategies import huge_problems, problems
 
-solve = partial(solve_ibatch, tie_break=TieBreak("robust"))
+solve = partial(solve_ibatch, tie_break="robust")
 
 
 def under(problem: Problem, boundaries: tuple[int, ...]) -> tuple[int, ...]:
