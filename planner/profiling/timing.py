@@ -230,18 +230,12 @@ def warnings_of(
     of the forward and backward pass (ns); for `others` see `Circumstances`.
     """
     without = [median(times[which] for times in bare) for which in (0, 1)]
-    hooked = [
-        median(run.whole_ns[which] for run in runs) / without[which] if without[which] else None
-        for which in (0, 1)
-    ]
     return disturbances(
         Circumstances(
             threads=1 if _on_device(model) else torch.get_num_threads(),
             processors=machine.processors(),
             others=others,
             spread=spread_of(runs),
-            forward_hooked=hooked[0],
-            backward_hooked=hooked[1],
             forward_layers=(sums[0], without[0]),
             backward_layers=(sums[1], without[1]),
         )
