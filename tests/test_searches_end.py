@@ -7,7 +7,6 @@ A second of processor time is what counts, since a busy machine stretches every 
 that takes `HANGING_S` more, or never comes, is interrupted.
 """
 
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ import pytest
 import planner
 from planner.solving.methods import REPLAN
 from planner.solving.targets import TARGETS
-from tests.test_time_limits import (
+from tests.large import (
     EXTRAS,
     bml_request,
     caramel_request,
@@ -30,6 +29,7 @@ from tests.test_time_limits import (
     overlap_request,
     shipped,
     tiny_iteration,
+    used_s,
     warm,
     yan_deep,
     yan_request,
@@ -270,12 +270,6 @@ def interrupted(seconds: float) -> Iterator[None]:
         for number, timer in timers.items():
             signal.setitimer(timer, 0)
             signal.signal(number, before[number])
-
-
-def used_s() -> float:
-    """Return the processor time of this process and of the solvers that it started."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in both)
 
 
 def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Request:

@@ -176,19 +176,6 @@ def test_no_method_s_plan_is_below_the_bound_over_scenarios(name: str, data: st.
             assert prospect.bound <= counted(outlook, times)
 
 
-@pytest.mark.parametrize("name", QUICK)
-@given(st.data())
-def test_one_scenario_that_changes_nothing_changes_nothing(name: str, data: st.DataObject) -> None:
-    family, problem = CASES[name].family, data.draw(CASES[name].problems)
-    assert family.perturb(problem, Scenario()) == problem
-    usual = family.solve(problem)
-    result, prospect = robust_plan(family, problem, Outlook(((Scenario(), Fraction(3)),)), NEVER)
-    assert result.plan == usual.plan
-    if prospect is not None:
-        assert prospect.value == prospect.usual_value == usual.objective_ns
-        assert prospect.bound == usual.lower_bound_ns
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
     family, problem = CASES[name].family, CASES[name].small()

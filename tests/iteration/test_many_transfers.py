@@ -7,7 +7,7 @@ import pytest
 
 import planner
 from planner.families.iteration.transfers import MAX_TRANSFERS
-from tests.test_time_limits import tiny_iteration
+from tests.large import tiny_iteration
 
 Request = dict[str, Any]
 
