@@ -70,15 +70,6 @@ def test_bandwidth() -> None:
         AffineCost.from_bandwidth(1, Fraction(0))
 
 
-@pytest.mark.parametrize(
-    ("startup", "rate"),
-    [(-1, Fraction(1)), (1, Fraction(-1)), (1, -0.5), (1, Fraction(2**63)), (True, Fraction(1))],
-)
-def test_bad_affine_costs(startup: int, rate: Fraction) -> None:
-    with pytest.raises(InvalidInputError):
-        AffineCost(startup, rate)
-
-
 def test_a_table_may_fall_but_not_at_its_end() -> None:
     assert not TableCost(((0, 9), (1, 5), (2, 5))).is_monotone
     with pytest.raises(InvalidInputError) as caught:
