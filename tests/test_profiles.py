@@ -128,11 +128,6 @@ def test_names_are_made_distinct(names: list[str]) -> None:
         assert (made == name) == (name not in names[:index])
 
 
-def test_layers_of_the_same_name_are_told_apart() -> None:
-    graph = Profile("m", (layer("a", 1), layer("a", 2)), MADE_UP).dataflow()
-    assert [parameter.name for parameter in graph.parameters] == ["a", "a#2"]
-
-
 def test_layers_may_list_their_parameters() -> None:
     layers = (
         replace(layer("a", 4, 0), parameters=("w",)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -18,23 +18,13 @@ from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.problem import Plan as Transfers
 from planner.families.caramel.windows import Windows
 from planner.families.drizzle import DRIZZLE
-from planner.families.ibatch.evaluation import evaluate, objective_ns
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.deadline import NEVER
 from tests.caramel.graph_strategies import graphs
+from tests.oracles import all_boundaries, objective
 from tests.strategies import affine_costs, problems, table_costs
-
-
-def every_cut(problem: ibatch.Problem) -> Iterator[ibatch.Plan]:
-    """Every plan, those of fewer batches first."""
-    count = problem.layers
-    for cuts in range(count):
-        for inner in combinations(range(1, count), cuts):
-            bounds = (0, *inner, count)
-            if all(stop <= problem.reach(start) for start, stop in pairwise(bounds)):
-                yield problem.plan(bounds)
 
 
 @settings(max_examples=1200)
@@ -44,9 +34,9 @@ def test_ibatch_has_the_fewest_batches_of_all_best_plans(problem: ibatch.Problem
     if result.plan is None:
         return
     assert result.objective_ns is not None
-    prices = {plan: objective_ns(problem, evaluate(problem, plan)) for plan in every_cut(problem)}
+    prices = {bounds: objective(problem, bounds) for bounds in all_boundaries(problem)}
     least = min(prices.values())
-    fewest = min(len(plan.batches) for plan, price in prices.items() if price == least)
+    fewest = min(len(bounds) for bounds, price in prices.items() if price == least) - 1
     assert len(result.plan.batches) == fewest
     assert result.lower_bound_ns == result.objective_ns == least
 

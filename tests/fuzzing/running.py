@@ -141,15 +141,7 @@ def findings(
 
 
 class Asker:
-    """Asks one problem's requests in processes of their own, and judges the answers.
-
-    Parameters
-    ----------
-    problem : str
-        Its name.
-    limits : Limits
-        What a request may take.
-    """
+    """Asks one problem's requests in processes of their own, and judges the answers."""
 
     def __init__(self, problem: str, limits: Limits) -> None:
         self._problem = problem

@@ -9,16 +9,9 @@ from typing import Any
 
 
 def smallest(request: Any, same: Callable[[Any], bool], tries: int) -> Any:
-    """Return a request that is as small as can be, and for which something still holds.
+    """Return a request that is as small as can be, and for which `same` still holds.
 
-    Parameters
-    ----------
-    request : object
-        For which it holds.
-    same : callable
-        Returns whether it holds.
-    tries : int
-        How often it is asked at most.
+    `same` is asked at most `tries` times.
     """
     smaller = True
     while smaller:
