@@ -291,7 +291,7 @@ def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Reque
 QUICK = [
     (name, method, option) for name, method, option in CASES if option or method in ("auto", REPLAN)
 ]
-"""What makes the most of the searches: rules and single methods are left to the slow tests."""
+"""What makes the most of the searches: single methods are asked large instances elsewhere."""
 
 
 @pytest.mark.parametrize(("name", "method", "option"), QUICK)
@@ -303,7 +303,7 @@ def test_a_search_without_time_ends_at_once(name: str, method: str, option: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "method", "option"), CASES)
+@pytest.mark.parametrize(("name", "method", "option"), CASES if THOROUGH else QUICK)
 def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, option: str) -> None:
     warm()
     request = asked(name, MIDDLE, method, option)

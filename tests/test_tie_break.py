@@ -138,7 +138,10 @@ def test_under_contention_the_plan_stays_as_it_is() -> None:
 
 
 def test_baselines_keep_to_their_rule() -> None:
-    problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[1, 100])
+    problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[0, 100])
+    one = ibatch.solve(problem).plan
+    assert one is not None
+    assert len(one.batches) == 1  # which costs as much
     alone = ibatch.solve(problem, method="layer_by_layer")
     assert alone.plan is not None
     assert len(alone.plan.batches) == 2
