@@ -15,10 +15,10 @@ from planner.families.iteration.bounds import raised
 from planner.families.iteration.pushes_in_forward_bound import earliest_end, right_pushes_bound
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, DepthCost
-from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Rails
 from tests.caramel.exact_oracles import best_split
 from tests.caramel.test_inwards import depth_costs, lines
+from tests.iteration.making import chain
 from tests.iteration.sharded_oracle import best_sharded
 from tests.iteration.test_sharded_bound import sides
 
@@ -74,16 +74,15 @@ def recurrent() -> Problem:
     sizes = (132, 67, 50, 34, 34, 132, 42, 50, 50, 50, 132)  # MB
     ahead = [5, 107, 66, 51, 50, 1, 93, 64, 64, 63, 112]  # µs
     behind = [139, 4, 110, 86, 84, 7, 126, 109, 110, 318, 25]
-    ops, parameters = [], []
-    for i, (size, time) in enumerate(zip(sizes, ahead, strict=True)):
-        ops.append(Op(f"f{i}", time * 1000, "forward", (f"f{i - 1}",) if i else ()))
-        parameters.append(Parameter(f"w{i}", size * 10**6, (f"b{i}",), (f"f{i}",)))
-    for i, time in reversed(list(enumerate(behind))):
-        after = f"b{i + 1}" if i + 1 < len(sizes) else f"f{i}"
-        ops.append(Op(f"b{i}", time * 1000, "backward", (after,)))
+    graph = chain(
+        *(
+            (forward * 1000, backward * 1000, size * 10**6)
+            for forward, backward, size in zip(ahead, behind, sizes, strict=True)
+        )
+    )
     nic = Nic(Fraction(50 * 10**9), 14_000, 8, message_ns=3_000)
     rails = Rails(8, 8, Fraction(450 * 10**9), 3_400)
-    return Problem(Graph(tuple(ops), tuple(parameters)), Cluster("c", "a test", 8, rails, nic))
+    return Problem(graph, Cluster("c", "a test", 8, rails, nic))
 
 
 def test_plans_whose_transfers_take_several_depths_are_near_their_bounds() -> None:

@@ -15,10 +15,10 @@ from planner.families.iteration import Problem
 from planner.families.iteration.sensitivity import FACTORS, Knob, SweepPoint, sweep
 from planner.model.clusters import Cluster, Nic, scaled_cluster
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Rails, Switch
 from planner.solving.deadline import Deadline
 from tests.iteration.iteration_strategies import clusters, problems
+from tests.iteration.making import chain, on_switch
 from tests.iteration.pricing import lasts
 
 FEW = (Fraction(1, 4), Fraction(1), Fraction(3))
@@ -105,25 +105,15 @@ def test_a_better_network_never_lengthens_the_plan_that_is_kept(problem: Problem
         assert bound <= point.best_ns <= kept
 
 
-def chain(cluster: Cluster, **options: Any) -> Problem:
-    """Two layers of 1000 bytes, each of 100 ns in both passes."""
-    ops = (
-        Op("a/forward", 100, "forward"),
-        Op("b/forward", 100, "forward", ("a/forward",)),
-        Op("b/backward", 100, "backward", ("b/forward",)),
-        Op("a/backward", 100, "backward", ("b/backward", "a/forward")),
-    )
-    parameters = tuple(
-        Parameter(name, 1000, (f"{name}/backward",), (f"{name}/forward",)) for name in "ab"
-    )
-    return Problem(Graph(ops, parameters), cluster, **options)
+def small(startup_ns: int, **options: Any) -> Problem:
+    """Two layers of 1000 bytes on two machines, each of 100 ns in both passes."""
+    return Problem(chain(*[(100, 100, 1000)] * 2), on_switch(2, startup_ns), **options)
 
 
 def test_a_point_by_hand() -> None:
     # Two workers, a ring: an all-reduce of x bytes costs 2 start-ups and x bytes. One of 2000 bytes
     # behind the backward pass lasts 200 + 2·10 + 2000/rate, and the forward pass 200 more.
-    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 10**6))
-    problem = chain(cluster, algorithms=("ring",), modes=("replicated",))
+    problem = small(10**6, algorithms=("ring",), modes=("replicated",))
     sweeps = sweep(problem, iteration.alternatives(problem, unlimited()), FEW)
     assert sweeps is not None
     together = [200 + 2 * 10**6 * factor + 2000 + 200 for factor in FEW]
@@ -135,14 +125,12 @@ def test_a_point_by_hand() -> None:
 
 
 def test_nothing_is_swept_without_a_plan() -> None:
-    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 10))
-    problem = chain(cluster, max_transfer_bytes=1, element_bytes=4)
+    problem = small(10, max_transfer_bytes=1, element_bytes=4)
     assert sweep(problem, iteration.alternatives(problem, unlimited())) is None
 
 
 def test_factors_out_of_range_are_left_out() -> None:
-    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 2**58))
-    problem = chain(cluster)
+    problem = small(2**58)
     told: list[tuple[str, int, int]] = []
     found = iteration.alternatives(problem, unlimited())
     sweeps = sweep(problem, found, progress=lambda *what: told.append(what))
@@ -161,8 +149,7 @@ def test_factors_out_of_range_are_left_out() -> None:
 
 @pytest.mark.parametrize("knob", KNOBS)
 def test_factors_come_once_and_rising(knob: Knob) -> None:
-    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 10))
-    problem = chain(cluster)
+    problem = small(10)
     found = iteration.alternatives(problem, unlimited())
     sweeps = sweep(problem, found, (Fraction(2), Fraction(1), Fraction(2)))
     assert sweeps is not None

@@ -11,10 +11,8 @@ from planner.families.caramel.windows import Windows
 from planner.families.iteration import Problem, bound, solve
 from planner.families.iteration import bounds as module
 from planner.families.iteration.bounds import sharded_bound
-from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, DepthCost, Line
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Switch
+from tests.iteration.making import chain, on_switch
 from tests.iteration.sharded_oracle import best_sharded
 
 Cost: TypeAlias = AffineCost | DepthCost
@@ -101,24 +99,14 @@ def test_slower_by_a_factor_is_longer_by_it(
     ) * (1 - 2.0 ** (2 - module.PRECISION))
 
 
-def layers(count: int, each: int) -> Graph:
-    """A chain whose passes take less time than a few start-ups."""
-    ahead = [Op(f"f{i}", 5_000, "forward", (f"f{i - 1}",) if i else ()) for i in range(count)]
-    back = [
-        Op(f"b{i}", 10_000, "backward", (f"b{i + 1}",) if i + 1 < count else (f"f{i}",))
-        for i in range(count)
-    ]
-    parameters = tuple(Parameter(f"w{i}", each, (f"b{i}",), (f"f{i}",)) for i in range(count))
-    return Graph((*ahead, *back), parameters)
-
-
 @pytest.mark.parametrize(("startup_ns", "gap"), [(60_000, 0.017), (100_000, 0.0), (150_000, 0.0)])
 def test_start_ups_of_both_directions_count(startup_ns: int, gap: float) -> None:
-    """Pushes, then pulls, are the best here; windows that hold both say less."""
-    nic = Nic(Fraction(10**9), startup_ns)
-    problem = Problem(
-        layers(40, 10_000), Cluster("c", "a test", 2, Switch(2), nic), modes=("sharded",)
-    )
+    """Pushes, then pulls, are the best here: passes take less time than a few start-ups.
+
+    Windows that hold both say less.
+    """
+    graph = chain(*[(5_000, 10_000, 10_000)] * 40)
+    problem = Problem(graph, on_switch(2, startup_ns), modes=("sharded",))
     result = solve(problem)
     assert result.objective_ns is not None
     assert result.gap is not None
