@@ -2,17 +2,22 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
+from typing import Any
 
 from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.families.fsdp import Mesh, Plan, Problem, Unit
-from planner.families.fsdp.problem import CHANNELS, Channels
-from tests.strategies import affine_costs, table_costs
+from planner.families.fsdp.problem import Channels
+from planner.testing import problems as drawn
 
-small = st.integers(0, 9)
+LISTS = {
+    *("forward_ns", "backward_ns", "parameter_bytes"),
+    *("gradient_bytes", "activation_bytes", "checkpoint_bytes"),
+}
 
 
 @st.composite
@@ -24,37 +29,13 @@ def problems(
     recomputed: bool | None = None,
 ) -> Problem:
     """Problems without a memory limit."""
-    count = draw(st.integers(1, max_layers))
-
-    def values(least: int = 0) -> list[int]:
-        return draw(st.lists(st.integers(least, 9), min_size=count, max_size=count))
-
-    activations = values()
+    problem: Problem = draw(drawn("fsdp", max_layers))
     checkpoints = None
     if draw(st.booleans()) if recomputed is None else recomputed:
-        checkpoints = [draw(st.integers(0, most)) for most in activations]
-    costs = st.one_of(affine_costs(), table_costs())
-    ranks = draw(st.sampled_from([2, 4]))
-    shards = draw(st.sampled_from([ranks, ranks, ranks // 2]))
-    mesh = Mesh(
-        shards=shards,
-        replicas=ranks // shards,
-        all_gather=draw(costs),
-        reduce_scatter=draw(costs),
-        all_reduce=draw(affine_costs()) if shards < ranks else None,
-        own_links=draw(st.booleans()),
-    )
-    return Problem(
-        forward_ns=values(),
-        backward_ns=values(),
-        parameter_bytes=values(1),
-        gradient_bytes=values(),
-        activation_bytes=activations,
-        checkpoint_bytes=checkpoints,
-        meshes=[mesh],
-        channels=draw(st.sampled_from(CHANNELS)) if channels is None else channels,
-        optimiser=Fraction(draw(small), 2),
-    )
+        checkpoints = [draw(st.integers(0, most)) for most in problem.activations]
+    if channels is not None:
+        problem = replace(problem, channels=channels)
+    return replace(problem, checkpoint_bytes=checkpoints)
 
 
 @st.composite
@@ -226,3 +207,24 @@ def one_mesh(startup_ns: int, ns_per_byte: int, shards: int = 4) -> Mesh:
     """Return a mesh whose gathers and reduce-scatters cost the same."""
     cost = AffineCost(startup_ns, Fraction(ns_per_byte))
     return Mesh(shards=shards, all_gather=cost, reduce_scatter=cost)
+
+
+def chain(count: int, **fields: Any) -> Problem:
+    """Return so many equal layers; `fields` are those of a problem, one number for all layers."""
+    known = {
+        "forward_ns": 10,
+        "backward_ns": 20,
+        "parameter_bytes": 40,
+        "activation_bytes": 5,
+        "meshes": [one_mesh(0, 1)],
+        **fields,
+    }
+    for name in LISTS & known.keys():
+        if isinstance(known[name], int):
+            known[name] = (known[name],) * count
+    return Problem(**known)
+
+
+def kept(*stops: int) -> tuple[Unit, ...]:
+    """Return units that end at the stops, all gathered at once and kept."""
+    return tuple(Unit(*layers, True, False, 0, None) for layers in pairwise((0, *stops)))
