@@ -1,6 +1,7 @@
 """Parts of a cluster that communicate at the same time: all together keep to every link's rate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -19,7 +20,7 @@ from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
 from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.topologies import FatTree, Rails, Switch
-from tests.iteration.iteration_strategies import speeds, startups
+from planner.testing.strategies import clusters, rates
 
 SECOND = 10**9
 
@@ -40,15 +41,11 @@ def on_rails(hosts: int, accelerators: int, *, link: int = 90, nic: int = 1) -> 
 @st.composite
 def parted(draw: st.DrawFn) -> tuple[Cluster, int]:
     """Draw a cluster, and by how many ranks to shard."""
-    if draw(st.booleans()):
-        machines = draw(st.integers(2, 12))
-        shared = draw(st.none() | speeds.map(lambda speed: speed * 2))
-        nic = Nic(draw(speeds), draw(startups), draw(st.integers(1, 3)))
-        cluster = Cluster("c", "a test", machines, Switch(machines), nic, shared_bytes_per_s=shared)
-    else:
-        hosts, size = draw(st.integers(1, 6)), draw(st.integers(1, 8))
-        rails = Rails(hosts, size, draw(speeds) * draw(st.integers(1, 5)), draw(startups))
-        cluster = Cluster("c", "a test", hosts, rails, Nic(draw(speeds), draw(startups), size))
+    cluster = draw(
+        clusters(machines=12).filter(lambda one: isinstance(one.topology, Rails | Switch))
+    )
+    if isinstance(cluster.topology, Switch) and draw(st.booleans()):
+        cluster = replace(cluster, shared_bytes_per_s=draw(rates))
     workers, size = cluster.workers, cluster.workers_per_host
     divisors = [count for count in range(1, workers + 1) if not workers % count]
     whole = [count for count in divisors if not count % size or not size % count]
