@@ -1,6 +1,7 @@
 """What must be remembered, what that leaves room for, and what binds where nothing fits."""
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
@@ -106,8 +107,9 @@ def test_a_shortage_of_memory_is_explained_once_and_in_units(
     ]
     for text in (*needed, "leaves it 210 B", "--activations", "--ignore-memory"):
         assert text in reason
-    for method in ("ddp", "ps", "caramel"):
-        assert binding(problem, method) == (("memory_bytes",), reason)
+    for method in METHODS:
+        with suppress(NotApplicableError):  # bml on a switch
+            assert binding(problem, method) == (("memory_bytes",), reason)
 
 
 def test_memory_of_a_host_is_shared_by_its_accelerators() -> None:
@@ -137,19 +139,6 @@ def test_state_that_fits_only_in_shares() -> None:
     assert plan.mode == "sharded"
     assert max(transfer.size_bytes for transfer in plan.transfers) <= 300 - 200 - 75
     assert binding(problem, "ddp")[0] == ("memory_bytes",)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_what_fits_in_no_way_names_the_memory(method: str) -> None:
-    footprint = Footprint(100, 100, 0, Fraction(2))
-    problem = Problem(layers(50, 50), machines(4, 200), footprint=footprint)
-    try:
-        binds, reason = binding(problem, method)
-    except NotApplicableError:
-        assert method == "bml"  # not on a switch
-        return
-    assert binds == ("memory_bytes",)
-    assert "200" in reason
 
 
 def test_a_cap_below_an_element_or_a_parameter_is_named() -> None:

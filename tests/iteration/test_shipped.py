@@ -28,9 +28,8 @@ from planner.families.iteration import (
 from planner.families.iteration.bounds import bound
 from planner.families.iteration.evaluation import Evaluation
 from planner.families.iteration.plan import Mode, Synchronisation
-from planner.model.clusters import Cluster
+from planner.model.clusters import Cluster, scaled_cluster
 from planner.model.errors import NotApplicableError
-from planner.model.topologies import Rails
 from planner.solving.deadline import Deadline
 from planner.solving.methods import concrete
 from planner.solving.result import Result
@@ -139,7 +138,9 @@ def test_planned_anew_the_runner_up_s_algorithm_wins_where_it_is_said_to(
         assert other is not None
         for change in explanation.changes:
             factor = Fraction(change.factor)
-            elsewhere = changed(cluster, change.what, factor * Fraction(51, 50) ** sign(factor))
+            elsewhere = changed(
+                cluster, change.what, factor * Fraction(51, 50) ** (1 if factor > 1 else -1)
+            )
             anew = alternatives(replace(problem, cluster=elsewhere), Deadline(None))
             assert other.plan is not None
             used = set(other.plan.algorithms)
@@ -149,27 +150,11 @@ def test_planned_anew_the_runner_up_s_algorithm_wins_where_it_is_said_to(
             assert won <= min(time for time, _ in planned) * 1.01, name
 
 
-def sign(factor: Fraction) -> int:
-    return 1 if factor > 1 else -1
-
-
 def changed(cluster: Cluster, what: str, factor: Fraction) -> Cluster:
     """Return the cluster with other start-ups, further messages or speeds."""
-    nic, topology = cluster.nic, cluster.topology
+    message_ns = cluster.nic.message_ns
     if what == "message":
-        return replace(cluster, nic=replace(nic, message_ns=round(nic.message_ns * factor)))
-    if what == "startup":
-        if isinstance(topology, Rails):
-            startup = round(topology.link_startup_ns * factor)
-            topology = replace(topology, link_startup_ns=startup)
-        nic = replace(nic, startup_ns=round(nic.startup_ns * factor))
-        return replace(cluster, topology=topology, nic=nic)
-    if isinstance(topology, Rails):
-        topology = replace(topology, link_bytes_per_s=topology.link_bytes_per_s * factor)
-    shared = cluster.shared_bytes_per_s
-    return replace(
-        cluster,
-        topology=topology,
-        nic=replace(nic, bytes_per_s=nic.bytes_per_s * factor),
-        shared_bytes_per_s=None if shared is None else shared * factor,
-    )
+        message_ns = round(message_ns * factor)
+    else:
+        cluster = scaled_cluster(cluster, **{what: factor})
+    return replace(cluster, nic=replace(cluster.nic, message_ns=message_ns))
