@@ -1,76 +1,17 @@
-"""Problems of profiles on clusters, the command line, and the picture with memory."""
+"""The command line, and the picture with memory."""
 
 import json
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, read_cluster
 from planner.cli import main
-from planner.families.iteration.fsdp_from_profile import meshes_of, sharded_problem
 from planner.jsonio import decode_answer
-from planner.model.clusters import Cluster, Nic
-from planner.model.topologies import Switch
 
 DATA = Path(__file__).parents[2] / "data"
 LENET = str(DATA / "profiles/lenet5.json")
-
-
-def profile(*names: str) -> Profile:
-    layers = tuple(
-        Layer(name=name, forward_ns=10, backward_ns=20, parameter_bytes=8, activation_bytes=4)
-        for name in names
-    )
-    return Profile("tiny", layers, Provenance(kind="synthetic", source="a test"))
-
-
-def test_a_mesh_on_a_switch_is_a_ring_over_all() -> None:
-    cluster = Cluster("four", "a test", 4, Switch(4), Nic(Fraction(10**9), 100))
-    (mesh,) = meshes_of(cluster)
-    assert (mesh.shards, mesh.replicas) == (4, 1)
-    # Three steps of 100 ns, and three quarters of the bytes at a byte a nanosecond.
-    assert mesh.all_gather == mesh.reduce_scatter == AffineCost(300, Fraction(3, 4))
-
-
-def test_hybrid_meshes_are_those_of_hosts() -> None:
-    cluster = read_cluster("h100-32")
-    meshes = meshes_of(cluster)
-    assert [mesh.shards for mesh in meshes] == [256, 128, 64, 32, 16, 8]
-    assert {mesh.ranks for mesh in meshes} == {256}
-    within = meshes[-1]
-    # Over NVLink: seven steps of 3.4 µs, seven eighths of the bytes at 450 GB/s.
-    assert within.all_gather == AffineCost(7 * 3400, Fraction(7, 8) / 450)
-    assert within.all_reduce is not None
-    # Among 32 hosts over a NIC each: 62 steps of 14 µs at 50 GB/s.
-    assert within.all_reduce == AffineCost(62 * 14_000, Fraction(2 * 31, 32) / 50)
-
-
-def test_measured_networks_cost_what_their_tables_say() -> None:
-    cluster = read_cluster("h100ib-10")
-    assert cluster.network is not None
-    meshes = meshes_of(cluster)
-    assert meshes[0].shards == cluster.workers
-    problem = sharded_problem(profile("a", "b"), cluster)
-    assert problem.meshes[0].gather_ns(10**9) > problem.meshes[0].gather_ns(10**6)
-
-
-@pytest.mark.parametrize(("shards", "path"), [([3], "shards[0]"), ([4, 0], "shards[1]")])
-def test_a_mesh_that_does_not_divide_the_ranks(shards: list[int], path: str) -> None:
-    cluster = Cluster("four", "a test", 4, Switch(4), Nic(Fraction(10**9), 100))
-    with pytest.raises(InvalidInputError) as caught:
-        meshes_of(cluster, shards)
-    assert caught.value.path == path
-
-
-def test_people_wrap_what_is_numbered_and_what_is_between() -> None:
-    cluster = read_cluster("office-4")
-    names = ("tokens", "positions", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "norm", "head")
-    problem = sharded_problem(profile(*names), cluster, recompute=True)
-    assert problem.blocks == (0, 2, 4, 6)
-    assert problem.checkpoint_bytes == (0, *[4] * 7)  # the output of the layer before
 
 
 def run(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
