@@ -39,16 +39,16 @@ def test_plan_says_what_to_wrap_and_draws_memory(
     assert "memory (MiB)" in text
     capsys.readouterr()
     assert main(["draw", str(file), "-o", str(tmp_path / "again.svg")]) == 0
+    units = tmp_path / "units.json"
+    run(f"export fsdp2 {file} -o {units}", capsys)
+    assert len(json.loads(units.read_text())["units"]) == len(json.loads(file.read_text())["units"])
 
 
 def test_plan_without_memory_names_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
-    said = run(f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB", capsys)
-    assert "one_unit, zero_3: memory: no plan fits" in said
-    answer: dict[str, Any] = json.loads(
-        run(f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB --json", capsys)
-    )
-    assert answer["status"] == "infeasible"
-    assert answer["binding"] == ["memory_bytes"]
+    asked = f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB"
+    assert "one_unit, zero_3: memory: no plan fits" in run(asked, capsys)
+    answer: dict[str, Any] = json.loads(run(f"{asked} --json", capsys))
+    assert (answer["status"], answer["binding"]) == ("infeasible", ["memory_bytes"])
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,6 @@ def test_options_that_mean_nothing(
     assert message in capsys.readouterr().err
 
 
-def both(arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return the answer of a plan for FSDP2, which is that of the mode but for the time it took."""
-    found = []
-    for asked in ("--mode fsdp", "--for fsdp2", "--for fsdp2 --mode fsdp"):
-        answer: dict[str, Any] = json.loads(run(f"plan {arguments} {asked} --json", capsys))
-        assert answer.pop("runtime_s") >= 0
-        found.append(answer)
-    assert found[0] == found[1] == found[2]
-    assert found[0]["problem"] == "fsdp"
-    return found[0]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -100,7 +88,13 @@ def both(arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_a_plan_for_fsdp2_is_that_of_the_mode(
     arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both(arguments, capsys)
+    found = []
+    for asked in ("--mode fsdp", "--for fsdp2", "--for fsdp2 --mode fsdp"):
+        answer: dict[str, Any] = json.loads(run(f"plan {arguments} {asked} --json", capsys))
+        assert answer.pop("runtime_s") >= 0  # all but the time it took
+        found.append(answer)
+    assert found[0] == found[1] == found[2]
+    assert found[0]["problem"] == "fsdp"
 
 
 @pytest.mark.parametrize(
@@ -120,16 +114,6 @@ def test_gpt_2_takes_as_long_as_it_did(
     assert round(answer["peak_bytes"] / 2**20, 1) <= peak_mib
 
 
-def test_the_table_for_fsdp2_has_its_default(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan, units = tmp_path / "plan.json", tmp_path / "units.json"
-    said = run(f"plan {LENET} --cluster office-4 --for fsdp2 -o {plan}", capsys)
-    assert "\nfsdp2 " in said
-    run(f"export fsdp2 {plan} -o {units}", capsys)
-    assert len(json.loads(units.read_text())["units"]) == len(json.loads(plan.read_text())["units"])
-
-
 def test_a_report_for_fsdp2_names_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,13 +123,6 @@ def test_a_report_for_fsdp2_names_the_command(
     assert "--for: no page shows plans for FSDP2" in line
     assert line.endswith(f"planner plan {LENET} --cluster office-4 --for fsdp2")
     assert not page.exists()
-
-
-def test_a_column_of_sizes_has_one_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(f"plan {LENET} --cluster office-4 --mode fsdp", capsys)
-    peaks = re.findall(r"^\w+ .* ([KMG]?i?B)  .*%", text, re.MULTILINE)
-    assert len(peaks) >= 5
-    assert len(set(peaks)) == 1
 
 
 def test_the_table_names_collectives_passes_and_modules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,3 +141,6 @@ def test_the_table_names_collectives_passes_and_modules(capsys: pytest.CaptureFi
     text = run(f"plan {LENET} --cluster office-4 --mode fsdp", capsys)
     assert "\nall-gather 1, forward: " in text
     assert re.search(r"^reduce-scatter \d+, backward: ", text, re.MULTILINE)
+    peaks = re.findall(r"^\w+ .* ([KMG]?i?B)  .*%", text, re.MULTILINE)
+    assert len(peaks) >= 5
+    assert len(set(peaks)) == 1

@@ -46,13 +46,6 @@ def time_of(cost: AffineCost | TableCost, size: int) -> Fraction:
     return cost.startup_ns + cost.ns_per_byte * size
 
 
-@given(affine, st.integers(0, 60))
-def test_an_all_reduce_costs_both_halves_worked_out_once(half: AffineCost, size: int) -> None:
-    way = Synchronisation("some", 0, half)
-    assert time_of(way.all_reduce, size) == 2 * time_of(half, size)
-    assert way.all_reduce is way.all_reduce  # plans of thousands of transfers ask for each
-
-
 @given(st.lists(st.tuples(affine, affine), min_size=1, max_size=5), st.integers(1, 60))
 def test_each_size_takes_what_costs_least(
     costs: list[tuple[AffineCost, AffineCost]], largest: int
