@@ -85,7 +85,7 @@ two = problems(cluster=clusters(single=False), max_parameters=2, capped=False, o
 
 @pytest.mark.slow
 @settings(max_examples=80)
-@given(problems() | disturbed(problems()))
+@given(disturbed(problems()) | problems())
 def test_every_method(problem: Problem) -> None:
     """What `planner.testing` does not know: prices event by event, and all bounds."""
     best = solve(problem)
@@ -141,7 +141,7 @@ def test_of_equal_algorithms_the_only_one_planned_knows_the_rules_of_the_others(
 
 
 @settings(max_examples=50)
-@given(two | disturbed(two))
+@given(disturbed(two) | two)
 def test_no_plan_of_whole_parameters_is_below_a_bound(problem: Problem) -> None:
     for option in problem.by_name.values():
         for mode, made in zip(MODES, (brute_force.replicated, brute_force.sharded), strict=True):
@@ -200,7 +200,7 @@ whole = problems(cluster=whole_rates(), capped=False)
 
 
 @settings(max_examples=50)
-@given(whole | disturbed(whole), st.integers(2, 1000))
+@given(disturbed(whole) | whole, st.integers(2, 1000))
 def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) -> None:
     slow = slower(problem, factor)
     for method in ("ddp", "layer_by_layer", "ps", "auto"):
