@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.families.fsdp import Mesh, Plan, Problem, Unit
-from planner.families.fsdp.problem import Channels
-from planner.testing import problems as drawn
+from planner.families.fsdp.problem import CHANNELS, Channels
+from tests.strategies import affine_costs, table_costs
+
+small = st.integers(0, 9)
 
 LISTS = {
     *("forward_ns", "backward_ns", "parameter_bytes"),
@@ -30,13 +31,37 @@ def problems(
     recomputed: bool | None = None,
 ) -> Problem:
     """Problems without a memory limit."""
-    problem: Problem = draw(drawn("fsdp", max_layers))
+    count = draw(st.integers(1, max_layers))
+
+    def values(least: int = 0) -> list[int]:
+        return draw(st.lists(st.integers(least, 9), min_size=count, max_size=count))
+
+    activations = values()
     checkpoints = None
     if draw(st.booleans()) if recomputed is None else recomputed:
-        checkpoints = [draw(st.integers(0, most)) for most in problem.activations]
-    if channels is not None:
-        problem = replace(problem, channels=channels)
-    return replace(problem, checkpoint_bytes=checkpoints)
+        checkpoints = [draw(st.integers(0, most)) for most in activations]
+    costs = st.one_of(affine_costs(), table_costs())
+    ranks = draw(st.sampled_from([2, 4]))
+    shards = draw(st.sampled_from([ranks, ranks, ranks // 2]))
+    mesh = Mesh(
+        shards=shards,
+        replicas=ranks // shards,
+        all_gather=draw(costs),
+        reduce_scatter=draw(costs),
+        all_reduce=draw(affine_costs()) if shards < ranks else None,
+        own_links=draw(st.booleans()),
+    )
+    return Problem(
+        forward_ns=values(),
+        backward_ns=values(),
+        parameter_bytes=values(1),
+        gradient_bytes=values(),
+        activation_bytes=activations,
+        checkpoint_bytes=checkpoints,
+        meshes=[mesh],
+        channels=draw(st.sampled_from(CHANNELS)) if channels is None else channels,
+        optimiser=Fraction(draw(small), 2),
+    )
 
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]
