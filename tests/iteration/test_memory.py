@@ -200,6 +200,7 @@ def test_problems_that_are_none(options: dict[str, object], path: str) -> None:
 @settings(max_examples=25)
 @given(st.integers(1, 62), st.integers(0, 62), st.integers(2, 12))
 @example(57, 0, 10)
+@example(5, 60, 2)
 @example(5, 58, 10)
 def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: int) -> None:
     """However large the numbers: what is refused is refused at once, with a field to look at."""
