@@ -213,8 +213,3 @@ def test_solve_and_draw(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes
     request.write_text(json.dumps({**CHAIN, "ops": []}))
     assert main(["solve", str(request)]) == 2
     assert json.loads(capfdbinary.readouterr().out)["error"]["path"] == "ops"
-
-
-def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "caramel"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"request", "answer", "error"}
