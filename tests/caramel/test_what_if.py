@@ -96,6 +96,26 @@ def test_the_best_plan_there_is_lies_between_bound_and_best(problem: Problem) ->
             assert row.at_least <= Fraction(row.plan_ns, best) <= row.at_most
 
 
+@given(problems(), st.integers(2, 1000))
+def test_times_in_another_unit_change_no_ratio(problem: Problem, unit: int) -> None:
+    plan = solve(problem).plan
+    assert plan is not None
+    assert isinstance(problem.cost, AffineCost)
+    graph = Graph(
+        tuple(replace(op, duration_ns=unit * op.duration_ns) for op in problem.graph.ops),
+        problem.graph.parameters,
+    )
+    cost = AffineCost(unit * problem.cost.startup_ns, unit * problem.cost.ns_per_byte)
+    scaled = regrets(CARAMEL, replace(problem, graph=graph, cost=cost), plan, NEVER)
+    for row, other in zip(regrets(CARAMEL, problem, plan, NEVER), scaled, strict=True):
+        assert other.plan_ns == unit * row.plan_ns
+        assert row.ddp_ns is not None
+        assert row.layers_ns is not None
+        assert row.bound_ns is not None
+        assert (other.ddp_ns, other.layers_ns) == (unit * row.ddp_ns, unit * row.layers_ns)
+        assert other.best_ns >= unit * row.bound_ns - unit  # whose rounding is up to a nanosecond
+
+
 def small(duration: int = 100, startup: int = 10) -> Problem:
     ops = (Op("f", duration, "forward"), Op("b", duration, "backward", ("f",)))
     return Problem(
