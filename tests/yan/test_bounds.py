@@ -206,18 +206,6 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
     assert not rest or result.bound <= rest[0] * ABOVE
 
 
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(problems(max_machines=10), st.data())
-def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject) -> None:
-    every = [solution.epoch for solution in Engine(problem).search(100, Deadline(None)).solutions]
-    below = data.draw(st.sampled_from(every)) * data.draw(st.sampled_from([0.999, 1.001, 2.0]))
-    found = [
-        solution.epoch for solution in Engine(problem).search(100, Deadline(None), below).solutions
-    ]
-    assert found == pytest.approx([one for one in every if one < below], rel=CLOSE)
-
-
 @settings(max_examples=60)
 @given(small_problems(most=150), st.data())
 def test_any_mapping_bound(problem: Problem, data: st.DataObject) -> None:
