@@ -7,16 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from planner.families.yan.calibration import Fit, MeasuredEpoch, fit
 from planner.families.yan.calibration.fit import FITTED, correlations, errors, regret
-from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.configuration import Configuration, Fixed, LayerChoice, canonical_mapping
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Constants, Problem
 from planner.jsonio.measurements import decode_measurements
+from planner.model.errors import InvalidInputError
 
 NETWORK = (
     NeuronLayer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
@@ -295,3 +297,86 @@ def test_the_quality_of_predictions() -> None:
     assert regret([Fraction(1)] * 4, known) == 3  # whichever is chosen
     assert correlations([Fraction(1)] * 4, known) == (None, None)
     assert correlations(predictions, [7] * 4) == (None, None)
+
+
+@pytest.mark.slow
+def test_the_order_of_measurements_does_not_matter() -> None:
+    noise = random.Random(12)
+    epochs = measured(job(TRUE), configurations(12, 13), lambda: noise.uniform(0.9, 1.1))
+    found = fit(job(START), epochs, folds=2)
+    random.Random(14).shuffle(epochs)
+    other = fit(job(START), epochs, folds=2)
+    assert other.constants == found.constants
+    assert other.fitted == found.fitted
+
+
+@pytest.mark.slow
+def test_machines_may_differ() -> None:
+    speeds = tuple(Fraction(2 + place % 3, 3) for place in range(16))
+
+    def uneven(constants: Constants) -> Problem:
+        return replace(job(constants), machine_speeds=speeds)
+
+    chosen = [
+        replace(one, machines=tuple(random.Random(place).sample(range(16), one.machines_used)))
+        for place, one in enumerate(configurations(12, 15))
+    ]
+    found = fit(uneven(START), measured(uneven(TRUE), chosen), folds=2)
+    assert_recovered(found)
+
+
+@pytest.mark.slow
+def test_what_ran_had_memory_enough() -> None:
+    epochs = measured(job(TRUE), configurations(4, 16))
+    problem = replace(job(START), memory_bytes=1000, fixed=(Fixed(1, 1, 1),))
+    one, other = (fit(asked, epochs, folds=2) for asked in (problem, job(START)))
+    assert one.constants == other.constants
+
+
+@pytest.mark.slow
+def test_progress_counts_the_fits() -> None:
+    seen: list[tuple[int, int]] = []
+    epochs = measured(job(TRUE), configurations(4, 17))
+    fit(job(START), epochs, folds=2, progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+GOOD, BAD = measured(job(TRUE), configurations(2, 18))
+CONV, WIDE, OUT = BAD.configuration.layers
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        (".epoch_ns", {"epoch_ns": 0}),
+        (".epoch_ns", {"epoch_ns": 2**62 + 1}),
+        (".replicas", {"replicas": 0}),
+        ("", {"parameter_servers": 17}),
+        (".layers", {"layers": ()}),
+        (".layers[1].threads", {"layers": (CONV, replace(WIDE, threads=3), OUT)}),
+        (".layers[0].mapping", {"layers": (replace(CONV, mapping=()), WIDE, OUT)}),
+    ],
+)
+def test_bad_measurements_are_named(path: str, changes: dict[str, Any]) -> None:
+    bad = BAD
+    for name, value in changes.items():
+        if name == "epoch_ns":
+            bad = replace(BAD, epoch_ns=value)
+        else:
+            other: dict[str, Any] = {name: value}
+            bad = replace(BAD, configuration=replace(BAD.configuration, **other))
+    with pytest.raises(InvalidInputError) as caught:
+        fit(job(START), [GOOD, bad])
+    assert caught.value.path == f"measurements[1]{path}"
+
+
+@pytest.mark.parametrize(
+    ("measurements", "folds", "path"),
+    [([], 2, "measurements"), ([GOOD], 2, "measurements"), ([GOOD, BAD], 1, "folds")],
+)
+def test_a_fit_needs_measurements_to_fit_and_to_check(
+    measurements: list[MeasuredEpoch], folds: int, path: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        fit(job(START), measurements, folds=folds)
+    assert caught.value.path == path

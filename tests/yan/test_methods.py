@@ -30,6 +30,7 @@ from planner.families.yan import (
 from planner.families.yan.configuration import Triple
 from planner.families.yan.greedy import Greedy
 from planner.families.yan.model import Estimate
+from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import choices
 from planner.families.yan.search import configuration_of
 from planner.model.errors import NotApplicableError
@@ -46,7 +47,6 @@ from tests.yan.small_problems import (
 from tests.yan.yan_strategies import problems
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
-ALIKE = sorted(set(METHODS) - {"auto", "ordered"})
 
 
 def planned(problem: Problem, method: str) -> Plan:
@@ -96,19 +96,21 @@ def check_result(
         assert plan.ranking[0].epoch >= best
 
 
-@pytest.mark.parametrize("method", SEARCHING)
-def test_only_some_methods_price_what_is_given(method: str) -> None:
-    with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, fixed=(Fixed(1, 1, 1),)), method=method)
-    assert caught.value.path == "fixed"
+DIFFERENT = replace(TINY, machine_speeds=[Fraction(speed) for speed in (1, 1, 2, 1)])
 
 
-@pytest.mark.parametrize("method", ALIKE)
-def test_most_methods_need_machines_that_are_alike(method: str) -> None:
-    speeds = [Fraction(1), Fraction(1), Fraction(2), Fraction(1)]
+@pytest.mark.parametrize(
+    ("problem", "method", "path"),
+    [
+        *((replace(TINY, fixed=(Fixed(1, 1, 1),)), method, "fixed") for method in SEARCHING),
+        *((DIFFERENT, method, "machine_speeds") for method in (*SEARCHING, "exact")),
+        (DIFFERENT, None, "machine_speeds"),
+    ],
+)
+def test_what_does_not_apply_is_refused(problem: Problem, method: str | None, path: str) -> None:
     with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, machine_speeds=speeds), method=method)
-    assert caught.value.path == "machine_speeds"
+        pareto_front(problem) if method is None else solve(problem, method=method)
+    assert caught.value.path == path
 
 
 def data_parallel(one: Configuration) -> bool:
