@@ -12,6 +12,7 @@ from runtime_real_gradients import (
     PAPER,
     PLANNED,
     STATIC,
+    TUNED,
     WHOLE,
 )
 from runtime_real_kept import Setting, Task
@@ -110,6 +111,8 @@ def _gains(part: str, found: Found) -> str:
     texts = [against(rows, own, others)]
     compared = (name, rival) if part != "shards" else (DDP, BY_LAYER, ONE, name)
     texts += [_mean(settings, own, other) for other in compared]
+    if all(variants[-2].name == TUNED for _, _, variants in settings):
+        texts.append(_mean(settings, TUNED, name))
     if part == "shards":
         texts.append(_of_gloo(settings))
     else:
@@ -130,7 +133,9 @@ def _mean(
             balanced.append(middle)
         if most < 1:
             slower.append(f"{task.title} ({middle:.2f})")
-    text = f"{own} over {other}: {_geometric(gains)} in the geometric mean"
+    text = (
+        f"{own} over {other}: {_geometric(gains)} in the geometric mean ({min(gains):.2f} at least)"
+    )
     if balanced:
         text += (
             f", {_geometric(balanced)} of the {len(balanced)} where communication is between a "

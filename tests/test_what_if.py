@@ -40,7 +40,7 @@ class Case:
     outlooks: st.SearchStrategy[Outlook]
     methods: tuple[str, ...]
     # What a plan of a problem lasts in a scenario, worked out apart from the family.
-    lasts: Callable[[Any, Any, Scenario], int]
+    lasts: Callable[[Any, Any, Scenario], int | Fraction]
     small: Callable[[], Any]
     large: Callable[[], Any]  # a problem that has no room for start-ups twice as long
 
@@ -141,6 +141,7 @@ def test_a_plan_for_scenarios_costs_what_it_says_and_none_is_below_the_bound(
     assert prospect.usual_ns == usual.objective_ns
     assert prospect.bound <= prospect.value <= prospect.usual_value
     case.family.check(problem, result.plan, NEVER)
+    assert result.objective_ns is not None
     assert result.objective_ns == case.lasts(problem, result.plan, Scenario())
     assert result.objective_ns <= MOST * prospect.usual_ns
     assert result.lower_bound_ns is not None
