@@ -15,6 +15,8 @@ Request = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 
+SWITCH = {"kind": "switch"}
+
 
 def used_s() -> float:
     """Processor time of this process and the solvers it has started."""
@@ -105,26 +107,28 @@ def iteration_request(profile: str, cluster: str) -> Request:
     }
 
 
+def synthetic_iteration(
+    rows: list[Request], machines: int, *, topology: Request = SWITCH, **more: Any
+) -> Request:
+    """Layers on machines with one NIC, or one at each level of a BCube."""
+    provenance = {"kind": "synthetic", "source": "a test"}
+    nic = {"bytes_per_s": 1e9, "startup_ns": 30_000, "per_machine": topology.get("k", 1)}
+    cluster = {"name": "c", "source": "a test", "machines": machines, "topology": topology}
+    return {
+        "problem": "iteration",
+        "profile": {"name": "p", "provenance": provenance, "batch_size": 4, "layers": rows},
+        "cluster": {**cluster, "nic": nic, **more},
+    }
+
+
 def tiny_iteration(machines: int, **more: Any) -> Request:
     """Two layers on many machines, or cut in many pieces."""
-    layers = [
+    rows = [
         {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
         {"name": "b", "forward_ns": 500, "backward_ns": 800, "parameter_bytes": 800},
     ]
-    profile = {
-        "name": "tiny",
-        "provenance": {"kind": "synthetic", "source": "a test"},
-        "batch_size": 2,
-        "layers": layers,
-    }
-    cluster = {
-        "name": "a cluster",
-        "source": "a test",
-        "machines": machines,
-        "topology": {"kind": "switch"},
-        "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
-    }
-    return {"problem": "iteration", "profile": profile, "cluster": cluster, **more}
+    nic = {"bytes_per_s": 1e9, "startup_ns": 100}
+    return {**synthetic_iteration(rows, machines, nic=nic), **more}
 
 
 def fsdp_request(layers: int, **more: Any) -> Request:

@@ -80,9 +80,3 @@ def test_a_range_beyond_the_axis_ends_in_an_arrow() -> None:
     inside = [tuple(line.get_xdata()) for line in gains.lines if line.get_marker() == "o"]
     assert (1.0,) in inside
     assert all(low <= value <= high for values in inside for value in values)
-
-
-def test_scales_differ_in_shape_too() -> None:
-    figure = drawn(chart(4))
-    markers = [line.get_marker() for line in figure.legends[0].get_lines()]
-    assert len(set(markers)) == len(markers) == 5

@@ -23,11 +23,13 @@ from planner.solving.methods import REPLAN
 from planner.solving.targets import TARGETS
 from tests.large import (
     EXTRAS,
+    SWITCH,
     bml_request,
     caramel_request,
     fsdp_request,
     overlap_request,
     shipped,
+    synthetic_iteration,
     tiny_iteration,
     used_s,
     warm,
@@ -104,27 +106,9 @@ def iteration(layers: int, machines: int, topology: Request, **cluster: Any) -> 
         }
         for place in range(layers)
     ]
-    provenance = {"kind": "synthetic", "source": "a test"}
-    return {
-        "problem": "iteration",
-        "profile": {"name": "p", "provenance": provenance, "batch_size": 4, "layers": rows},
-        "cluster": {
-            "name": "c",
-            "source": "a test",
-            "machines": machines,
-            "topology": topology,
-            "nic": {
-                "bytes_per_s": 1e9,
-                "startup_ns": 30_000,
-                "per_machine": topology.get("k", 1),
-            },
-            **cluster,
-        },
-        "outlook": "nominal",
-    }
+    request = synthetic_iteration(rows, machines, topology=topology, **cluster)
+    return {**request, "outlook": "nominal"}
 
-
-SWITCH = {"kind": "switch"}
 
 REQUESTS: dict[str, Callable[[int], Request]] = {
     **{f"ibatch, {name}": partial(ibatch, network=network) for name, network in NETWORKS.items()},
