@@ -76,13 +76,8 @@ def test_every_reader_refuses_a_head_that_contradicts_itself(
 SLOW: dict[str, dict[str, Any]] = {
     "ibatch": {"startup_ns": 10**14},
     "caramel": {"network": {"startup_ns": 10**14, "ns_per_byte": 1}},
-    "yan": {},
     "bml": {"link_bytes_per_s": 10, "gradient_bytes": 10**6},
     "bigdl": {"link_bytes_per_s": 10, "elements": 10**6},
-    "drizzle": {},
-    "fsdp": {},
-    "iteration": {},
-    "overlap": {},
 }
 
 
@@ -97,7 +92,7 @@ def test_a_plan_of_days_is_likely_a_slip_of_units(problem: str) -> None:
         assert (said is not UNSET) == warned
         assert not warned or "takes 747.2 days, so a number is likely in another unit" in said[0]
     assert "warnings" not in json.loads(text_of(problem))
-    if SLOW[problem]:
+    if problem in SLOW:
         (text,) = planner.solve({**METHODS[problem][0], **SLOW[problem]})["warnings"]
         assert "bytes per second" in text
 
@@ -114,16 +109,11 @@ def test_a_plan_needs_no_reason(problem: str) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_no_objective_and_no_plan_are_refused(problem: str) -> None:
+def test_a_plan_without_its_objective_is_refused(problem: str) -> None:
     answer = json.loads(text_of(problem))
     del answer["objective_ns"]
     with pytest.raises(InvalidInputError, match=r"^objective_ns: missing"):
         decode_answer(json.dumps(answer).encode())
-    head = {name: answer.get(name) for name in Head.__struct_fields__}
-    bare = {**head, "objective_ns": None, "status": "optimal", "reason": "too slow"}
-    bare["binding"] = ["nic"]
-    with pytest.raises(InvalidInputError):
-        decode_answer(json.dumps(bare).encode())
 
 
 def test_every_answer_has_the_head() -> None:
