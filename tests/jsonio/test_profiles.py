@@ -98,29 +98,6 @@ def test_one_op_and_one_parameter_a_line() -> None:
     )
 
 
-def test_a_graph_without_layers() -> None:
-    profile = decode_profile(json.dumps(WITH_GRAPH).encode())
-    assert profile.layers == ()
-    assert profile.dataflow() == Graph(
-        (Op("f", 3, "forward"), Op("F", 6, "backward", ("f",))),
-        (Parameter("w", 7, ("F",), ("f",)),),
-    )
-
-
-def test_parameters_of_layers_are_written_where_there_are_some() -> None:
-    layers = [LAYER, {**LAYER, "name": "b", "parameters": ["b.weight", "b.bias"]}]
-    profile = decode_profile(json.dumps({**MINIMAL, "layers": layers}).encode())
-    assert [layer.parameters for layer in profile.layers] == [(), ("b.weight", "b.bias")]
-    written = json.loads(encode_profile(profile))["layers"]
-    assert "parameters" not in written[0]
-    assert written[1]["parameters"] == ["b.weight", "b.bias"]
-
-
-def test_gradients_are_as_large_as_parameters_unless_said_otherwise() -> None:
-    layer = decode_profile(json.dumps(MINIMAL).encode()).layers[0]
-    assert layer.pushed_bytes == 3
-
-
 TOGETHER: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (WITH_GRAPH, {"ops": ...}, "ops", "missing: parameters come with ops"),
     (WITH_GRAPH, {"parameters": ...}, "parameters", "missing: ops come with parameters"),

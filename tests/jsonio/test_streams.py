@@ -17,7 +17,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.families import ibatch
-from planner.jsonio.streams import CancellableLines, limited_replies, read_lines, solve_many
+from planner.jsonio.streams import CancellableLines, read_lines, solve_many
 from planner.jsonio.workers import Limits
 from planner.model.errors import InvalidInputError
 from tests import schemas
@@ -37,12 +37,6 @@ def solved(
     said = capfd.readouterr()
     assert said.err == ""
     return status, [json.loads(line) for line in said.out.splitlines()]
-
-
-def test_lines_are_answered_in_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    status, answers = solved([GOOD, b"", b"{", GOOD], tmp_path, capfd)
-    assert status == 2
-    assert ["error" in answer for answer in answers] == [False, True, True, False]
 
 
 @pytest.mark.slow
@@ -97,18 +91,6 @@ def test_limits_that_are_none_are_refused(option: str) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["solve", option])
     assert caught.value.code == 2
-
-
-def test_a_fault_is_one_in_the_stream_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(problem: ibatch.Problem, _: object) -> None:
-        raise ZeroDivisionError
-
-    methods = {**ibatch.METHODS, "greedy": broken}
-    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
-    bad = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
-    replies = list(limited_replies([GOOD, bad, GOOD], Limits()))
-    assert [reply.exit_status for reply in replies] == [0, 1, 0]
-    assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
 
 
 @pytest.mark.parametrize("length", [0, 9, 10, 11, 12, 22, 100])
