@@ -1,6 +1,6 @@
 """Answers that are read again and contradict themselves: where, by every reader.
 
-What a schema says of single fields is held by `test_every_problem`, the head by `test_heads`.
+What a schema says of single fields, and heads of answers: `test_every_problem`.
 """
 
 import json
