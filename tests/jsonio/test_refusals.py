@@ -99,6 +99,10 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("bml", {"schedule": "some"}, "schedule", "expected one of all, none, got 'some'"),
     ("bml", {"schedule": 3}, "schedule", "expected a string or an object, got 3"),
     ("bml", {"schedule": {"server": [0, 3]}}, "schedule.server[1]", "<= 2, got 3"),
+    (
+        *("bml", {"schedule": {"server": [1, 1]}, "failed": {"servers": [[1, 1]]}}),
+        *("schedule.server", "expected one that has not failed"),
+    ),
     ("bml", {"failed": {"server": []}}, "failed.server", "did you mean 'servers'?"),
     ("bml", {"failed": {"servers": [[0, 0], [0, 3]]}}, "failed.servers[1][1]", "<= 2, got 3"),
     ("bml", {"failed": {"nics": [[[0, 0], 2]]}}, "failed.nics[0][1]", "<= 1, got 2"),

@@ -120,6 +120,11 @@ def test_a_scenario_of_yan_has_a_latency() -> None:
     assert error["path"] == "scenarios[1].startup"
 
 
+@pytest.mark.parametrize("page", FAMILIES)
+def test_with_little_time_there_is_an_answer(page: str) -> None:
+    assert solved(example(page), time_limit_s=0.001)["runtime_s"] < 120
+
+
 def test_a_start_plan_is_ignored_with_scenarios_and_the_answer_says_so() -> None:
     kept = solved(example("overlap"), with_plan=True)
     again = solved(example("overlap"), start_plan=kept["plan"])
