@@ -24,8 +24,9 @@ from tests.jsonio.test_yan import SMALL
 from tests.test_programs import BIGDL as SLICES
 from tests.test_programs import BML as SUMS
 from tests.test_programs import CARAMEL as GRADIENTS
-from tests.test_programs import IBATCH
+from tests.test_programs import IBATCH as BATCHES
 
+IBATCH = BATCHES
 CARAMEL = {**GRADIENTS, "network": {"startup_ns": 30, "ns_per_byte": 0.05}}
 BML = {**SUMS, "n": 2, "latency_ns": 10, "schedule": "all"}
 BIGDL = {**SLICES, "elements": 10, "nodes": 3, "partitions_per_node": 2, "latency_ns": 10}

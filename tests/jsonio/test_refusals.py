@@ -54,6 +54,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("ibatch", {"layer_names": ["a"]}, "layer_names", "as many elements"),
     ("ibatch", {"cost_table": [[0, 1], [1, 2]]}, "startup_ns", "not together"),
     ("ibatch", {"layer_parameters": [["a"], ["b"]]}, "layer_parameters", "as layers (3), got 2"),
+    ("ibatch", {"layer_parameters": [["a"], ["b"], ["c"], []]}, "layer_parameters", "(3), got 4"),
     ("ibatch", {"layer_parameters": [["a"], [], ["a"]]}, "layer_parameters[2][0]", "first in"),
     ("ibatch", {"layer_parameters": [[], ["b"] * 2, []]}, "layer_parameters[1][1]", "given twice"),
     ("table", {"cost_table": [[0, 1], [0, 2]]}, "cost_table[1][0]", "> 0"),
