@@ -201,9 +201,8 @@ def test_repeated_sizes_count_by_their_median() -> None:
     assert any("measured more than once" in warning for warning in warnings)
 
 
-def test_falling_times_are_said_and_pooled() -> None:
-    network, warnings = network_of([row(8, 100), row(16, 10), row(32, 120)])
-    assert any("times fall" in warning for warning in warnings)
+def test_falling_times_are_pooled() -> None:
+    network, _ = network_of([row(8, 100), row(16, 10), row(32, 120)])
     assert network.tables[0].cost.is_monotone
 
 
