@@ -1,15 +1,10 @@
-"""Replays all-reduce algorithms, written down transfer by transfer, and counts every byte.
-
-Independent of the closed forms: a buffer holds how often each server's contribution is in it, a
-transfer copies what its sender held before the step, and NICs and additions are counted exactly.
-"""
+"""Replays programs transfer by transfer, and counts every byte."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-Nic = int
 Key = Hashable
 Count = tuple[int, ...]
 
@@ -20,57 +15,41 @@ class Transfer:
 
     sender: int
     receiver: int
-    nic: Nic
+    nic: int
     buffer: Key
+    target: Key
     size: Fraction
-    adds: bool = False
+    adds: bool
 
 
 class Replay:
-    """Servers with buffers, and what has been sent and added so far.
+    """Servers with buffers: how often each server's contribution is in each of them.
 
-    Parameters
-    ----------
-    servers : int
-        Number of servers.
-    linked : callable
-        Whether one server reaches another by a NIC in one step; the receiver uses the same NIC.
+    `linked` says whether one server reaches another by a NIC in one step.
     """
 
-    def __init__(self, servers: int, linked: Callable[[int, int, Nic], bool]) -> None:
+    def __init__(self, servers: int, linked: Callable[[int, int, int], bool]) -> None:
         self.servers, self.linked = servers, linked
         self.held: dict[tuple[int, Key], Count] = {}
         self.steps = 0
-        self.volume = self.reduced = Fraction(0)
 
     def own(self, server: int) -> Count:
         return tuple(int(other == server) for other in range(self.servers))
 
     def step(self, transfers: Iterable[Transfer]) -> None:
-        """Carry out concurrent transfers."""
+        """Carry out concurrent transfers: each copies what its sender held before the step."""
         moved = list(transfers)
         assert moved
-        sent: dict[tuple[str, int, Nic], Fraction] = defaultdict(Fraction)
-        added: dict[int, Fraction] = defaultdict(Fraction)
         contents = [self.held[one.sender, one.buffer] for one in moved]
-        written: set[tuple[int, Key]] = set()
-        for one, sending in zip(moved, contents, strict=True):
-            assert one.sender != one.receiver
+        written: dict[tuple[int, Key], bool] = defaultdict(bool)
+        for one, content in zip(moved, contents, strict=True):
             assert self.linked(one.sender, one.receiver, one.nic)
-            sent["out", one.sender, one.nic] += one.size
-            sent["in", one.receiver, one.nic] += one.size
-            place = one.receiver, one.buffer
-            if one.adds:
-                added[one.receiver] += one.size
-                had = self.held[place]
-                self.held[place] = tuple(a + b for a, b in zip(had, sending, strict=True))
-            else:
-                assert place not in written
-                self.held[place] = sending
-            written.add(place)
+            place = one.receiver, one.target
+            assert one.adds or not written[place]
+            had = self.held[place] if one.adds else (0,) * self.servers
+            self.held[place] = tuple(a + b for a, b in zip(had, content, strict=True))
+            written[place] = True
         self.steps += 1
-        self.volume += max(sent.values())
-        self.reduced += max(added.values(), default=Fraction(0))
 
     def finish(self, buffers: Iterable[Key]) -> None:
         """Assert that everyone has every buffer, with each contribution in it exactly once."""
