@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import groupby, product
+from itertools import groupby
 
 from planner.families.collectives.exchange import (
     bml_program,
@@ -13,7 +13,7 @@ from planner.families.collectives.exchange import (
     hierarchical_program,
     routed_program,
 )
-from planner.families.collectives.program import OWN, Program
+from planner.families.collectives.program import Program
 from planner.families.collectives.ring import bruck_program, ring_program
 from planner.families.collectives.symmetric import one_link
 from planner.model.topologies import BCube
@@ -36,25 +36,13 @@ def wired(bcube: BCube) -> Callable[[int, int, int], bool]:
 def played(program: Program, bcube: BCube | None = None) -> Replay:
     """Replay a program, on a BCube or where every server reaches every other by each NIC."""
     replay = Replay(program.ranks, wired(bcube) if bcube else lambda a, b, _: a != b)
-    chunks = range(program.chunks)
-    for rank, chunk in product(range(program.ranks), chunks):
-        replay.held[rank, (OWN, chunk)] = replay.own(rank)
-    size = Fraction(1, program.chunks)
     for _, together in groupby(sorted(program.messages()), lambda message: message.step):
         replay.step(
             Transfer(
-                one.sender,
-                one.receiver,
-                one.link,
-                (one.source, chunk),
-                (one.target, chunk),
-                size,
-                one.adds,
+                one.sender, one.receiver, one.link, Fraction(one.stop - one.first, program.chunks)
             )
             for one in together
-            for chunk in range(one.first, one.stop)
         )
-    replay.finish((OWN, chunk) for chunk in chunks)
     return replay
 
 

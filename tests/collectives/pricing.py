@@ -72,17 +72,8 @@ def time_of(
 ) -> int:
     """Return the time of a program (ns), rounded up once.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    networks : sequence of Network
-        Speed and start-up cost of each NIC of a rank; one entry if all are alike. The first one
-        gives the time of adding a byte.
-    elements, element_bytes : int
-        Number of elements, and the size of one.
-    depth : int
-        Number of parts that follow each other through the steps.
+    `networks` are the speed and start-up cost of each NIC of a rank; one if all are alike. The
+    first one gives the time of adding a byte. At a depth of d, d parts follow each other.
     """
     integer(depth, "depth", minimum=1)
     parts = min(depth, elements)
