@@ -1,7 +1,7 @@
 """Executes plans beside real computation, against torch's DDP at many bucket sizes and FSDP2.
 
     python benchmarks/runtime_real.py [--quick] [--parts gradients shards waiting]
-        [--models NAME …] [--rates MBIT …] [--resume FILE] [--anyway]
+        [--models NAME …] [--rates MBIT …] [--hosts N] [--resume FILE] [--anyway]
 
 Gradients, and shards: two hosts, each on a processor core of its own, over links of some speeds
 (token buckets). Gloo's threads and the kernel send from the core that computes, so transfers slow
@@ -66,7 +66,7 @@ def tasks_for(options: argparse.Namespace) -> list[Task]:
     tasks = []
     if "gradients" in options.parts:
         pairs = product(options.rates, options.models)
-        tasks += [Task("gradients", model, 2, rate) for rate, model in pairs]
+        tasks += [Task("gradients", model, options.hosts, rate) for rate, model in pairs]
     if "shards" in options.parts:
         rate = SHARDS_RATE if SHARDS_RATE in options.rates else options.rates[-1]
         tasks += [Task("shards", model, 2, rate) for model in options.models if model in BLOCKS]
@@ -81,18 +81,18 @@ def collectives_of(task: Task) -> dict[str, Collective]:
     return COLLECTIVES if task.part == "shards" else {"all_reduce": "all_reduce"}
 
 
-def pinned(rank: int, hosts: int) -> None:
-    """Give each host a core, where there are as many."""
-    if hosts <= (os.cpu_count() or 1):
-        os.sched_setaffinity(0, {rank})
+def pinned(rank: int, part: str) -> None:
+    """Give each host a core; more hosts than cores share them, or layers that wait use any."""
+    if part != "waiting":
+        os.sched_setaffinity(0, {rank % (os.cpu_count() or 1)})
 
 
 def time_network(
-    hosts: int, collectives: Sequence[Collective], size: int, samples: int
+    part: str, collectives: Sequence[Collective], size: int, samples: int
 ) -> dict[str, list[list[int]]]:
     """Time collectives on one host; rank 0 returns their tables."""
     world = join(120)
-    pinned(world.rank, hosts)
+    pinned(world.rank, part)
     try:
         return {
             kind: table_of(measure_network(world, kind, sweep_sizes(size), samples, warmup=1))
@@ -105,7 +105,7 @@ def time_network(
 def measure_setting(task: Task, rows: Any, options: argparse.Namespace) -> Setting:
     """Measure one setting on one host; rank 0 returns what it found."""
     world = join(120)
-    pinned(world.rank, task.hosts)
+    pinned(world.rank, task.part)
     begun = Load.now()
     try:
         setting: Setting = MEASURE[task.part](world, task, rows, options)
@@ -122,7 +122,7 @@ def rows_for(task: Task, kept: Kept, options: argparse.Namespace) -> Any:
     if missing:
         size = largest(task, options.models)
         layout, rate = Layout.flat(task.hosts), task.rate * 10**6
-        arguments = task.hosts, missing, size, options.samples
+        arguments = task.part, missing, size, options.samples
         timed = on_hosts(layout, rate, time_network, *arguments, timeout_s=900)
         for kind, rows in timed.items():
             kept.keep_network(task.hosts, task.rate, kind, rows)
@@ -175,6 +175,9 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=list(MEASURE), default=list(MEASURE))
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--rates", nargs="+", type=int, default=list(RATES), metavar="MBIT")
+    parser.add_argument(
+        "--hosts", type=int, default=2, help="of gradients; more than cores share them; default: 2"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
     parser.add_argument("--steps", type=int, default=1, help="of each variant a round; default: 1")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep settings, and go on")

@@ -10,10 +10,11 @@ from typing import Any
 from real_models import MODELS
 from runtime_ablations import ddp_plan
 from runtime_cluster import ring_bytes
-from runtime_jobs import Trained, Variant, caramel_request, profiled, take_turns
+from runtime_jobs import Trained, Variant, caramel_request, profiled, take_turns, updates_of
 from runtime_real_kept import Setting, Task
 from runtime_report import Measured, measured
 from runtime_waiting import LABEL, load, scaled_units, waiting
+from torch import Tensor, nn
 
 import planner
 from planner import Profile, TableCost
@@ -34,6 +35,7 @@ BY_LAYER = "`layer_by_layer`"
 WHOLE = "`exact`, whole parameters"
 PAPER = "`caramel`"
 OURS = "DDP's buckets, ours"
+TUNED = "`planner.tune`"
 COMPUTE_S = 0.3
 """What layers that wait wait for in a step."""
 
@@ -121,13 +123,7 @@ def variants_for(
         OURS: planner.solve(caramel_request(profile, rows, "ddp", **beside)),
     }
     found = [
-        {
-            "name": name,
-            "plan": plan,
-            "predicted_ns": plan["iteration_ns"],
-            "options": {},
-            "key": repr(program_of(plan)),
-        }
+        as_variant(name, plan)
         for name, plan in plans.items()
         if "iteration_ns" in plan  # exact methods may be too slow for many parameters
     ]
@@ -142,7 +138,7 @@ def variants_for(
         options = {"bucket_cap_mb_list": [limit / 2**20 for limit in small]}
         found.append(
             {
-                "name": DDP if size is None else f"{DDP}, {size} MB",
+                "name": ddp_name(size),
                 "plan": None,
                 "predicted_ns": predicted_ns,
                 "options": {} if size is None and scale == 1 else options,
@@ -181,8 +177,37 @@ def measured_once(
 def gradients(world: World, task: Task, rows: Rows, options: argparse.Namespace) -> Setting:
     """Measure a model that computes, plan, and run all variants. All ranks have to call it."""
     make = MODELS[task.model]
+    chosen = tuned(world, *make())
     interference = interfering(world, "all_reduce", make(), options.samples)
-    return _run(world, task, rows, make, interference, options)
+    return _run(world, task, rows, make, interference, options, tuned=chosen)
+
+
+def tuned(world: World, model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Any] | str:
+    """Return the plan that `planner.tune` follows, or the name of the DDP that it keeps."""
+    with planner.tune(model, inputs, updates_of(model.parameters()), world=world) as found:
+        if not found.keep_ddp:
+            assert found.plan is not None
+            plan: dict[str, Any] = json.loads(found.plan)
+            return plan
+        kept: Any = found.model
+        limit = None if kept.bucket_bytes_cap_default else kept.bucket_bytes_cap // 2**20
+        return ddp_name(limit)
+
+
+def ddp_name(bucket_mb: int | None) -> str:
+    """Return the name of DDP with buckets of a size, or its default."""
+    return DDP if bucket_mb is None else f"{DDP}, {bucket_mb} MB"
+
+
+def as_variant(name: str, plan: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan's variant as a document."""
+    return {
+        "name": name,
+        "plan": plan,
+        "predicted_ns": plan["iteration_ns"],
+        "options": {},
+        "key": repr(program_of(plan)),
+    }
 
 
 def waiting_for(world: World, task: Task, rows: Rows, options: argparse.Namespace) -> Setting:
@@ -200,11 +225,18 @@ def _run(
     interference: Interference,
     options: argparse.Namespace,
     scale: float = 1.0,
+    tuned: dict[str, Any] | str | None = None,
 ) -> Setting:
     own = profiled(make(), task.model, options.repetitions)
     text = ""
     if world.rank == 0:
-        text = json.dumps(variants_for(own, rows, interference, scale))
+        listed = variants_for(own, rows, interference, scale)
+        if isinstance(tuned, str):
+            kept = next(one for one in listed if one["name"] == tuned)
+            listed.append({**kept, "name": TUNED})
+        elif tuned is not None:
+            listed.append(as_variant(TUNED, tuned))
+        text = json.dumps(listed)
     documents = json.loads(world.gather("the plans", text)[0])
     variants = [
         Named(Variant(one["name"], one["plan"], one["predicted_ns"], one["options"]), one["key"])

@@ -39,8 +39,9 @@ class Task(NamedTuple):
     @property
     def title(self) -> str:
         """Its heading."""
-        about = {"shards": ", shards", "waiting": f", {self.hosts} hosts, layers wait"}
-        return f"{self.model}, {self.rate} Mbit/s{about.get(self.part, '')}"
+        hosts = f", {self.hosts} hosts" if self.hosts > 2 else ""
+        about = {"shards": ", shards", "waiting": ", layers wait"}
+        return f"{self.model}, {self.rate} Mbit/s{hosts}{about.get(self.part, '')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,20 @@
 """The tables and sentences of `runtime_real`, from what was measured of all settings."""
 
 from collections.abc import Sequence
-from math import exp, log
+from math import ceil, exp, log
 from statistics import fmean, median
 
-from runtime_real_gradients import BLIND, BY_LAYER, DDP, PLANNED, STATIC
+from runtime_real_gradients import (
+    BLIND,
+    BY_LAYER,
+    DDP,
+    OURS,
+    PAPER,
+    PLANNED,
+    STATIC,
+    TUNED,
+    WHOLE,
+)
 from runtime_real_kept import Setting, Task
 from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
@@ -14,6 +24,12 @@ from planner.solving.advice import WORTH, Advice
 BEST = "best DDP"
 BALANCED = 0.5, 2.0
 """Communication over computation, where there is most to gain."""
+
+OURS_RUN = PLANNED, WHOLE, PAPER, BY_LAYER, OURS
+"""What our executor follows, with contention known."""
+
+FEWEST = 3
+"""Number of models from which on one is left out in turn."""
 
 Found = Sequence[tuple[Task, Setting]]
 
@@ -95,10 +111,12 @@ def _gains(part: str, found: Found) -> str:
     texts = [against(rows, own, others)]
     compared = (name, rival) if part != "shards" else (DDP, BY_LAYER, ONE, name)
     texts += [_mean(settings, own, other) for other in compared]
+    if all(variants[-2].name == TUNED for _, _, variants in settings):
+        texts.append(_mean(settings, TUNED, name))
     if part == "shards":
         texts.append(_of_gloo(settings))
     else:
-        texts.append(_advised(settings))
+        texts += [_advised(settings), *_left_out(settings)]
     return "\n\n".join(texts)
 
 
@@ -115,7 +133,9 @@ def _mean(
             balanced.append(middle)
         if most < 1:
             slower.append(f"{task.title} ({middle:.2f})")
-    text = f"{own} over {other}: {_geometric(gains)} in the geometric mean"
+    text = (
+        f"{own} over {other}: {_geometric(gains)} in the geometric mean ({min(gains):.2f} at least)"
+    )
     if balanced:
         text += (
             f", {_geometric(balanced)} of the {len(balanced)} where communication is between a "
@@ -149,20 +169,79 @@ def _advised(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> st
     kept = run = kept_rightly = run_rightly = 0
     forgone = 0.0
     for _, setting, variants in settings:
-        known = {variant.name: variant for variant in variants}
-        middle, least, _ = ratio(known[BEST], known[PLANNED])
+        gain, right = _measured_gain(variants), _rightly(variants, bool(keeps_ddp(setting)))
         if keeps_ddp(setting):
             kept += 1
-            kept_rightly += middle < WORTH or least <= 1
-            forgone = max(forgone, middle - 1)
+            kept_rightly += right
+            forgone = max(forgone, gain - 1)
         else:
             run += 1
-            run_rightly += middle >= 1
+            run_rightly += right
     gained = f" (plans gained {forgone:.1%} at most)" if kept else ""
     return (
         f"What answers say before anything runs: {kept} times to keep DDP, {kept_rightly} times "
         f"rightly{gained}; {run} times to run the plan, {run_rightly} times rightly."
     )
+
+
+def _measured_gain(variants: Sequence[Measured]) -> float:
+    known = {variant.name: variant for variant in variants}
+    return ratio(known[BEST], known[PLANNED])[0]
+
+
+def _predicted_gain(variants: Sequence[Measured]) -> float:
+    known = {variant.name: variant.predicted_ns for variant in variants}
+    ddp = [ns for name, ns in known.items() if name.startswith(DDP) and ns is not None]
+    return min(ddp) / (known[PLANNED] or 1)
+
+
+def _rightly(variants: Sequence[Measured], keep: bool) -> bool:
+    """Return whether to keep DDP, or to run the plan, was right."""
+    known = {variant.name: variant for variant in variants}
+    middle, least, _ = ratio(known[BEST], known[PLANNED])
+    return middle < WORTH or least <= 1 if keep else middle >= 1
+
+
+def _left_out(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> list[str]:
+    """Return a sentence about what predictions of gains are off by, one model left out in turn.
+
+    A plan is run where its predicted gain exceeds what nineteen of twenty predictions were too high
+    by for the other models.
+    """
+    models = sorted({task.model for task, _, _ in settings})
+    if len(models) < FEWEST:
+        return []
+    over = [
+        (task.model, _predicted_gain(variants) / _measured_gain(variants) - 1)
+        for task, _, variants in settings
+    ]
+    margins, right, run = {}, 0, 0
+    for model in models:
+        others = sorted(error for other, error in over if other != model)
+        margins[model] = max(others[ceil(len(others) * 0.95) - 1], 0.0)
+    for task, _, variants in settings:
+        keep = _predicted_gain(variants) < 1 + margins[task.model]
+        run += not keep
+        right += _rightly(variants, keep)
+    middle, most = median(error for _, error in over), max(error for _, error in over)
+    least, largest = min(margins.values()), max(margins.values())
+    plans = [
+        abs(variant.error)
+        for _, _, variants in settings
+        for variant in variants
+        if variant.name in OURS_RUN and variant.error is not None
+    ]
+    predicted = (
+        f"Plans that our executor follows are predicted {median(plans):.1%} off in the median, "
+        f"{max(plans):.1%} at worst ({len(plans)} of them)."
+    )
+    gains = (
+        f"Gains over the best DDP are predicted too high by {middle:.1%} in the median, {most:.1%} "
+        "at most. With one model left out in turn, nineteen of twenty of the others' are too high "
+        f"by at most {least:.1%} to {largest:.1%}; where plans run that promise more than that, "
+        f"{run} do, and {right} of {len(settings)} decisions are right."
+    )
+    return [predicted, gains]
 
 
 def _ranked(rows: Sequence[tuple[str, Sequence[Measured]]]) -> str:

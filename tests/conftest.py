@@ -57,7 +57,6 @@ JOBS = (
 """Tests that start jobs of several processes."""
 
 WAITING = (
-    "tests/runtime/collectives/test_bcube_failures",
     "tests/runtime/executors/test_after_faults",
     "tests/runtime/executors/test_refusals",
     "tests/runtime/test_recovery",

@@ -125,7 +125,6 @@ def measure(
         graph = _graph(model, structure, runs)
         if graph is not None and optimizer is not None:
             graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock))
-        sums = sum(each.forward_ns for each in layers), sum(each.backward_ns for each in layers)
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -137,7 +136,7 @@ def measure(
             statistic="median",
             versions=machine.versions(torch=str(torch.__version__)),
             notes=(*notes, *notes_of(model, structure)),
-            warnings=warnings_of(model, bare, runs, others, sums),
+            warnings=warnings_of(model, bare, runs, others, layers),
         )
     return Profile(name, layers, provenance, batch_size, graph)
 

@@ -100,8 +100,10 @@ def load_factory(
         raise InvalidInputError("spec", f"expected module:factory, got {shown(spec)}")
     with _current_directory_importable():
         factory = _factory(module_name, name)
-        resized = batch_size is not None and _takes_batch_size(factory)
         try:
+            resized = (
+                batch_size is not None and "batch_size" in inspect.signature(factory).parameters
+            )
             made = factory(batch_size=batch_size) if resized else factory()
         except Exception as error:
             raise MeasurementError(f"{spec} failed: {_described(error)}") from error
@@ -156,17 +158,6 @@ def _factory(module_name: str, name: str) -> Callable[..., Any]:
         )
     made: Callable[..., Any] = factory
     return made
-
-
-def _takes_batch_size(factory: Callable[..., Any]) -> bool:
-    try:
-        parameter = inspect.signature(factory).parameters.get("batch_size")
-    except (TypeError, ValueError):  # written in C, without a signature
-        return False
-    return parameter is not None and parameter.kind in (
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.KEYWORD_ONLY,
-    )
 
 
 @contextmanager

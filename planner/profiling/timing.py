@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from planner.model import machine
 from planner.model.errors import MeasurementError
+from planner.model.layers import Layer
 from planner.profiling.calls import errors_of, nodes_behind, observed_modules
 from planner.profiling.samples import loss_of, tensors_in
 from planner.profiling.structure import Structure
@@ -201,19 +201,15 @@ def interquartile(times: Sequence[int]) -> int | None:
     return round(high - low)
 
 
-def spread_of(runs: Sequence[Run]) -> Spread | None:
-    """Return the relative spread of runs, or None for a single run."""
+def spread_of(runs: Sequence[Run], layers: Sequence[Layer]) -> Spread | None:
+    """Return the relative spread of runs and of the layers' times, or None for a single run."""
     if len(runs) < 2:
         return None
-    layers = [
-        times
-        for each in ([run.forward_ns for run in runs], [run.backward_ns for run in runs])
-        for times in zip(*each, strict=True)
-    ]
     wholes = [sum(run.whole_ns) for run in runs]
+    spreads = [(each.forward_spread_ns or 0) + (each.backward_spread_ns or 0) for each in layers]
+    times = sum(each.forward_ns + each.backward_ns for each in layers)
     return Spread(
-        (interquartile(wholes) or 0) / max(median(wholes), 1),
-        sum(interquartile(times) or 0 for times in layers) / max(sum(map(median, layers)), 1),
+        (interquartile(wholes) or 0) / max(median(wholes), 1), sum(spreads) / max(times, 1)
     )
 
 
@@ -222,12 +218,11 @@ def warnings_of(
     bare: Sequence[tuple[int, int]],
     runs: Sequence[Run],
     others: float | None,
-    sums: tuple[int, int],
+    layers: Sequence[Layer],
 ) -> tuple[str, ...]:
     """Return the reasons why the times may be off.
 
-    `bare` and `runs` are the repetitions without and with hooks; `sums` are the summed layer times
-    of the forward and backward pass (ns); for `others` see `Circumstances`.
+    `bare` and `runs` are the repetitions without and with hooks; for `others` see `Circumstances`.
     """
     without = [median(times[which] for times in bare) for which in (0, 1)]
     hooked = [
@@ -239,11 +234,11 @@ def warnings_of(
             threads=1 if _on_device(model) else torch.get_num_threads(),
             processors=machine.processors(),
             others=others,
-            spread=spread_of(runs),
+            spread=spread_of(runs, layers),
             forward_hooked=hooked[0],
             backward_hooked=hooked[1],
-            forward_layers=(sums[0], without[0]),
-            backward_layers=(sums[1], without[1]),
+            forward_layers=(sum(each.forward_ns for each in layers), without[0]),
+            backward_layers=(sum(each.backward_ns for each in layers), without[1]),
         )
     )
 
@@ -271,8 +266,8 @@ def _on_device(model: nn.Module) -> bool:
 # The processor behind a measurement.
 
 
-def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
+def processor(model: nn.Module) -> str:
     """Return the name of the processor, and of the accelerators that `model` is on."""
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     accelerators = sorted({torch.cuda.get_device_name(device) for device in devices})
-    return "; ".join([machine.processor(described), *accelerators])
+    return "; ".join([machine.processor(), *accelerators])

@@ -32,7 +32,7 @@ from planner.model.errors import (
     NotApplicableError,
     PlannerError,
 )
-from planner.model.validation import closest, shown
+from planner.model.validation import shown
 from planner.programs import Program, UnitProgram, digest
 
 
@@ -116,10 +116,8 @@ def _modules(model: nn.Module, program: UnitProgram) -> list[list[nn.Module]]:
     for number, unit in enumerate(program.units):
         for name in unit.modules:
             if not name or name not in known:
-                close = closest(name, known)
-                hint = f" (the closest is {close})" if close else ""
                 raise InvalidPlanError(
-                    f"units[{number}]", f"the model has no module {shown(name)} inside it{hint}"
+                    f"units[{number}]", f"the model has no module {shown(name)} inside it"
                 )
     return [[known[name] for name in unit.modules] for unit in program.units]
 

@@ -121,13 +121,17 @@ def test_packing_keeps_every_group(items: list[Item]) -> None:
     assert sorted(pack(items, 50)[0]) == list(range(len(items)))
 
 
+DEPTHS = range(1, MAX_DEPTH + 1)
+
+
 @given(st.integers(1, 10**6), st.none() | st.integers(0, 10**5))
 def test_depth(size: int, threshold: int | None) -> None:
-    depth = adaptive_depth(size, threshold)
+    depth = adaptive_depth(size, threshold, DEPTHS)
     assert 1 <= depth <= MAX_DEPTH
     if threshold is None or size <= threshold:
         assert depth == 1
-    assert adaptive_depth(size + 1, threshold) >= depth
+    assert adaptive_depth(size + 1, threshold, DEPTHS) >= depth
+    assert adaptive_depth(size, threshold, ()) == 1  # no cost says that chunks pay
     assume(threshold)
     assert adaptive_depth(size, threshold, [1, 2, 8]) in (1, 2, 8)
-    assert adaptive_depth(8 * (threshold or 1) + 1, threshold) == MAX_DEPTH
+    assert adaptive_depth(8 * (threshold or 1) + 1, threshold, DEPTHS) == MAX_DEPTH

@@ -73,22 +73,6 @@ def test_a_profile_is_compared_on_every_topology(
     assert blocks(out)[2].startswith("tiny: a synchronisation of 9 servers on BCube(3, 2) ")
 
 
-def test_a_bcube_is_written_with_a_comma_or_an_x(
-    profile: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = []
-    for bcube in ("3,2", "3x2"):
-        assert main(["compare", profile, *NETWORK, "--bcube", bcube]) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
-
-
-def test_every_algorithm_is_compared(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", profile, *NETWORK, "--bcube", "4,2"]) == 0
-    _, rows, left_out = compared(capsys.readouterr().out)
-    assert {row["algorithm"] for row in rows} | left_out == {*COLLECTIVES}
-
-
 def test_as_json_the_plan_comes_first_and_then_the_algorithms_by_time(
     profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,9 +184,7 @@ def test_around_failures_plans_are_compared(
     assert main(["compare", path, "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
     assert [answer["method"] for answer in answers] == [row["algorithm"] for row in rows]
-    assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
     for one, row in zip(answers, rows, strict=True):
-        assert without_runtime(one) == solved({**DAMAGED, "method": one["method"]}, tmp_path)
         steps = len(one["steps"]) + one["rounds"] - 1
         assert row["steps"] == f"{steps:,}"
         assert row["× T_F"] == f"{one['times_full_transfer']:.4f}"
@@ -212,89 +194,18 @@ def test_around_failures_plans_are_compared(
     assert "left out: bml (bml is Algorithm 1, which knows no failures)" in out
 
 
-def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reason = "the failures cut off server [0, 1] from the other 8 that work"
-    path = written(tmp_path, CUT)
-    assert main(["compare", path]) == 0
-    out, err = capsys.readouterr()
-    assert f"detour, trees: {reason}" in out
-    _, rows, _ = compared(out)
-    assert {(row["time"], row["status"]) for row in rows} == {("–", "infeasible")}
-    assert "no method found a plan" in err
-    assert main(["compare", path, "--json"]) == 0
+def test_an_infeasible_answer_is_not_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", written(tmp_path, CUT), "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
     assert [answer["method"] for answer in answers] == ["detour", "trees"]
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(answers[0]))
     assert main(["draw", str(plan)]) == 2
+    reason = "the failures cut off server [0, 1] from the other 8 that work"
     message = f"{plan}: steps: the answer (infeasible) holds no plan: {reason}"
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ([], "--bcube: missing: it says how many servers there are: 3,2"),
-        (["--bcube", "3"], "--bcube: expected n,k such as 3,2, got '3'"),
-        (["--bcube", "3,2,1"], "--bcube: expected n,k such as 3,2, got '3,2,1'"),
-        (["--bcube", "3,-2"], "--bcube: expected n,k such as 3,2, got '3,-2'"),
-        (["--bcube", "1,2"], "--bcube: n: expected an integer >= 2, got 1"),
-        (["--bcube", "3,0"], "--bcube: k: expected an integer >= 1, got 0"),
-        (["--bcube", "3,64"], "--bcube: k: expected at most 2^62 NICs"),
-        (["--bcube", "9" * 20 + ",1"], "--bcube: n: expected an integer <= "),
-        (["--bcube", "3,2", "--methods", "detour"], "--methods: expected one of bml_bcube"),
-        (["--bcube", "3,2", "--methods", "ring_bcub"], "did you mean 'ring_bcube'?"),
-        (["--bcube", "3,2", "--workers", "4"], "--workers: does not apply to --problem bml"),
-        (["--bcube", "3,2", "--direction", "pull"], "--direction: does not apply to --problem bml"),
-        (["--bcube", "3,2", "--picture", "p.bmp"], "expected a name ending in .svg"),
-        (["--bcube", "3,2", "--picture", "p.json"], "expected a name ending in .svg (a chart)"),
-    ],
-)
-def test_bad_options_with_a_profile(
-    change: list[str], expected: str, profile: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", profile, *NETWORK, *change]) == 2
-    out, err = capsys.readouterr()
-    assert expected in err
-    assert out == ""
-
-
-def test_options_of_bml_are_refused_elsewhere(
-    profile: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for problem in ("ibatch", "caramel"):
-        command = ["compare", profile, *NETWORK, "--problem", problem, "--bcube", "3,2"]
-        assert main(command) == 2
-        message = f"--bcube: does not apply to --problem {problem}, only to bml"
-        assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("request_", "expected"),
-    [
-        ({**REQUEST, "n": 1}, "n: expected an integer >= 2, got 1"),
-        ({**DAMAGED, "schedule": {"server": [2, 2]}}, "schedule.server: expected one that has not"),
-        ({**REQUEST, "schedule": {"server": [3, 0]}}, "schedule.server[0]: expected an integer"),
-        ({**REQUEST, "failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected 2 digits"),
-    ],
-)
-def test_the_file_of_a_bad_request_is_named(
-    request_: dict[str, Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path, request_)
-    assert main(["compare", path]) == 2
-    out, err = capsys.readouterr()
-    assert f"{path}: {expected}" in err
-    assert out == ""
-
-
-def test_methods_of_algorithms_and_of_plans_are_kept_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", written(tmp_path, REQUEST), "--methods", "detour"]) == 2
-    assert "--methods: expected one of bml_bcube" in capsys.readouterr().err
-    assert main(["compare", written(tmp_path, DAMAGED), "--methods", "ps_bcube"]) == 2
-    assert "--methods: expected one of auto, bml, detour, trees" in capsys.readouterr().err
 
 
 REQUESTS = {
@@ -303,37 +214,3 @@ REQUESTS = {
     "bigdl": json.loads(Path(BIGDL).read_text()),
     "drizzle": json.loads(Path(DRIZZLE).read_text()),
 }
-
-
-@pytest.mark.parametrize("name", list(REQUESTS))
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--startup", "1us"),
-        ("--bandwidth", "1Gb/s"),
-        ("--bcube", "3,2"),
-        ("--workers", "2"),
-        ("--direction", "pull"),
-        ("--max-batch", "1MB"),
-    ],
-)
-def test_options_of_profiles_do_not_apply_to_requests(
-    name: str, option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path, REQUESTS[name])
-    assert main(["compare", path, option, value]) == 2
-    out, err = capsys.readouterr()
-    message = f"{option}: does not apply to a request, and {path} holds one, not a profile"
-    assert message in err
-    assert out == ""
-
-
-@pytest.mark.parametrize("name", list(REQUESTS))
-def test_the_problem_of_a_request_is_its_own(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, problem = written(tmp_path, REQUESTS[name]), name.split(maxsplit=1)[0]
-    assert main(["compare", path, "--problem", "ibatch"]) == 2
-    assert f"--problem: {path} holds a request of {problem}" in capsys.readouterr().err
-    assert main(["compare", path, "--problem", problem]) == 0
-    assert f"({problem}" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import pytest
 from planner.cli import main
 from planner.families import caramel
 from tests.cli.test_cli import NETWORK, PROFILE
+from tests.cli.test_yan import blocks, rows_of
 from tests.jsonio.test_caramel import CHAIN, CONTRACT
 
 LAYERS: list[dict[str, Any]] = PROFILE["layers"]  # type: ignore[assignment]
@@ -30,14 +31,6 @@ def compare(profile: str, *more: str) -> int:
     return main(["compare", profile, "--problem", "caramel", *NETWORK, *more])
 
 
-def table(out: str) -> list[dict[str, str]]:
-    """The rows of the table by their columns."""
-    lines = out.split("\n\n")[1].splitlines()
-    names = re.split(r"\s{2,}", lines[0])
-    rows = [line for line in lines[2:] if not line.startswith("left out")]
-    return [dict(zip(names, re.split(r"\s{2,}", row), strict=True)) for row in rows]
-
-
 def test_compare_shows_every_method(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(profile) == 0
     out = capsys.readouterr().out
@@ -46,7 +39,7 @@ def test_compare_shows_every_method(profile: str, capsys: pytest.CaptureFixture[
     assert head[2] == (
         "network: all-reduce among 8 workers, start-up 1us, 1.75 bytes moved per byte over 10Gb/s"
     )
-    rows = table(out)
+    rows = rows_of(blocks(out)[1])
     assert {row["method"] for row in rows} == set(caramel.METHODS) - {"auto"}
     assert list(rows[0]) == [
         "method",
@@ -93,11 +86,11 @@ def test_gaps_refer_to_the_bound_of_auto(profile: str, capsys: pytest.CaptureFix
     assert compare(profile, "--methods", "auto,ddp", "--json") == 0
     answers = {answer["method"]: answer for answer in json.loads(capsys.readouterr().out)}
     assert compare(profile, "--methods", "auto,ddp") == 0
-    rows = {row["method"]: row for row in table(capsys.readouterr().out)}
+    rows = {row["method"]: row for row in rows_of(blocks(capsys.readouterr().out)[1])}
     bound = answers["search"]["lower_bound_ns"]
     assert rows["ddp"]["above bound"] == f"{answers['ddp']['objective_ns'] / bound - 1:.2%}"
     assert compare(profile, "--methods", "ddp") == 0
-    (row,) = table(capsys.readouterr().out)
+    (row,) = rows_of(blocks(capsys.readouterr().out)[1])
     own = answers["ddp"]["objective_ns"] / answers["ddp"]["lower_bound_ns"] - 1
     assert row["above bound"] == f"{own:.2%}"
 
@@ -108,7 +101,7 @@ def test_methods_that_do_not_apply_are_left_out(
     layers = [{**LAYERS[0], "name": f"l{i}"} for i in range(40)]
     assert compare(written(tmp_path, layers), "--methods", "exact,caramel") == 0
     out = capsys.readouterr().out
-    assert [row["method"] for row in table(out)] == ["caramel"]
+    assert [row["method"] for row in rows_of(blocks(out)[1])] == ["caramel"]
     assert "left out: exact (exact takes up to" in out
 
 
@@ -144,63 +137,6 @@ def test_parameters_are_cut_between_numbers(
     assert answer["groups"][0]["part"] == {"l1": [0, cut]}
 
 
-def test_compare_writes_what_draw_draws(
-    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = str(tmp_path / "plan.json")
-    command = ["--methods", "auto", "-o", plan, "--picture", str(tmp_path / "p.json.gz")]
-    assert compare(profile, *command) == 0
-    shown = capsys.readouterr().out
-    assert main(["draw", plan]) == 0
-    drawn = capsys.readouterr().out
-    assert drawn.startswith("An iteration takes ")
-    assert f"tiny: a{drawn[1:]}" in shown
-    for name in ("p.svg", "p.json"):
-        assert main(["draw", plan, "-o", str(tmp_path / name)]) == 0
-        assert (tmp_path / name).stat().st_size > 100
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (["--workers", "1"], "--workers: expected an integer >= 2, got 1"),
-        (["--workers", "65537"], "--workers: expected an integer <= 65536"),
-        (["--servers", "9"], "--servers: expected an integer <= 8, got 9"),
-        (["--servers", "0"], "--servers: expected an integer >= 1"),
-        (["--seed", "-1"], "--seed"),
-        (["--direction", "pull"], "--direction: does not apply to --problem caramel, only to"),
-        (["--objective", "eq4"], "--objective: does not apply"),
-        (["--max-batch", "1MB"], "--max-batch: does not apply"),
-        (["--methods", "greedy"], "--methods: expected one of auto"),
-        (["--methods", "horovd"], "did you mean 'horovod'"),
-        (["--startup", "4000000000s"], "--startup, --bandwidth: "),
-        (["--picture", "plan.bmp"], "expected a name ending in .svg"),
-    ],
-)
-def test_bad_options(
-    profile: str, change: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert compare(profile, "--methods", "caramel", *change) == 2
-    assert expected in capsys.readouterr().err
-
-
-def test_options_of_gradient_plans_do_not_apply_to_batches(
-    profile: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for option in ("--workers", "--servers", "--seed"):
-        assert main(["compare", profile, *NETWORK, option, "8"]) == 2
-        expected = f"{option}: does not apply to --problem ibatch, only to caramel"
-        assert expected in capsys.readouterr().err
-
-
-def test_the_file_of_a_bad_profile_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path, [{**LAYERS[0], "parameter_bytes": 0}])
-    assert compare(path) == 2
-    assert f"{path}: layers: expected at least one layer with" in capsys.readouterr().err
-
-
 def test_solve_and_draw(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     request, plan = tmp_path / "request.json", tmp_path / "plan.json"
     request.write_text(json.dumps(CONTRACT))
@@ -213,8 +149,3 @@ def test_solve_and_draw(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes
     request.write_text(json.dumps({**CHAIN, "ops": []}))
     assert main(["solve", str(request)]) == 2
     assert json.loads(capfdbinary.readouterr().out)["error"]["path"] == "ops"
-
-
-def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "caramel"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"request", "answer", "error"}

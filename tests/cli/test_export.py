@@ -134,13 +134,6 @@ def test_exporting_needs_no_torch(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == b"False"
 
 
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["export", "--help"])
-    out = capsys.readouterr().out
-    assert "planner export ddp plan.json -o buckets.json" in out
-
-
 def test_plans_of_a_shipped_profile(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -76,7 +76,9 @@ def test_plans_are_answered_compared_drawn_and_exported(
 
 
 def test_profiles_and_clusters_are_planned_and_compared(said: Any, tmp_path: Path) -> None:
-    profile = write(tmp_path / "profile.json", hostile(PROFILE, "") | {"name": EVIL})
+    origin = {**PROFILE["provenance"], "processor": "an abacus"}
+    made = hostile({**PROFILE, "provenance": origin}) | {"name": EVIL}
+    profile = write(tmp_path / "profile.json", made)
     document = hostile(CLUSTER, "") | {"topology": CLUSTER["topology"]}
     cluster = write(tmp_path / "cluster.json", document)
     network = ["--startup", "10us", "--bandwidth", "1Gb/s"]

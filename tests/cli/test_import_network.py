@@ -158,18 +158,19 @@ def test_compare_takes_tables_in_place_of_a_clusters_nics(
     assert "all_reduce among 8 ranks extrapolated from 2, 4" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("problem", ["caramel", "ibatch", "iteration", "bigdl", "yan"])
-def test_compare_says_first_what_is_assumed(
-    problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lenet = str(DATA / "profiles/lenet5.json")
-    assert main(["compare", lenet, "--problem", problem, "--cluster", "caramel-8"]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("warning: start-ups are assumed, not measured")
-
-
-def test_assumed_clusters_say_so_first(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", profile, "--cluster", "caramel-16"]) == 0
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan {}",
+        *(
+            f"compare {{}} --problem {name}"
+            for name in ("caramel", "ibatch", "iteration", "bigdl", "yan")
+        ),
+    ],
+)
+def test_what_is_assumed_is_said_first(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lenet = DATA / "profiles/lenet5.json"
+    assert main([*words.format(lenet).split(), "--cluster", "caramel-8"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("warning: start-ups are assumed, not measured")
 

@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.model.units import format_ns
+from tests.cli.test_bml import without_runtime
 from tests.jsonio.test_iteration import CLUSTER, PROFILE, REQUEST
 
 
@@ -18,10 +19,6 @@ def files(tmp_path: Path) -> list[str]:
     (tmp_path / "tiny.json").write_text(json.dumps(PROFILE))
     (tmp_path / "four.json").write_text(json.dumps(CLUSTER))
     return [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "four.json")]
-
-
-def without_runtime(answer: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in answer.items() if key != "runtime_s"}
 
 
 def test_it_says_what_was_chosen_and_why(
@@ -66,22 +63,6 @@ def test_measured_interference_is_counted(
         path.write_text(json.dumps({**network, **change}))
         assert main(["plan", *files, "--interference", str(path)]) == 2
         assert f"network.json: {expected_error}" in capsys.readouterr().err
-
-
-def test_names_cannot_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Neither in the text of a plan nor in the tables of many."""
-    evil = {"name": "evil\x1b[2J\nname"}
-    origin = {**PROFILE["provenance"], "processor": "\x1b[31m"}
-    profile, cluster = tmp_path / "profile.json", tmp_path / "cluster.json"
-    profile.write_text(json.dumps({**PROFILE, **evil, "provenance": origin}))
-    cluster.write_text(json.dumps({**CLUSTER, **evil}))
-    for command in (["plan"], ["compare", "--problem", "iteration"]):
-        assert main([*command, str(profile), "--cluster", str(cluster)]) == 0
-        out = capsys.readouterr().out
-        assert "evil\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}name" in out
-        assert "\x1b" not in out
 
 
 def test_it_writes_what_solve_answers(
@@ -161,42 +142,6 @@ def test_without_a_plan_it_says_that_there_is_no_picture(
     assert main(["plan", *files, "--picture", str(picture)]) == 0
     assert f"no plan, so {picture} is not written" in capsys.readouterr().err
     assert picture.read_text() == "of yesterday"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--computation", "0"], "--computation"),
-        (["--computation", "1e3"], "--computation"),
-        (["--computation", "1/0"], "--computation"),
-        (["--optimiser-ratio", "-1"], "--optimiser-ratio"),
-        (["--max-transfer", "25"], "--max-transfer"),
-        (["--max-transfer", "0B"], "--max-transfer"),
-        (["--algorithms", "ring,star"], "--algorithms"),
-        (["--method", "ddpp"], "did you mean 'ddp'"),
-        (["--epoch-samples", "0"], "--epoch-samples"),
-        (["--max-overhead", "2"], "--max-overhead"),
-        (["--max-group", "1"], "--max-group"),
-        (["--time-limit", "0"], "--time-limit"),
-        (["--picture", "plan.txt"], "--picture: expected a name"),
-        (["-o", "/no/such/folder/plan.json"], "--output"),
-    ],
-)
-def test_bad_options_are_refused(
-    files: list[str], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *files, *options]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    profile, _, cluster = files
-    assert main(["plan", cluster, "--cluster", cluster]) == 2
-    assert "four.json: " in capsys.readouterr().err
-    assert main(["plan", profile, "--cluster", profile]) == 2
-    assert "tiny.json: " in capsys.readouterr().err
-    assert main(["plan", profile, "--cluster", profile + "x"]) == 2
-    assert "tiny.jsonx" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

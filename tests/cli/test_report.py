@@ -90,31 +90,6 @@ def test_a_driver_that_schedules_is_mentioned(files: list[str]) -> None:
     assert "Scheduling: groups of " in Path("report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["-o", "no/such/folder/page.html"], "--output: no such folder"),
-        (["-o", "."], "--output: is a folder"),
-        (["--time-limit", "0"], "--time-limit"),
-        (["--computation", "0"], "--computation"),
-        (["--algorithms", "star"], "--algorithms"),
-    ],
-)
-def test_bad_options_are_refused(
-    files: list[str], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", *files, *options]) == 2
-    assert said in capsys.readouterr().err
-    assert not Path("report.html").exists()
-
-
-def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "four.json", "--cluster", "four.json"]) == 2
-    assert "four.json: " in capsys.readouterr().err
-    assert main(["report", files[0], "--cluster", "none.json"]) == 2
-    assert "none.json" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_report_for_a_target_is_about_the_plan_for_it(
     target: str, files: list[str], capsys: pytest.CaptureFixture[str]

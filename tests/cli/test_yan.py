@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from planner.cli import main
-from planner.families import caramel, ibatch
 from planner.families.yan.family import METHODS
 from tests.cli.test_cli import NETWORK, PROFILE, REQUEST
-from tests.jsonio.test_caramel import CONTRACT as GRADIENTS
 from tests.jsonio.test_yan import SMALL, fixed
 
 COLUMNS = [
@@ -106,19 +104,6 @@ def test_one_of_a_thing_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "every 1 sample (mean)" in head
 
 
-def test_compare_as_json_is_sorted_and_solves_as_solve_does(
-    request_file: str, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    assert main(["compare", request_file, "--methods", "exact,model_parallel", "--json"]) == 0
-    answers = json.loads(capfdbinary.readouterr().out)
-    assert [one["method"] for one in answers] == ["exact", "model_parallel"]
-    assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
-    solved = written(Path(request_file).parent, {**SMALL, "method": "exact"})
-    assert main(["solve", solved]) == 0
-    answer = json.loads(capfdbinary.readouterr().out)
-    assert {**answer, "runtime_s": 0} == {**answers[0], "runtime_s": 0}
-
-
 def test_only_the_best_has_the_extra_parts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,80 +114,10 @@ def test_only_the_best_has_the_extra_parts(
     assert "pareto" not in worst
 
 
-def test_compare_writes_what_draw_draws(
-    request_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = str(tmp_path / "plan.json")
-    assert main(["compare", request_file, "--methods", "exact", "-o", plan]) == 0
-    shown = capsys.readouterr().out
-    assert main(["draw", plan]) == 0
-    drawn = capsys.readouterr().out
-    assert drawn.startswith("An epoch takes ")
-    assert drawn in shown
-    assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
-    assert "expected a name ending in .svg (a chart)" in capsys.readouterr().err
-    assert main(["draw", plan, "-o", str(tmp_path / "p.svg")]) == 0
-    assert (tmp_path / "p.svg").stat().st_size > 1000
-    picture = tmp_path / "compared.svg"
-    command = ["compare", request_file, "--methods", "exact", "--picture", str(picture)]
-    assert main(command) == 0
-    assert picture.stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("request_", "methods", "head"),
-    [
-        (REQUEST, {*ibatch.METHODS} - {"auto"}, "request, pull: 3 layers, 9 ns to compute"),
-        (
-            GRADIENTS,
-            {*caramel.METHODS} - {"auto"},
-            "request: 1 parameter, 4 KiB of gradients, 2 ops",
-        ),
-    ],
-)
-def test_requests_of_other_families_are_compared_too(
-    request_: dict[str, Any],
-    methods: set[str],
-    head: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["compare", written(tmp_path, request_)]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(head)
-    rows = rows_of(blocks(out)[1])
-    shown = {row["method"] for row in rows} | left_out(out)
-    assert shown == methods
-
-
 def test_names_of_a_request_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, {**REQUEST, "layer_names": ["a", "b", "c"]})
     assert main(["compare", path, "--methods", "exact", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["layer_names"] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (["--startup", "1us"], "--startup: does not apply to a request"),
-        (["--bandwidth", "1Gb/s"], "--bandwidth: does not apply to a request"),
-        (["--workers", "8"], "--workers: does not apply to a request"),
-        (["--max-batch", "1MB"], "--max-batch: does not apply to a request"),
-        (["--direction", "pull"], "--direction: does not apply to a request"),
-        (["--problem", "ibatch"], "--problem: "),
-        (["--methods", "milp"], "--methods: expected one of auto, exact"),
-        (["--picture", "p.bmp"], "expected a name ending in .svg"),
-        (["--picture", "p.json"], "expected a name ending in .svg (a chart)"),
-        (["--time-limit", "-1"], "--time-limit"),
-    ],
-)
-def test_bad_options(
-    request_file: str, change: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", request_file, "--methods", "exact", *change]) == 2
-    out, err = capsys.readouterr()
-    assert expected in err
-    assert out == ""
 
 
 def test_the_right_problem_may_be_said_too(
@@ -224,36 +139,3 @@ def test_a_profile_needs_a_network_and_machines(
         rest = NETWORK[:place] + NETWORK[place + 2 :]
         assert main(["compare", str(path), *rest]) == 2
         assert f"{missing}: missing" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (json.dumps({**SMALL, "machines": 0}), "machines: expected an integer >= 1, got 0"),
-        (json.dumps({**SMALL, "problem": "yam"}), "problem: expected one of"),
-        (json.dumps({**SMALL, "constants": {}}), "constants.muladd_ns: missing"),
-        ("{", "not JSON"),
-        ("[]", "expected an object"),
-    ],
-)
-def test_the_file_of_a_bad_request_is_named(
-    text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(text)
-    options = NETWORK if text == "[]" else []
-    assert main(["compare", str(path), *options]) == 2
-    assert f"{path}: {expected}" in capsys.readouterr().err
-
-
-def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, {**SMALL, "memory_bytes": 1})
-    assert main(["compare", path, "--methods", "exact"]) == 0
-    out, err = capsys.readouterr()
-    assert "exact: memory" in out
-    assert "no method found a plan" in err
-
-
-def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "yan"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"request", "answer", "error"}

@@ -1,8 +1,11 @@
 """Pictures read again: their texts, where these stand, and their bars."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
+
+from planner.view.chart import Chart
+from planner.view.drawing import DRAWINGS
 
 SVG = "{http://www.w3.org/2000/svg}"
 _SIZES = {"title": 7.2, "small": 5.8}
@@ -65,3 +68,14 @@ def _rect(one: ElementTree.Element) -> Rect:
     x, y, width, height = (float(one.get(side, 0)) for side in ("x", "y", "width", "height"))
     look = one.get("class") or one.get("fill") or ""
     return Rect(look, x, y, width, height, one.findtext(f"{SVG}title") or "")
+
+
+def saved(problem: str, chart: Chart[Any], folder: Path) -> Picture:
+    """Return a problem's picture, which is the same each time."""
+    pictures = []
+    for name in ("p.svg", "again.svg"):
+        DRAWINGS[problem].save(chart, folder / name)
+        pictures.append(Picture(folder / name))
+    first, again = pictures
+    assert first.source == again.source
+    return first

@@ -1,7 +1,7 @@
 """Bar charts: every bar and text is there, in proportion, and nothing lies on anything else."""
 
 from collections.abc import Iterable
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from planner.view.bars import Bars
 from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
 from planner.view.panels import compared as panels_of_times
-from tests.draw.reading import Picture
+from tests.draw.reading import saved
 
 BarChart: TypeAlias = Chart[tuple[Compared, ...]]
 
@@ -45,11 +45,6 @@ def compared(bound: int | None = 95_000_000, longest: int = 2 * 10**9) -> BarCha
         Compared("ps_fattree", "fattree", 195_000_000, 15),
     ]
     return comparison_bars("548 MB on 9 servers", rows, bound)
-
-
-def saved(chart: BarChart, folder: Path, name: str = "p.svg") -> Picture:
-    DRAWINGS["bml"].save(chart, folder / name)
-    return Picture(folder / name)
 
 
 def lines_with(text: str, *words: str) -> list[str]:
@@ -92,12 +87,6 @@ def test_a_bound_above_all_bars_is_in_sight() -> None:
     assert 4 * lines[3].count("█") == pytest.approx(lines[4].count("░"), abs=2)
 
 
-def test_nothing_takes_time(tmp_path: Path) -> None:
-    chart = comparison_bars("c", [Compared("a", "bcube", 0, 1)], 0)
-    assert "0 ns" in text_bars(chart)
-    assert "0 ns" in saved(chart, tmp_path).words
-
-
 def test_counts_that_do_not_fit_are_rounded() -> None:
     rows = [Compared("a", "bcube", 1, 10**9 - 1), Compared("b", "fattree", 1, 5 * 2**60)]
     text = text_bars(comparison_bars("c", rows), 100)
@@ -106,11 +95,8 @@ def test_counts_that_do_not_fit_are_rounded() -> None:
 
 
 @pytest.mark.parametrize("chart", [compared(), compared(bound=None)])
-def test_pictures_have_all_words_and_are_the_same_each_time(
-    chart: BarChart, tmp_path: Path
-) -> None:
-    picture = saved(chart, tmp_path)
-    assert picture.source == saved(chart, tmp_path, "again.svg").source
+def test_pictures_have_all_words(chart: BarChart, tmp_path: Path) -> None:
+    picture = saved("bml", chart, tmp_path)
     for panel in panels_of(chart):
         assert {panel.title, panel.unit, *(row.text for row in panel.rows)} <= set(picture.words)
     names = [row.name for row in chart.view]
@@ -119,38 +105,12 @@ def test_pictures_have_all_words_and_are_the_same_each_time(
     assert bounded == (chart.lower_bound_ns is not None)
 
 
-@pytest.mark.parametrize(
-    "chart",
-    [
-        compared(),
-        compared(longest=10**14),
-        comparison_bars("c", [Compared(f"n{i}", "fattree", i, 2**i) for i in range(14)], 1),
-        comparison_bars("c", [Compared("n", "bcube", 7 * 10**17, 2**60)], 6 * 10**17),
-    ],
-)
-def test_no_text_lies_on_another_or_is_cut_off(chart: BarChart, tmp_path: Path) -> None:
-    picture = saved(chart, tmp_path)
-    assert len(picture.texts) > 8
-    for one, other in combinations(picture.texts, 2):
-        assert not one.covers(other), (one, other)
-    for one in picture.texts:
-        assert one.left >= 0, one
-        assert one.right <= picture.width, one
-        assert 0 < one.y < picture.height, one
-
-
 def test_bars_are_as_long_as_their_values_and_apart(tmp_path: Path) -> None:
     chart, colours = compared(), ("#56B4E9", "#E69F00")
-    (times, _), picture = panels_of(chart), saved(chart, tmp_path)
+    (times, _), picture = panels_of(chart), saved("bml", chart, tmp_path)
     bars = [rect for rect in picture.rects if rect.look == "apart" and rect.x < 550]
     assert len(bars) == len(times.rows)
     assert all(colour in picture.source for colour in colours)
     for bar, value in zip(bars, times.values, strict=True):
         assert bar.width == pytest.approx(value / times.longest * bars[-1].width, abs=0.02)
     assert all(a.y + a.height <= b.y for a, b in pairwise(bars))
-
-
-def test_names_are_no_markup_and_no_control_characters(tmp_path: Path) -> None:
-    chart = comparison_bars("<t>", [Compared("<x>\x00", "bcube", 2, 1)], 1)
-    assert "\x00" not in text_bars(chart)
-    assert "<x>\ufffd" in saved(chart, tmp_path).words

@@ -1,18 +1,16 @@
 """Pictures of group sizes: rows, limits, the chosen size."""
 
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.model.errors import InvalidInputError
 from planner.solving.views import GroupPoint, Groups, share_text
 from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
 from planner.view.panels import groups as panels_of
-from tests.draw.reading import Picture
+from tests.draw.reading import saved
 
 
 def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
@@ -24,11 +22,6 @@ def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
 
 def chart(title: str = "drizzle · exact", **change: Any) -> Chart[Groups]:
     return Chart(title, groups(**change), 7)
-
-
-def saved(drawn: Chart[Groups], folder: Path, name: str = "p.svg") -> Picture:
-    DRAWINGS["drizzle"].save(drawn, folder / name)
-    return Picture(folder / name)
 
 
 def text_groups(drawn: Chart[Groups], width: int = 80) -> str:
@@ -92,40 +85,11 @@ def test_no_limit_on_the_time_of_a_group() -> None:
 )
 def test_a_picture_shows_the_plan_and_the_limits(change: dict[str, Any], tmp_path: Path) -> None:
     drawn = chart(title="a <title> 名", **change)
-    picture = saved(drawn, tmp_path)
+    picture = saved("drizzle", drawn, tmp_path)
     assert "a <title> 名" in picture.words
     assert f"limit {share_text(drawn.view.max_overhead)}" in picture.words
     limits = [text for text in picture.words if text.startswith("limit ")]
     assert len(limits) == (1 if drawn.view.max_group_ns is None else 2)
-    assert picture.source == saved(drawn, tmp_path, "q.svg").source
-
-
-def test_nothing_takes_time(tmp_path: Path) -> None:
-    points = tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
-    drawn = Chart("nothing", Groups(points, points[0], 0.1))
-    assert "0.00%" in saved(drawn, tmp_path).words
-    assert "0 ns" in text_groups(drawn)
-    unlimited = replace(drawn, view=replace(drawn.view, max_overhead=0.0))
-    assert "█ chosen" in text_groups(unlimited)
-    saved(unlimited, tmp_path)
-
-
-@pytest.mark.parametrize("chosen", [1, 2**10, 2**33, 2**45])
-@pytest.mark.parametrize("limit", [0.02, 1e-16])
-def test_words_stay_in_the_picture_and_off_each_other(
-    chosen: int, limit: float, tmp_path: Path
-) -> None:
-    picture = saved(chart(most=2**46, chosen=chosen, max_overhead=limit), tmp_path)
-    assert all(text.left >= 0 and text.right <= picture.width for text in picture.texts)
-    for one, other in combinations(picture.texts, 2):
-        assert not one.covers(other), (one, other)
-
-
-def test_formats() -> None:
-    with pytest.raises(InvalidInputError, match=r"expected a name ending in .svg \(a chart\)$"):
-        DRAWINGS["drizzle"].writer(Path("p.json"))
-    with pytest.raises(InvalidInputError, match="expected a name ending in"):
-        DRAWINGS["drizzle"].writer(Path("p.txt"))
 
 
 @pytest.mark.parametrize(

@@ -169,17 +169,13 @@ def test_no_batch_looks_as_if_it_took_no_time() -> None:
         assert cells[2] != cells[3]
 
 
-def test_a_stretch_shows_what_fills_most_of_it() -> None:
-    problem = Problem(startup_ns=0, transfer_ns=[70, 30, 100], compute_ns=[0, 0, 0])
-    result = solve(problem, method="layer_by_layer")
-    assert result.plan is not None
-    text = text_gantt(Chart("t", timeline(problem, result.plan)), width=15 + 20)
-    assert text.splitlines()[2][15:] == "1" * 7 + "2" * 3 + "3" * 10
-    problem = Problem(startup_ns=0, transfer_ns=[79, 1, 120], compute_ns=[0, 0, 0])
-    result = solve(problem, method="layer_by_layer")
-    assert result.plan is not None
-    text = text_gantt(Chart("t", timeline(problem, result.plan)), width=15 + 20)
-    assert text.splitlines()[2][15:] == "1" * 8 + "3" * 12
+@pytest.mark.parametrize(
+    ("transfers", "lane"),
+    [([70, 30, 100], "1" * 7 + "2" * 3 + "3" * 10), ([79, 1, 120], "1" * 8 + "3" * 12)],
+)
+def test_a_stretch_shows_what_fills_most_of_it(transfers: list[int], lane: str) -> None:
+    problem = Problem(startup_ns=0, transfer_ns=transfers, compute_ns=[0, 0, 0])
+    assert text_gantt(chart(problem), width=15 + 20).splitlines()[2][15:] == lane
 
 
 def test_an_empty_schedule_can_be_drawn(tmp_path: Path) -> None:

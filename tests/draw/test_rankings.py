@@ -1,17 +1,15 @@
 """Pictures of synchronisations: a bar a method."""
 
 import re
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from planner.model.errors import InvalidInputError
 from planner.solving.views import Ranking
 from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
 from planner.view.panels import above_bound
-from tests.draw.reading import Picture
+from tests.draw.reading import saved
 
 TIMES = (("rotated", 100), ("reduce", 1000), ("same_order", 150))
 
@@ -22,11 +20,6 @@ def chart(bound: int | None = 100, times: tuple[tuple[str, int], ...] = TIMES) -
 
 def text_of(drawn: Chart[Ranking], width: int) -> str:
     return DRAWINGS["bigdl"].text(drawn, width)
-
-
-def written(drawn: Chart[Ranking], folder: Path, name: str = "p.svg") -> Picture:
-    DRAWINGS["bigdl"].save(drawn, folder / name)
-    return Picture(folder / name)
 
 
 def test_text_has_a_bar_a_method_in_proportion() -> None:
@@ -68,18 +61,9 @@ def test_nothing_to_send_takes_no_bar() -> None:
 def test_pictures_have_a_bar_a_method(
     bound: int | None, times: tuple[tuple[str, int], ...], tmp_path: Path
 ) -> None:
-    picture = written(chart(bound, times), tmp_path)
-    assert picture.source == written(chart(bound, times), tmp_path, "again.svg").source
+    picture = saved("bigdl", chart(bound, times), tmp_path)
     assert "every way to synchronise" in picture.words
     names = [name for name in ("rotated", "same_order", "reduce") if name in dict(times)]
     assert [text for text in picture.words if text in dict(times)] == names
     bars = [rect for rect in picture.rects if rect.look == "apart"]
     assert len(bars) == sum(time > 0 for _, time in times)
-    for one, other in combinations(picture.texts, 2):
-        assert not one.covers(other), (one, other)
-
-
-def test_traces_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"expected a name ending in .svg \(a chart\)$"):
-        DRAWINGS["bigdl"].writer(Path("plan.json.gz"))
-    assert DRAWINGS["bigdl"].writer(Path("plan.svg")) == DRAWINGS["bigdl"].save

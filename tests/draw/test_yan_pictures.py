@@ -1,25 +1,22 @@
 """Pictures of configurations: where the time goes, the ranking, the map and the staircase."""
 
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.model.errors import InvalidInputError
 from planner.solving.views import (
-    PHASES,
     LayerTime,
     Point,
     Scaling,
     epoch_text,
 )
 from planner.view.chart import Chart
-from planner.view.drawing import DRAWINGS, GANTT
+from planner.view.drawing import DRAWINGS
 from planner.view.panels import grouped, slowdown_text
 from planner.view.panels import scaling as panels_of
-from tests.draw.reading import Picture
+from tests.draw.reading import saved
 from tests.thorough import THOROUGH
 
 
@@ -61,11 +58,6 @@ def chart(**change: Any) -> Chart[Scaling]:
 
 def text_scaling(drawn: Chart[Scaling], width: int = 80) -> str:
     return DRAWINGS["yan"].text(drawn, width)
-
-
-def saved(drawn: Chart[Scaling], folder: Path, name: str = "p.svg") -> Picture:
-    DRAWINGS["yan"].save(drawn, folder / name)
-    return Picture(folder / name)
 
 
 def test_text_has_a_bar_a_layer_in_proportion() -> None:
@@ -113,29 +105,13 @@ def test_many_layers_share_rows_and_nothing_is_lost() -> None:
     assert "layers 0 … 4" in text_scaling(chart(layers=times))
 
 
-def test_nothing_takes_time() -> None:
-    zero = LayerTime("x", (0,) * len(PHASES))
-    free = Point(1, 1, 1, 0)
-    still = chart(layers=(zero,), best=free, ranking=(free,), front=(free,))
-    assert "0.0%" in text_scaling(still)
-
-
-def test_nothing_takes_time_in_a_picture(tmp_path: Path) -> None:
-    zero = LayerTime("x", (0,) * len(PHASES))
-    free = Point(1, 1, 1, 0)
-    still = chart(layers=(zero,), best=free, ranking=(free,))
-    saved(still, tmp_path)
-    saved(replace(still, view=replace(still.view, front=(free,))), tmp_path)
-
-
 @pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("machines", [2, 100 if THOROUGH else 20])
 def test_panels_are_those_there_is_something_for(
     machines: int, front: bool, tmp_path: Path
 ) -> None:
     drawn = Chart("yan", scaling(machines, front=front))
-    picture = saved(drawn, tmp_path)
-    assert picture.source == saved(drawn, tmp_path, "again.svg").source
+    picture = saved("yan", drawn, tmp_path)
     assert "where the time of an epoch goes, by layer" in picture.words
     assert any("the best of each" in text or "the first" in text for text in picture.words)
     assert any("the best with so many" in text for text in picture.words) == front
@@ -149,28 +125,6 @@ def test_long_fronts_and_rankings_are_thinned_out() -> None:
     assert len(ranking.rows) == len(front.rows) == 24
     assert front.rows[-1].name == "1,001: 1×1000+1"
     assert front.rows[-1].lengths[0]  # the best stands out
-
-
-@pytest.mark.parametrize("machines", [2, 20, 250])
-def test_no_text_lies_on_another(machines: int, tmp_path: Path) -> None:
-    picture = saved(Chart("yan", scaling(machines)), tmp_path)
-    for one, other in combinations(picture.texts, 2):
-        assert not one.covers(other), (one, other)
-    assert all(text.left >= 0 and text.right <= picture.width for text in picture.texts)
-
-
-def test_names_are_no_markup(tmp_path: Path) -> None:
-    names = (LayerTime("<a>&", (1,) * 5), LayerTime("a\x00b" * 40, (1,) * 5))
-    picture = saved(replace(chart(layers=names), title="<x>"), tmp_path)
-    assert {"<a>&", "<x>"} <= set(picture.words)
-
-
-def test_a_trace_is_refused() -> None:
-    for drawing, ending in ((DRAWINGS["yan"], "a chart)"), (GANTT, "a trace)")):
-        for name in ("p.png", "p", ".svg", *(() if drawing is GANTT else ("p.json", "p.json.gz"))):
-            with pytest.raises(InvalidInputError, match="expected a name ending in") as error:
-                drawing.writer(Path(name))
-            assert error.value.message.endswith(ending)
 
 
 def test_long_epochs_are_seconds_in_full() -> None:

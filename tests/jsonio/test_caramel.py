@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 import planner
 from planner.families import caramel
-from planner.jsonio import decode_answer, reply, schema
+from planner.jsonio import decode_answer, schema
 from planner.jsonio.graphs import documents_of
 from planner.model.graphs import Graph
-from planner.model.validation import MAX_VALUE
 from planner.solving.methods import REPLAN
 from tests import schemas
 from tests.caramel.graph_strategies import graphs, training_graphs
-from tests.jsonio.test_service import ask, json_values, without
+from tests.jsonio.test_service import ask, without
 
 CONTRACT: dict[str, Any] = {
     "problem": "caramel",
@@ -144,23 +143,6 @@ def test_the_method_is_auto_by_default() -> None:
     answer = ask(chain())
     assert answer["method"] == "search"
     assert answer["status"] == "optimal"
-
-
-def test_rates_are_the_decimals_as_written() -> None:
-    for text, size, expected in (("0.1", 30, 3), ("1e-1", 30, 3), ("0.3", 10, 3), ("3", 7, 21)):
-        request = json.dumps(
-            {**CONTRACT, "network": {"startup_ns": 0, "ns_per_byte": "RATE"}}
-        ).replace('"RATE"', text)
-        request = request.replace("4096", str(size))
-        answer = json.loads(reply(request.encode()).data)
-        assert answer["communication_ns"] == expected, text
-
-
-def test_integer_rates_are_exact() -> None:
-    parameter = {**CONTRACT["parameters"][0], "bytes": 1}
-    network = {"startup_ns": 0, "ns_per_byte": 2**53 + 1}
-    answer = ask({**CONTRACT, "parameters": [parameter], "network": network})
-    assert answer["communication_ns"] == 2**53 + 1
 
 
 def test_depths() -> None:
@@ -348,32 +330,3 @@ def test_an_answers_op_order_can_be_asked_for(graph: Graph) -> None:
     again = planner.solve({**request, "op_order": answer["op_order"]})
     others = {"runtime_s": 0, "order": (), "control_edges": (), "targets": {}}  # these enforce none
     assert {**again, **others} == {**answer, **others}
-
-
-some_names = st.sampled_from(["f1", "f2", "b1", "b2", "w1", "x", ""])
-some_values = st.sampled_from([0, 1, -1, 7, MAX_VALUE, 2**63, 10**30, 0.5, 1e300, 5e-324, None])
-some_rows = st.lists(st.lists(some_values, max_size=3), max_size=3)
-some_costs = st.dictionaries(
-    st.sampled_from(["startup_ns", "ns_per_byte", "table", "startup"]), some_values | some_rows
-)
-some_networks = st.builds(
-    lambda cost, depths: {**cost, **({} if depths is None else {"depths": depths})},
-    some_costs,
-    st.none()
-    | st.dictionaries(st.sampled_from(["1", "2", "64", "65", "x y", "[...]", ""]), some_costs),
-)
-some_fields = st.fixed_dictionaries(
-    {},
-    optional={
-        "network": some_networks | json_values,
-        "op_order": st.lists(some_names, max_size=5) | json_values,
-        "method": st.sampled_from([*caramel.METHODS, "x"]) | json_values,
-        "stages": json_values,
-        "threshold_bytes": some_values | json_values,
-        "element_bytes": some_values | json_values,
-        "workers": st.sampled_from([1, 2, 5]) | json_values,
-        "servers": some_values | json_values,
-        "seed": some_values | json_values,
-        "time_limit_s": json_values,
-    },
-)

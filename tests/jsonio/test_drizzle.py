@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import planner
 from planner.families.drizzle import evaluate, solve
 from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
 from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
-from planner.model.validation import MAX_VALUE
 from planner.solving.views import Groups
 from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
@@ -91,14 +89,6 @@ def test_limits_that_are_rounded_to_an_end_are_read_again(
     DRAWINGS["drizzle"].save(chart, tmp_path / "p.svg")
 
 
-def test_numbers_of_numpy_are_what_they_print() -> None:
-    numpy = pytest.importorskip("numpy")
-    wrapped = {**CONTRACT, "task_ns": numpy.float64(390000.5), "max_overhead": numpy.float64(0.05)}
-    plain = {**CONTRACT, "task_ns": 390000.5}
-    found = planner.solve(wrapped)
-    assert {**found, "runtime_s": 0} == {**ask(plain), "runtime_s": 0}
-
-
 def test_stages_come_with_their_triggers() -> None:
     answer = ask({**without("tasks"), "stages": STAGES[::-1]})
     assert [row["name"] for row in answer["stages"]] == ["gradients", "aggregation"]
@@ -161,12 +151,8 @@ def test_infeasible_is_an_answer(change: dict[str, Any], binding: list[str], sai
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
-        ({"tasks": 0}, "tasks", "expected an integer >= 1, got 0"),
-        ({"task_ns": -1}, "task_ns", f"expected a number from 0 to {MAX_VALUE}, got -1"),
-        ({"max_overhead": 0}, "max_overhead", "expected a number > 0 and < 1, got 0"),
         ({"max_overhead": 1.5}, "max_overhead", "expected a number > 0 and < 1, got 3/2"),
         ({"max_overhead": "5 %"}, "max_overhead", "expected a number > 0, got '5 %'"),
-        ({"max_group_ns": 0}, "max_group_ns", "expected an integer >= 1, got 0"),
         ({"max_overhed": 1}, "max_overhed", "unknown field; did you mean 'max_overhead'?"),
         ({"method": "best"}, "method", "expected one of auto, exact, got 'best'"),
         ({"time_limit_s": 0}, "time_limit_s", "expected a number > 0, got 0"),
@@ -174,11 +160,6 @@ def test_infeasible_is_an_answer(change: dict[str, Any], binding: list[str], sai
             {"stages": STAGES},
             "tasks",
             "expected as many as the stages have (320), got 256",
-        ),
-        (
-            {"stages": [{"name": "a", "tasks": 256, "after": ["b"]}]},
-            "stages[0].after[0]",
-            "no stage is called 'b'",
         ),
         (
             {"stages": [{"name": "a", "tasks": 256, "after": ["a"]}]},
@@ -297,10 +278,3 @@ def test_the_example_of_the_documentation() -> None:
     answer = ask(request)
     assert set(answer) - set(shown) == {"runtime_s", "curve"}
     assert {name: answer[name] for name in shown} == shown
-
-
-@given(st.binary(max_size=20))
-@settings(max_examples=50)
-def test_anything_else_is_an_error(tail: bytes) -> None:
-    done = reply(b'{"problem": "drizzle", "tasks": ' + tail)
-    assert done.exit_status == 2

@@ -1,14 +1,16 @@
 """Small models and what is known of them; needs torch."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
+from planner.model.graphs import Graph
 from planner.model.profiles import Profile
 from planner.profiling import measure
 
@@ -45,11 +47,6 @@ class WithToken(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         tokens: Tensor = self.mix(torch.cat([self.token, self.embed(x)]))
         return tokens
-
-
-def branches(m: Any, x: Tensor) -> Any:
-    x = m.stem(x)
-    return m.head(torch.cat([m.left(x), m.right2(m.right1(x))], dim=1))
 
 
 def pooled_branch(m: Any, x: Tensor) -> Any:
@@ -109,6 +106,9 @@ class Case:
     blocks: Sequence[int]
     parameter_bytes: Sequence[int]
     inputs: tuple[Any, ...] = ROWS
+    reads: Mapping[str, str] = field(default_factory=dict)  # by some ops, in the forward pass
+    gradients: Mapping[str, str] = field(default_factory=dict)  # what backward ops read
+    updates: Mapping[str, str] = field(default_factory=dict)  # by some parameters
 
 
 CASES = {
@@ -132,19 +132,6 @@ CASES = {
         [0, 1, 1, 1, 2],
         [LINEAR, LINEAR, 0, LINEAR, LINEAR],
     ),
-    "concatenated branches": Case(
-        lambda: Model(
-            branches,
-            stem=linear(),
-            left=linear(),
-            right1=linear(),
-            right2=linear(),
-            head=nn.Linear(8, 4),
-        ),
-        ["stem", "left", "right1", "right2", "head"],
-        [0, 1, 1, 1, 2],
-        [LINEAR] * 4 + [LINEAR + 4 * 16],
-    ),
     "branches of the input": Case(
         lambda: Model(
             lambda m, x: m.head(m.left(x) + m.right(x)),
@@ -155,6 +142,8 @@ CASES = {
         ["left", "right", "head"],
         [0, 1, 2],
         [LINEAR] * 3,
+        # What reads the input follows the op before.
+        reads={"left": "", "right": "left", "add": "left right"},
     ),
     "a branch that starts with a function": Case(
         lambda: Model(pooled_branch, stem=linear(), wide=linear(), head=nn.Linear(8, 4)),
@@ -185,12 +174,16 @@ CASES = {
         ["stem", "aux", "head"],
         [0, 1, 1],
         [LINEAR] * 3,
+        reads={"loss": "aux head"},
+        gradients={"stem": "aux head"},
     ),
     "called twice": Case(
         lambda: Model(lambda m, x: m.shared(m.act(m.shared(x))), shared=linear(), act=nn.Sigmoid()),
         ["shared", "act", "shared#2"],
         [0, 1, 2],
         [LINEAR, 0, 0],
+        gradients={"shared": "act"},
+        updates={"shared.weight": "shared shared#2", "shared.bias": "shared shared#2"},
     ),
     "called as a layer and as a container": Case(
         lambda: Model(
@@ -202,7 +195,12 @@ CASES = {
         [0, LINEAR],
     ),
     "tied weights": Case(
-        tied, ["embed", "hidden", "decode"], [0, 1, 2], [4 * 9 * 4, LINEAR, 4 * 9], IDS
+        tied,
+        ["embed", "hidden", "decode"],
+        [0, 1, 2],
+        [4 * 9 * 4, LINEAR, 4 * 9],
+        IDS,
+        updates={"embed.weight": "embed decode", "decode.bias": "decode"},
     ),
     "attention": Case(
         attention, ["attention", "head"], [0, 1], [4 * (16 * 4 + 4 * 4), LINEAR], SEQUENCE
@@ -212,8 +210,30 @@ CASES = {
         ["0", "1.embed", "1.mix", "2"],
         [0, 1, 2, 3],
         [LINEAR, LINEAR + 16, LINEAR, LINEAR],
+        updates={"1.token": "1:cat"},
     ),
-    "a frozen front": Case(frozen_front, ["stem", "a", "b", "head"], [0, 1, 2, 3], [LINEAR] * 4),
+    "a frozen front": Case(
+        frozen_front,
+        ["stem", "a", "b", "head"],
+        [0, 1, 2, 3],
+        [LINEAR] * 4,
+        reads={"stem": "", "a": "stem", "b": "a", "head": "b", "loss": "head"},
+        gradients={"loss": "", "head": "loss"},
+    ),
+    "a recomputed layer": Case(
+        lambda: Model(
+            lambda m, x: m.head(checkpoint(m.inner, m.stem(x), use_reentrant=True)),
+            stem=linear(),
+            inner=linear(),
+            head=linear(),
+        ),
+        ["stem", "inner", "head"],
+        [0, 1, 2],
+        [LINEAR] * 3,
+        reads={"head": "inner checkpointfunction"},
+        gradients={"inner": "head"},
+        updates={"inner.weight": "inner"},
+    ),
     "frozen from token numbers on": Case(
         lambda: Model(
             lambda m, ids: m.head((y := m.embed(ids)) + m.b(m.a(y))),
@@ -253,6 +273,11 @@ CASES = {
         ["0", "1"],
         [0, 1],
         [LINEAR + 4 * 4, 0],
+        updates={
+            "0.bias": "0",
+            "0.parametrizations.weight.original0": "0",
+            "0.parametrizations.weight.original1": "0",
+        },
     ),
     "parameters nobody uses": Case(
         lambda: Model(
@@ -275,3 +300,26 @@ def measured(model: nn.Module, inputs: tuple[Any, ...] = ROWS, **options: Any) -
 
 def ticking() -> Callable[[], int]:
     return count().__next__
+
+
+def reads(graph: Graph, phase: str = "forward") -> dict[str, set[str]]:
+    """Return what each op of a pass needs of the same pass, by names without the pass."""
+    end = f"/{phase}"
+    return {
+        op.name.removesuffix(end): {
+            name.removesuffix(end) for name in op.after if name.endswith(end)
+        }
+        for op in graph.ops
+        if op.phase == phase
+    }
+
+
+def updaters(graph: Graph) -> Mapping[str, tuple[str, ...]]:
+    for one in graph.parameters:
+        assert one.read_by == tuple(
+            f"{name.removesuffix('/backward')}/forward" for name in one.updated_by
+        )
+    return {
+        parameter.name: tuple(name.removesuffix("/backward") for name in parameter.updated_by)
+        for parameter in graph.parameters
+    }

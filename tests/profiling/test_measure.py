@@ -2,6 +2,7 @@
 
 import gc
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,16 +10,14 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from planner.model import machine
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.profiling import measure, measuring
 from planner.profiling.structure import observe
-from planner.profiling.timing import Run, processor, time_bare, time_layers
+from planner.profiling.timing import Run, time_bare, time_layers
 from tests.profiling.models import (
     CASES,
     IDS,
@@ -29,8 +28,10 @@ from tests.profiling.models import (
     frozen_front,
     linear,
     measured,
+    reads,
     ticking,
     tied,
+    updaters,
 )
 
 
@@ -50,30 +51,49 @@ def _same_weights() -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_layers_of_an_architecture(case: Case) -> None:
+def test_an_architecture(case: Case) -> None:
     model = case.make()
-    profile = measured(model, case.inputs)
-    layers = profile.layers
+    profile = measured(model, case.inputs, repetitions=1)
+    layers, parameters = profile.layers, dict(model.named_parameters())
     assert [layer.name for layer in layers] == list(case.names)
     assert [layer.block for layer in layers] == list(case.blocks)
     assert [layer.parameter_bytes for layer in layers] == list(case.parameter_bytes)
-    assert profile.parameter_bytes == sum(p.nbytes for p in model.parameters())
+    names = profile.layer_parameters()
+    assert names == tuple(layer.parameters for layer in layers)
+    assert sorted(sum(names, ())) == sorted(parameters)
+    for layer, own in zip(layers, names, strict=True):
+        assert sum(parameters[name].nbytes for name in own) == layer.parameter_bytes
     assert profile.forward_ns > 0
     assert profile.backward_ns > 0
     assert model.training
     assert_untouched(model)
 
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_layers_name_their_parameters(case: Case) -> None:
-    model = case.make()
-    profile = measured(model, case.inputs)
-    parameters = dict(model.named_parameters())
-    names = profile.layer_parameters()
-    assert names == tuple(layer.parameters for layer in profile.layers)
-    assert sorted(sum(names, ())) == sorted(parameters)
-    for layer, found in zip(profile.layers, names, strict=True):
-        assert sum(parameters[name].nbytes for name in found) == layer.parameter_bytes
+    graph = profile.graph
+    assert graph is not None
+    ops = [op.name for op in graph.ops]
+    assert [name for name in ops if name.removesuffix("/forward") in case.names] == [
+        f"{name}/forward" for name in case.names
+    ]
+    for op in graph.ops:
+        assert op.name.endswith(f"/{op.phase}")
+        if op.phase == "backward":
+            assert op.name.replace("/backward", "/forward") in op.after
+    for phase, total in (("forward", profile.forward_ns), ("backward", profile.backward_ns)):
+        assert sum(op.duration_ns for op in graph.ops if op.phase == phase) == total
+    forward = graph.pass_order("forward")
+    assert graph.topological[: len(forward)] == forward
+    for phase, expected in (("forward", case.reads), ("backward", case.gradients)):
+        found = reads(graph, phase)
+        assert {name: found[name] for name in expected} == {
+            name: set(others.split()) for name, others in expected.items()
+        }
+    for name, users in case.updates.items():
+        assert updaters(graph)[name] == tuple(users.split())
+    assert {parameter.name: parameter.size_bytes for parameter in graph.parameters} == {
+        name: parameter.nbytes
+        for name, parameter in parameters.items()
+        if parameter.requires_grad and not name.startswith("unused")
+    }
 
 
 def test_a_tied_parameter_has_its_first_name_in_its_first_layer() -> None:
@@ -131,28 +151,15 @@ def test_tied_gradient_is_ready_when_its_last_part_is() -> None:
 
 
 def test_frozen_layers_have_no_gradient() -> None:
-    layers = measured(frozen_front()).layers
+    model = frozen_front()
+    profile = measured(model)
+    assert profile.graph is not None
+    assert set(reads(profile.graph, "backward")) == {"loss", "head"}
+    layers = profile.layers
+    assert [p.requires_grad for p in model.parameters()] == [False] * 6 + [True] * 2
     assert [layer.gradient_bytes for layer in layers] == [0, 0, 0, LINEAR]
     assert [layer.gradient_ready_ns is None for layer in layers] == [True, True, True, False]
     assert [layer.backward_ns for layer in layers[:3]] == [0, 0, 0]
-
-
-def test_frozen_layers_stay_frozen() -> None:
-    model = frozen_front()
-    measured(model)
-    assert [p.requires_grad for p in model.parameters()] == [False] * 6 + [True] * 2
-
-
-def test_gradients_of_a_recomputed_layer_are_seen() -> None:
-    model = Model(
-        lambda m, x: m.head(checkpoint(m.inner, m.stem(x), use_reentrant=True)),
-        stem=linear(),
-        inner=linear(),
-        head=linear(),
-    )
-    layers = measured(model).layers
-    assert [layer.name for layer in layers] == ["stem", "inner", "head"]
-    assert None not in [layer.gradient_ready_ns for layer in layers]
 
 
 def test_statistics_over_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,57 +174,9 @@ def test_statistics_over_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = measured(linear(), repetitions=4).layers[0]
     assert (layer.forward_ns, layer.backward_ns, layer.gradient_ready_ns) == (30, 60, 60)
     assert (layer.forward_spread_ns, layer.backward_spread_ns) == (32, 65)
-
-
-def test_one_repetition_has_no_spread() -> None:
+    times = iter([10])
     layer = measured(linear(), repetitions=1).layers[0]
     assert (layer.forward_spread_ns, layer.backward_spread_ns) == (None, None)
-
-
-@st.composite
-def _sources(draw: st.DrawFn) -> list[list[int]]:
-    """Draw what each layer reads: outputs of earlier layers, the first the input (number 0)."""
-    layers = draw(st.integers(1, 7))
-    return [
-        sorted(draw(st.sets(st.integers(min(layer, 1), layer), min_size=1, max_size=3)))
-        for layer in range(layers)
-    ]
-
-
-@settings(max_examples=80, deadline=None)
-@given(_sources())
-def test_blocks_are_cut_where_one_value_is_alive(sources: list[list[int]]) -> None:
-    size = len(sources)
-    read = {source for chosen in sources for source in chosen}
-    unread = [value for value in range(1, size + 1) if value not in read]
-
-    def compute(m: Any, x: Tensor) -> Tensor:
-        values = [x]
-        for layer, chosen in enumerate(sources):
-            values.append(getattr(m, f"l{layer}")(_sum([values[i] for i in chosen])))
-        return _sum([values[i] for i in unread])
-
-    def readers(value: int) -> list[int]:
-        found = [layer + 1 for layer, chosen in enumerate(sources) if value in chosen]
-        return [*found, size + 1] if value in unread else found
-
-    expected = [0]
-    for value in range(1, size):
-        # Behind the layer only its output is read, or behind the sum that the next layer reads.
-        behind_layer = all(max(readers(i), default=0) <= value for i in range(value))
-        behind_sum = len(sources[value]) > 1 and all(
-            max(readers(i), default=0) <= value + 1 for i in range(value + 1)
-        )
-        expected.append(expected[-1] + (behind_layer or behind_sum))
-    model = Model(compute, **{f"l{layer}": linear() for layer in range(size)})
-    assert list(observe(model, ROWS).blocks) == expected
-
-
-def _sum(values: list[Tensor]) -> Tensor:
-    result = values[0]
-    for value in values[1:]:
-        result = result + value
-    return result
 
 
 def test_a_mask_every_layer_reads_is_no_branch() -> None:
@@ -300,13 +259,13 @@ def test_provenance() -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_processor_names(tmp_path: Any) -> None:
+def test_processor_names(tmp_path: Path) -> None:
     described = tmp_path / "cpuinfo"
     described.write_text("processor\t: 0\nmodel name\t: Abacus 9\n")
-    assert processor(linear(), described).startswith("Abacus 9, ")
+    assert machine.processor(described).startswith("Abacus 9, ")
     described.write_text("processor\t: 0\n")
-    unnamed = processor(linear(), described)
-    assert unnamed == processor(linear(), tmp_path / "nothing")
+    unnamed = machine.processor(described)
+    assert unnamed == machine.processor(tmp_path / "nothing")
     assert not unnamed.startswith(",")
 
 

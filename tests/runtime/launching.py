@@ -63,49 +63,23 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """An exception that ended a worker.
+    """An exception that ended a worker."""
 
-    Parameters
-    ----------
-    type : str
-        Name of its class, without the module.
-    text : str
-        Its message.
-    attributes : Mapping
-        Its attributes, as far as they can be pickled.
-    trace : str
-        The traceback.
-    """
-
-    type: str
+    type: str  # the name of its class, without the module
     text: str
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, Any]  # as far as they can be pickled
     trace: str
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a worker ended.
-
-    Parameters
-    ----------
-    rank : int
-        Its rank.
-    value : object
-        What it returned; None if it did not.
-    error : Error or None
-        The exception that ended it.
-    exit_code : int
-        0 if it returned, 1 if it raised; -9 if it was killed by signal 9.
-    output : str
-        What it wrote to standard output and standard error, C++ code included.
-    """
+    """How a worker ended."""
 
     rank: int
-    value: Any
-    error: Error | None
-    exit_code: int
-    output: str
+    value: Any  # what it returned; None if it did not
+    error: Error | None  # the exception that ended it
+    exit_code: int  # 0 if it returned, 1 if it raised; -9 if it was killed by signal 9
+    output: str  # its standard output and standard error, C++ code included
 
 
 class HangError(AssertionError):
@@ -124,27 +98,10 @@ def launch(
 
     The workers see RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and torch computes on
     one thread. Otherwise their environment is that of the first launch. The port was free a moment
-    ago; if somebody else took it, launch again.
-
-    Parameters
-    ----------
-    worker : Callable
-        A function of a module, as is whatever else the arguments refer to.
-    size : int
-        Number of processes.
-    *args : object
-        Arguments, the same for all; they are pickled.
-    timeout_s : float
-        When to end those that still run, in seconds after their start.
-    hosts : Sequence of Host, optional
-        Where rank 0, 1, … run, instead of all on this machine.
-    meanwhile : Callable, optional
-        Called with the process ids, by rank, once all have started.
-
-    Raises
-    ------
-    HangError
-        If a worker did not end in time.
+    ago; if somebody else took it, launch again. The worker is a function of a module, as is
+    whatever else the arguments refer to; they are pickled. `hosts` are where the ranks run, instead
+    of all on this machine. `meanwhile` is called with the process ids, by rank, once all have
+    started. A worker that has not ended `timeout_s` after its start raises a `HangError`.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)

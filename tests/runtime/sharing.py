@@ -11,9 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from planner.programs import Batch, ShardProgram
+from planner.families.bigdl import Exchange
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.programs.forms import Direction
 from planner.runtime.executors.base import Executor
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.executors.shards import ShardExecutor
+from planner.runtime.executors.slices import SliceExecutor
+from planner.runtime.model.parameters import trainable
+from planner.runtime.world.world import World
 from tests.runtime.launching import Outcome
 from tests.runtime.recipes import RECIPES, Plain, Recipe, follow, made
 from tests.runtime.reference import (
@@ -31,6 +37,25 @@ from tests.runtime.reference import (
     weights_of,
 )
 from tests.thorough import THOROUGH
+
+KINDS = ("gradients", "shards", "slices")
+
+
+def executor_of(kind: str, model: nn.Module, optimizer: Optimizer, world: World) -> Executor:
+    """Return an executor with a batch for each parameter, or with equal slices."""
+    batches = tuple(Batch((Piece(name),)) for name in trainable(model))
+    if kind == "gradients":
+        return GradientExecutor(model, GradientProgram(batches[::-1]), optimizer, world)
+    if kind == "shards":
+        program = ShardProgram.pushes_first(batches, batches[::-1])
+        return ShardExecutor(model, program, optimizer, world)
+    plan = Exchange(
+        sum(parameter.numel() for parameter in trainable(model).values()), world.size, "rotated"
+    )
+    ranks = range(world.size)
+    slices = SliceProgram(tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks)))
+    return SliceExecutor(model, slices, optimizer, world)
+
 
 Attach = Callable[[nn.Module, Optimizer], Executor]
 Pair = tuple[Weights, Weights]

@@ -1,22 +1,22 @@
 """Plans are attached typed or as answers alike: ranks with one and the other agree and train."""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("torch")
 
-import planner
 from planner.families import bigdl, caramel, ibatch, iteration
-from planner.jsonio import encode_profile
-from planner.jsonio.clusters import decode_cluster
+from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
 from planner.model.errors import InvalidPlanError
 from planner.model.network import Network
+from planner.model.topologies import Switch
 from planner.profiling import measure
+from planner.programs.from_plans import TypedPlan, answer_of
 from planner.runtime import attach, join
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
@@ -50,30 +50,15 @@ def follow(plans: dict[str, tuple[Any, Any]]) -> dict[str, float]:
     return differences
 
 
-def solved(problem: str, **request: Any) -> dict[str, Any]:
-    answer = planner.solve({"problem": problem, **request})
-    assert "error" not in answer, answer
-    return answer
-
-
 @pytest.mark.slow
 def test_typed_plans_and_answers_are_followed_alike() -> None:
     profile = measured(NAME)
     names = profile.layer_parameters()
     assert names is not None
-    document = json.loads(encode_profile(profile))
     cost = AffineCost(20_000, Fraction(100))
     gradients = caramel.Problem.from_profile(profile, cost, element_bytes=4)
-    cluster = {
-        "name": "two",
-        "source": "a test",
-        "machines": 2,
-        "topology": {"kind": "switch"},
-        "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000},
-    }
-    whole = iteration.Problem.from_profile(
-        profile, decode_cluster(json.dumps(cluster).encode()), modes=["replicated"], element_bytes=4
-    )
+    cluster = Cluster("two", "a test", 2, Switch(2), Nic(Fraction(10**9), 20_000))
+    whole = iteration.Problem.from_profile(profile, cluster, modes=["replicated"], element_bytes=4)
     elements = sum(parameter.numel() for parameter in make_model(NAME).parameters())
     slices = bigdl.Problem(
         elements=elements,
@@ -82,57 +67,20 @@ def test_typed_plans_and_answers_are_followed_alike() -> None:
         partitions_per_node=1,
         network=Network(Fraction(10**9)),
     )
-    layers = {
-        direction: ibatch.Problem.from_profile(profile, cost, direction=direction)
+    layers: list[TypedPlan] = [
+        (problem, ibatch.solve(problem), names)
         for direction in ("pull", "push")
+        for problem in [ibatch.Problem.from_profile(profile, cost, direction=direction)]
+    ]
+    typed: dict[str, list[TypedPlan]] = {
+        "caramel": [(gradients, caramel.solve(gradients))],
+        "iteration": [(whole, iteration.solve(whole))],
+        "ibatch": layers,
+        "bigdl": [(slices, bigdl.solve(slices))],
     }
     plans = {
-        "caramel": (
-            (gradients, caramel.solve(gradients)),
-            solved(
-                "caramel",
-                ops=document["ops"],
-                parameters=document["parameters"],
-                network={"startup_ns": 20_000, "ns_per_byte": 100},
-                element_bytes=4,
-            ),
-        ),
-        "iteration": (
-            (whole, iteration.solve(whole)),
-            solved(
-                "iteration",
-                profile=document,
-                cluster=cluster,
-                modes=["replicated"],
-                element_bytes=4,
-            ),
-        ),
-        "ibatch": (
-            [(problem, ibatch.solve(problem), names) for problem in layers.values()],
-            [
-                solved(
-                    "ibatch",
-                    layer_bytes=problem.layer_bytes,
-                    transfer_ns=[100 * size for size in problem.layer_bytes or ()],
-                    compute_ns=problem.compute_ns,
-                    startup_ns=20_000,
-                    direction=direction,
-                    layer_parameters=names,
-                )
-                for direction, problem in layers.items()
-            ],
-        ),
-        "bigdl": (
-            (slices, bigdl.solve(slices)),
-            solved(
-                "bigdl",
-                elements=elements,
-                element_bytes=4,
-                nodes=2,
-                partitions_per_node=1,
-                link_bytes_per_s=1e9,
-            ),
-        ),
+        name: (several, [msgspec.json.encode(answer_of(plan)) for plan in several])
+        for name, several in typed.items()
     }
     for outcome in launch(follow, 2, plans):
         assert outcome.error is None, outcome.error

@@ -1,8 +1,9 @@
-"""DDP with the batches of a plan: the buckets it reduces, and the weights it ends with."""
+"""DDP with the batches of a plan: its buckets, their order, and the weights it ends with."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from planner.model.errors import (
     InvalidInputError,
@@ -20,6 +22,7 @@ from planner.model.errors import (
 )
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime import ddp as module
+from planner.runtime import follow_order
 from planner.runtime.ddp import as_ddp, ddp_bucket_caps, ddp_buckets
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
@@ -93,14 +96,24 @@ def train(
         return allreduce_hook(state, bucket)
 
     ddp.register_comm_hook(None, record)
-    updates = make_optimizer(optimizer, model)
+    trained = looped(ddp, optimizer, name, begin=lambda: steps.append([]))
+    reported = [list(bucket) for bucket in ddp_buckets(ddp) or ()]
+    return steps, reported, trained, plain
+
+
+def looped(
+    ddp: DistributedDataParallel,
+    optimizer: str = "sgd",
+    name: str = "perceptron",
+    begin: Callable[[], None] = lambda: None,
+) -> Weights:
+    updates = make_optimizer(optimizer, ddp.module)
     for step in range(STEPS):
-        steps.append([])
+        begin()
         backward(ddp, name, distributed.get_rank(), step)
         updates.step()
         updates.zero_grad()
-    reported = [list(bucket) for bucket in ddp_buckets(ddp) or ()]
-    return steps, reported, weights_of(model), plain
+    return weights_of(ddp.module)
 
 
 def in_job(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -136,6 +149,44 @@ def test_buckets_are_the_batches_and_weights_those_of_ddp(ranks: int) -> None:
             assert sets(reported) == sets(names)
             difference = largest_difference(weights, plain)
             assert difference == 0 if ranks == 2 else difference < 1e-5
+
+
+LATE_FIRST = tuple(CONSECUTIVE[number] for number in (2, 0, 3, 1))
+"""Batches that DDP would send in another order."""
+
+
+def followed() -> Any:
+    model, program = make_model("perceptron"), planned(LATE_FIRST)
+    caps: Any = ddp_bucket_caps(planned(CONSECUTIVE), model)
+    ddp = as_ddp(model, program)
+    sent: list[int] = []
+
+    def noted(flat: Tensor, **options: Any) -> Any:
+        sent.append(flat.numel())
+        return all_reduce(flat, **options)
+
+    all_reduce = distributed.all_reduce
+    with mock.patch.object(distributed, "all_reduce", noted):
+        weights = looped(ddp)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    order = [sum(sizes[piece.parameter] for piece in batch.pieces) for batch in program.batches]
+    # The same buckets: with three ranks the order of sums depends on where in one a gradient lies.
+    plain = looped(DistributedDataParallel(make_model("perceptron"), bucket_cap_mb_list=caps))
+    other = DistributedDataParallel(make_model("perceptron"))
+    follow_order(other, program)
+    with pytest.raises(InvalidPlanError, match=r"bucket 0 of DDP is no batch of the plan"):
+        looped(other)
+    return sent, order, weights, plain
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_buckets_travel_in_the_order_of_the_plan_and_others_are_refused(ranks: int) -> None:
+    for outcome in launch(in_job, ranks, followed):
+        assert outcome.error is None, outcome.error.trace
+        sent, order, weights, plain = outcome.value
+        assert len(set(order)) == len(LATE_FIRST)
+        assert sent[-len(order) * (STEPS - 1) :] == order * (STEPS - 1)
+        assert all(torch.equal(weights[name], plain[name]) for name in plain)
 
 
 def forward_across() -> tuple[str, str] | list[set[str]]:
@@ -204,6 +255,8 @@ def test_what_cannot_be_expressed_is_refused() -> None:
         with pytest.raises(InvalidInputError, match="expected") as caught:
             as_ddp(model, planned(CONSECUTIVE), **option)
         assert caught.value.path == next(iter(option))
+    with pytest.raises(InvalidInputError, match=r"ddp: expected DistributedDataParallel, got Perc"):
+        follow_order(model, planned(LATE_FIRST))  # type: ignore[arg-type]
     model.get_submodule("norm").double()
     with pytest.raises(NotApplicableError, match="one type of number"):
         as_ddp(model, planned(CONSECUTIVE))

@@ -19,8 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import planner
 from planner.cli import main
-from planner.programs import program_of
-from planner.runtime.ddp import as_ddp
 from tests.runtime.launching import launch
 from tests.runtime.test_ddp_export import in_job
 
@@ -62,25 +60,25 @@ def dataflow() -> dict[str, Any]:
     return {"ops": ops, "parameters": parameters}
 
 
-def gradients(**changes: Any) -> dict[str, Any]:
+def gradients(startup: int) -> dict[str, Any]:
     """Return a plan of gradients for DDP."""
-    network = {"startup_ns": 300, "ns_per_byte": 1}
+    network = {"startup_ns": startup, "ns_per_byte": 1}
     request = {"problem": "caramel", "network": network, "workers": 2, "target": "ddp"}
-    return planner.solve_or_raise({**request, **dataflow(), **changes})
+    return planner.solve_or_raise({**request, **dataflow()})
 
 
-def pulls(**changes: Any) -> dict[str, Any]:
+def pulls(startup: int) -> dict[str, Any]:
     """Return a plan of pulls for FSDP2."""
     rows = [[f"{module}.weight", f"{module}.bias"] for module in MODULES]
     request = {
         "problem": "ibatch",
         "target": "fsdp2",
-        "startup_ns": 300,
+        "startup_ns": startup,
         "transfer_ns": [4 * sum(SIZES[name] for name in row) for row in rows],
         "compute_ns": [900] * len(MODULES),
         "layer_parameters": rows,
     }
-    return planner.solve_or_raise({**request, **changes})
+    return planner.solve_or_raise(request)
 
 
 class Recorder(TorchDispatchMode):
@@ -122,29 +120,21 @@ def written(tool: str, plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     return settings
 
 
-def reduced(form: str, plan: dict[str, Any], caps: list[float]) -> list[list[Event]]:
-    if form == "bucket_cap_mb_list":
-        limits: Any = caps  # the type that torch states has whole numbers only
-        return recorded(DistributedDataParallel(make_model(), bucket_cap_mb_list=limits))
-    return recorded(
-        as_ddp(
-            make_model(),
-            program_of(plan),
-        )
-    )
+def reduced(caps: Any) -> list[list[Event]]:
+    # The type that torch states for the list has whole numbers only.
+    return recorded(DistributedDataParallel(make_model(), bucket_cap_mb_list=caps))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["bucket_cap_mb_list", "as_ddp"])
 @pytest.mark.parametrize("startup", [300, 1000])
-def test_ddp_reduces_the_planned_buckets_in_order(form: str, startup: int, tmp_path: Path) -> None:
-    plan = gradients(network={"startup_ns": startup, "ns_per_byte": 1})
+def test_ddp_reduces_the_planned_buckets_in_order(startup: int, tmp_path: Path) -> None:
+    plan = gradients(startup)
     groups = [group["parameters"] for group in plan["groups"]]
     assert 1 < len(groups) < len(SIZES)
     settings = written("ddp", plan, tmp_path)
     assert settings["buckets"] == groups
     planned = [("allreduce_", sum(SIZES[name] for name in group)) for group in groups]
-    for outcome in launch(in_job, 2, reduced, form, plan, settings["bucket_cap_mb_list"]):
+    for outcome in launch(in_job, 2, reduced, settings["bucket_cap_mb_list"]):
         assert outcome.error is None, outcome.error.trace
         _, *rest = outcome.value  # DDP rebuilds its buckets after the first step
         assert rest == [planned] * (STEPS - 1)
@@ -164,20 +154,18 @@ def gathered(settings: dict[str, Any]) -> list[list[Event]]:
     return recorded(model)
 
 
-def made(kind: str) -> dict[str, Any]:
-    return pulls(**({} if kind == "layers" else {"startup_ns": 1000}))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["layers", "batches"])
-def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(kind: str, tmp_path: Path) -> None:
-    plan = made(kind)
+@pytest.mark.parametrize(("startup", "layerwise"), [(300, True), (1000, False)])
+def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(
+    startup: int, layerwise: bool, tmp_path: Path
+) -> None:
+    plan = pulls(startup)
     settings = written("fsdp2", plan, tmp_path)
     units = [
         [f"{module}.{what}" for module in group for what in ("weight", "bias")]
         for group in settings["groups"]
     ]
-    assert (len(units) < len(MODULES)) == (kind != "layers")
+    assert (len(units) == len(MODULES)) == layerwise
     rows = [range(*batch) for batch in plan["batches"]]
     assert settings["groups"] == [[MODULES[layer] for layer in row] for row in rows]
     sizes = [sum(SIZES[name] for name in unit) for unit in units]

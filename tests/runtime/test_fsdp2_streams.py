@@ -21,8 +21,6 @@ pytest.importorskip("torch")
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard import (
     _fsdp_collectives,
     _fsdp_param_group,
@@ -41,6 +39,7 @@ from planner.programs import program_of
 from planner.programs.units import by_streams
 from planner.runtime import fsdp2
 from planner.runtime.fsdp2 import as_fsdp2
+from tests.runtime.fsdp2_watching import RULES_OF_FSDP2, as_people_do, devices
 from tests.runtime.launching import launch
 from tests.thorough import THOROUGH
 
@@ -243,27 +242,6 @@ def foreseen(evaluation: Schedule | Evaluation) -> tuple[list[Span], int]:
     return spans, evaluation.iteration_ns
 
 
-def devices(mesh: Mesh) -> Any:
-    if mesh.replicas == 1:
-        return init_device_mesh("cpu", (mesh.shards,))
-    names = ("replicate", "shard")
-    return init_device_mesh("cpu", (mesh.replicas, mesh.shards), mesh_dim_names=names)
-
-
-def as_people_do(make: Callable[[], nn.Sequential], rule: str, over: Mesh) -> nn.Module:
-    model, mesh = make(), devices(over)
-    options: dict[str, Any] = {"reshard_after_forward": False} if rule == "no_reshard" else {}
-    layers = (
-        [] if rule == "one_unit" else [fully_shard(layer, mesh=mesh, **options) for layer in model]
-    )
-    fully_shard(model, mesh=mesh, **options)
-    for place, layer in enumerate(layers):
-        if rule == "fsdp2_ahead_2":
-            layer.set_modules_to_forward_prefetch(layers[place + 1 : place + 3])
-            layer.set_modules_to_backward_prefetch(layers[max(place - 2, 0) : place][::-1])
-    return model
-
-
 Row = tuple[str, int, tuple[list[Span], int], tuple[list[Span], int]]
 
 
@@ -273,7 +251,7 @@ def compare_all() -> list[Row]:
     rows: list[Row] = []
     for seed in range(INSTANCES):
         problem, make = instance(seed)
-        for rule in ("fsdp2", "fsdp2_ahead_2", "no_reshard", "one_unit"):
+        for rule in RULES_OF_FSDP2:
             plan = RULES[rule](problem, 0)
             found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
             rows.append((rule, seed, found, foreseen(evaluate(problem, plan))))

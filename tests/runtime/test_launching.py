@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-import torch.distributed as dist
 
 from tests.runtime import launching
 from tests.runtime.launching import HangError, launch
@@ -32,14 +30,6 @@ class RefusedError(Exception):
 def describe(factor: int) -> tuple[int, str, int, int]:
     rank = int(os.environ["RANK"])
     return rank * factor, os.environ["WORLD_SIZE"], os.getpid(), torch.get_num_threads()
-
-
-def total() -> float:
-    dist.init_process_group("gloo")
-    tensor = torch.tensor([float(dist.get_rank() + 1)])
-    dist.all_reduce(tensor)
-    dist.destroy_process_group()
-    return float(tensor)
 
 
 def refuse() -> None:
@@ -76,10 +66,6 @@ def test_values_come_back_in_order_of_the_ranks() -> None:
     assert {outcome.exit_code for outcome in outcomes} == {0}
 
 
-def test_workers_meet() -> None:
-    assert [outcome.value for outcome in launch(total, 3)] == [6, 6, 6]
-
-
 def test_an_exception_arrives() -> None:
     fine, refused = launch(refuse, 2)
     assert (fine.error, fine.exit_code) == (None, 0)
@@ -101,14 +87,6 @@ def test_a_killed_worker_is_reported() -> None:
     survivor, killed = launch(die, 2)
     assert (survivor.value, survivor.exit_code) == ("survived", 0)
     assert (killed.value, killed.error, killed.exit_code) == (None, None, -signal.SIGKILL)
-
-
-def test_a_worker_can_be_killed_from_outside() -> None:
-    def kill(processes: Sequence[int]) -> None:
-        os.kill(processes[1], signal.SIGKILL)
-
-    codes = [outcome.exit_code for outcome in launch(wait_here, 2, 60, meanwhile=kill)]
-    assert codes == [0, -signal.SIGKILL]
 
 
 def gone(process: int) -> bool:

@@ -12,14 +12,13 @@ pytest.importorskip("torch")
 import msgspec
 import torch
 
-from planner.families import caramel, iteration
+from planner.families import iteration
 from planner.families.collectives import COLLECTIVES, program
 from planner.families.collectives.exchange import direct_program
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
 from planner.jsonio.iteration_making import answer
 from planner.model.clusters import Cluster, Nic
-from planner.model.costs import AffineCost
 from planner.model.topologies import BCube, FatTree, Switch, Topology
 from planner.programs import GradientProgram, ShardProgram, program_of
 from planner.runtime import attach, join
@@ -153,46 +152,6 @@ def answered(problem: iteration.Problem, plan: iteration.Plan) -> bytes:
     evaluation = iteration.evaluate(problem, plan)
     result = Result("joint", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
     return msgspec.json.encode(answer(problem, result, model="tried"))
-
-
-def names_of(plans: dict[str, Any]) -> dict[str, str]:
-    """Return by what each plan's gradients are summed up."""
-    names = {}
-    with join() as world:
-        for name, plan in plans.items():
-            model = make_model(NAME)
-            with attach(model, plan, make_optimizer("sgd", model), world) as executor:
-                names[name] = executor._all_reduces[0].name  # type: ignore[attr-defined]
-    return names
-
-
-def gradients() -> tuple[Any, Any]:
-    profile = measured(NAME)
-    problem = caramel.Problem.from_profile(
-        profile, AffineCost(20_000, Fraction(100)), element_bytes=4
-    )
-    return problem, caramel.solve(problem)
-
-
-@pytest.mark.slow
-def test_the_program_of_a_plan_is_taken() -> None:
-    plans: dict[str, Any] = {
-        name: plan
-        for (name, mode), plan in planned(4, BCube(2, 2)).items()
-        if mode == "replicated" and name != "ps"
-    }
-    plans["caramel"] = gradients()
-    expected = {
-        name: recipe_on(cluster_of(4, BCube(2, 2)), name).generator
-        for name in plans
-        if name in ALGORITHMS
-    }
-    for outcome in launch(names_of, 4, plans):
-        assert outcome.error is None, outcome.error
-        names = {name: title.split("(")[0].split(" ")[0] for name, title in outcome.value.items()}
-        assert names.pop("caramel") == "ring"
-        routed = {"routed": "routed_bcube"}
-        assert {name: routed.get(title, title) for name, title in names.items()} == expected
 
 
 def attach_only(plan: Any, other: bool) -> None:

@@ -171,15 +171,14 @@ def _last_gap(taken: list[tuple[Span, int]], end: int, length: int) -> Span | No
 #
 # Problem: chunks let the reduction of one overlap the sending of another, but each costs a
 # start-up. Rule: depth 1 up to the threshold, then one chunk per threshold's worth of bytes, at
-# most 8. The paper gives both ends of this range but no rule in between. Guarantee: none for the
-# time. No chunk is smaller than the threshold. Complexity: O(depths). Source: Caramel §4.4.
+# most 8. The paper gives both ends of this range but no rule in between. Where no cost by depth is
+# known, nothing says that chunks pay: depth 1. Guarantee: none for the time. No chunk is smaller
+# than the threshold. Complexity: O(depths). Source: Caramel §4.4.
 
 MAX_DEPTH = 8
 
 
-def adaptive_depth(
-    size: int, threshold: int | None, known: Iterable[int] = range(1, MAX_DEPTH + 1)
-) -> int:
+def adaptive_depth(size: int, threshold: int | None, known: Iterable[int]) -> int:
     """Return the depth of a transfer of `size` bytes, one of the `known` depths.
 
     A threshold of None means that no size uses the network well: depth 1.
@@ -240,11 +239,8 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _with_depth(problem: Problem, group: Transfer, threshold: int | None) -> Transfer:
-    size, cost = group.size_bytes, problem.cost
-    if isinstance(cost, DepthCost):
-        depth = adaptive_depth(size, threshold, [depth for depth, _ in cost.by_depth])
-    else:
-        depth = adaptive_depth(size, threshold)
+    known = problem.cost.by_depth if isinstance(problem.cost, DepthCost) else ()
+    depth = adaptive_depth(group.size_bytes, threshold, [depth for depth, _ in known])
     return Transfer(group.parts, depth)
 
 

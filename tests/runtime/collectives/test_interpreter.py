@@ -1,6 +1,7 @@
 """Every program over gloo: sums and halves are right, what is wrong is refused before a byte."""
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -26,9 +27,10 @@ from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter,
 from planner.runtime.collectives.ring import Ring
 from planner.runtime.world.joining import join
 from tests.collectives.programs import all_programs
-from tests.runtime.collectives.test_bcube import TIMEOUT_S, bits, floats, integers, values
+from tests.runtime.collectives.test_bcube import TIMEOUT_S, bits, floats, integers
 from tests.runtime.faulty import end, strike
 from tests.runtime.launching import launch
+from tests.runtime.sharing import values
 from tests.thorough import THOROUGH
 
 
@@ -176,20 +178,32 @@ def test_names_tell_programs_apart() -> None:
     assert len(set(found[0])) == len(found[0]) - 1
 
 
-def lose(how: str) -> tuple[str, tuple[int, ...]]:
-    world = join(TIMEOUT_S / 3)  # a roll call takes half of it
-    summing = Interpreter(world, routed_program(BCube(2, 2)))
+AWAY_S, LONG_S = 3.0, 12.0
+
+
+def lose(how: str) -> tuple[str, tuple[int, ...], float]:
+    times_out = {"away": AWAY_S, "kill": LONG_S}
+    world = join(times_out.get(how, TIMEOUT_S / 3))  # a roll call takes half of it
+    routed = how == "stop"
+    summing = (
+        Interpreter(world, routed_program(BCube(2, 2))) if routed else BcubeAllReduce(world, 2, 2)
+    )
     tensor = torch.ones(300_000)
     summing.all_reduce(tensor)
     if world.rank == 3:
+        if how == "away":  # though its watch answers
+            time.sleep(2 * AWAY_S)
+            return "", (), 0
         strike(how, world)
+    begin = time.monotonic()
     with pytest.raises(CommunicationError) as failed:
         sum_for_ever(summing, tensor)
+    took = time.monotonic() - begin
     with pytest.raises(CommunicationError):
         summing.reduce_scatter(tensor)
     summing.close()
     world.leave()
-    return str(failed.value), failed.value.peers
+    return str(failed.value), failed.value.peers, took
 
 
 def sum_for_ever(summing: Interpreter, tensor: Tensor) -> None:
@@ -198,9 +212,14 @@ def sum_for_ever(summing: Interpreter, tensor: Tensor) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_lost_rank_is_named_on_all_others(how: str) -> None:
+@pytest.mark.parametrize(("how", "word"), [("kill", "level"), ("stop", "link"), ("away", "level")])
+def test_a_lost_rank_is_named_on_all_others_with_the_link(how: str, word: str) -> None:
     outcomes = launch(lose, 4, how, meanwhile=end(3) if how == "stop" else None)
-    for text, peers in values(outcomes[:3]):
+    for text, peers, took in values(outcomes[:3]):
+        assert word in text
+        if how == "away":
+            assert len(peers) == 1
+            continue
         assert peers == (3,)
         assert "rank 3 does not answer" in text
+        assert how == "stop" or took < LONG_S  # long before the time-out

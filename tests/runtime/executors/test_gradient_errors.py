@@ -185,6 +185,10 @@ def test_every_rank_learns_what_is_wrong(case: str) -> None:
         assert outcome.error.type == "CommunicationError", outcome.error.trace
         assert CASES[case][2] in outcome.error.text
         assert outcome.error.attributes["step"] == len(CASES[case][1]) - 1
+        if "no gradient" in CASES[case][2]:  # each parameter has a batch of its own
+            assert outcome.error.attributes["batch"] == (8 if case == "unused" else 0)
+            (peer,) = outcome.error.attributes["peers"]
+            assert peer == 0 or case == "unused"
 
 
 def scripted() -> nn.Module:

@@ -10,15 +10,13 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, nn
 
-from planner.families.bigdl.problem import Exchange
-from planner.programs import Batch, Piece, ShardProgram, SliceProgram
+from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.shards import ShardExecutor
-from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.launching import launch
-from tests.runtime.sharing import values
+from tests.runtime.sharing import executor_of, values
 
 WIDTH = 1024
 
@@ -36,12 +34,7 @@ def held() -> int:
 def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world: World) -> Executor:
     pieces = [Piece(name) for name, _ in model.named_parameters()]
     if kind == "bigdl":
-        plan = Exchange(
-            sum(parameter.numel() for parameter in model.parameters()), world.size, "rotated"
-        )
-        ranks = range(world.size)
-        slices, orders = tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks))
-        return SliceExecutor(model, SliceProgram(slices, orders), updates, world)
+        return executor_of("slices", model, updates, world)
     width = 2 if kind == "ibatch" else len(pieces)
     starts = range(0, len(pieces), width)
     batches = tuple(Batch(tuple(pieces[start : start + width])) for start in starts)

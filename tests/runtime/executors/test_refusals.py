@@ -7,9 +7,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+from torch import nn
 
+from planner.model.errors import InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.model.parameters import check_cover
 from planner.runtime.world.joining import join
 from tests.runtime.faulty import LIMIT_S, PROGRAM, TIMEOUT_S, adam, backward, failed, net, sgd
 from tests.runtime.launching import launch
@@ -65,11 +69,6 @@ def build(case: str) -> None:
             optimizer.step()
         elif case == "absent":
             program = GradientProgram(PROGRAM.batches[1:])
-        elif case == "unknown":
-            program = GradientProgram((*PROGRAM.batches, Batch((Piece("lost.weight"),))))
-        elif case == "size":
-            last = Batch(PROGRAM.batches[0].pieces, 64)
-            program = GradientProgram((last, *PROGRAM.batches[1:]))
         GradientExecutor(model, program, optimizer, world)
 
 
@@ -91,33 +90,33 @@ def test_ranks_disagree(case: str, what: str) -> None:
         assert error.text == f"the ranks do not agree on {what}: rank 1 differs from rank 0"
 
 
-@pytest.mark.parametrize(
-    ("case", "text"),
-    [
-        ("absent", "groups: the model's last.weight is not in the plan, or not wholly"),
-        ("unknown", "groups[3]: the model has no trainable parameter lost.weight"),
-        ("size", "groups[0]: 64 bytes are planned"),
-    ],
-)
-def test_a_plan_does_not_fit_the_model(case: str, text: str) -> None:
-    for outcome in launch(build, 3, case, timeout_s=LIMIT_S):
+def test_a_plan_that_does_not_fit_is_refused_on_all_ranks() -> None:
+    text = "groups: the model's last.weight is not in the plan, or not wholly"
+    for outcome in launch(build, 3, "absent", timeout_s=LIMIT_S):
         assert text in failed(outcome, "InvalidPlanError").text
 
 
-def train_skipping(ranks: tuple[int, ...]) -> None:
-    with join(TIMEOUT_S) as world:
-        model = net(skip_middle=world.rank in ranks)
-        with GradientExecutor(model, PROGRAM, sgd(model), world) as executor:
-            backward(model, world.rank, 0)
-            executor.step()
-
-
-@pytest.mark.parametrize("ranks", [(1,), (0, 1, 2)])
-def test_a_parameter_gets_no_gradient(ranks: tuple[int, ...]) -> None:
-    for outcome in launch(train_skipping, 3, ranks, timeout_s=LIMIT_S):
-        error = failed(outcome)
-        assert error.attributes["step"] == 0
-        assert error.attributes["batch"] == 1
-        (peer,) = error.attributes["peers"]
-        assert peer in ranks
-        assert f"step 0, batch 1: rank {peer} stopped: middle.weight got no gradient" in error.text
+@pytest.mark.parametrize(
+    ("pieces", "size", "path", "message"),
+    [
+        ([Piece("a")], None, "groups", "the model's b is not in the plan, or not wholly"),
+        ([Piece("a"), Piece("b", 0, 8)], None, "groups", "the model's b is not in the plan, or"),
+        ([Piece("a"), Piece("b", 4)], None, "groups", "some bytes of b are not sent"),
+        ([Piece("a"), Piece("b"), Piece("b", 8)], None, "groups", "some bytes of b are sent twice"),
+        ([Piece("a"), Piece("b", 0, 8), Piece("b", 4)], None, "groups", "of b are sent twice"),
+        ([Piece("a"), Piece("c")], None, "groups[0]", "the model has no trainable parameter c"),
+        ([Piece("a"), Piece("b")], 64, "groups[0]", "64 bytes are planned for 'a, b', the model"),
+        ([Piece("a", 0, 6)], None, "a", "cut inside an element of 4 bytes: plan with element_by"),
+        ([Piece("a", 6)], None, "a", "cut inside an element of 4 bytes: plan with element_bytes"),
+        ([Piece("a", 8, 20)], None, "a", "no bytes [8, 20) in a parameter of 16"),
+        ([Piece("a", 8, 8)], None, "a", "no bytes [8, 8) in a parameter of 16"),
+    ],
+)
+def test_batches_that_do_not_carry_everything_once(
+    pieces: list[Piece], size: int | None, path: str, message: str
+) -> None:
+    parameters = {name: nn.Parameter(torch.zeros(count)) for name, count in (("a", 4), ("b", 5))}
+    with pytest.raises(InvalidPlanError) as error:
+        check_cover([Batch(tuple(pieces), size)], parameters, "groups")
+    assert error.value.path == path
+    assert message in str(error.value)

@@ -4,7 +4,6 @@ import copy
 import os
 import pickle
 import time
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,15 +12,10 @@ pytest.importorskip("torch")
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD
 
 from planner.model.errors import InvalidInputError
-from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime.executors.base import Executor
-from planner.runtime.executors.gradients import GradientExecutor
-from planner.runtime.executors.shards import ShardExecutor
-from planner.runtime.executors.slices import SliceExecutor
-from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.launching import Outcome, launch
@@ -36,29 +30,9 @@ from tests.runtime.reference import (
     make_optimizer,
     weights_of,
 )
+from tests.runtime.sharing import KINDS, executor_of
 
 MODEL = "perceptron"
-KINDS = ("gradients", "shards", "slices")
-
-
-def batches_of(model: nn.Module) -> tuple[Batch, ...]:
-    return tuple(Batch((Piece(name),)) for name in trainable(model))
-
-
-def executor_of(kind: str, model: nn.Module, optimizer: Optimizer, world: World) -> Executor:
-    batches = batches_of(model)
-    if kind == "gradients":
-        return GradientExecutor(model, GradientProgram(batches[::-1]), optimizer, world)
-    if kind == "shards":
-        return ShardExecutor(
-            model, ShardProgram.pushes_first(batches, batches[::-1]), optimizer, world
-        )
-    total = sum(parameter.numel() for parameter in trainable(model).values())
-    size = world.size
-    bounds = [total * rank // size for rank in range(size + 1)]
-    slices = tuple(pairwise(bounds))
-    order = tuple(tuple((rank + turn) % size for turn in range(size)) for rank in range(size))
-    return SliceExecutor(model, SliceProgram(slices, order), optimizer, world)
 
 
 def attached(kind: str, model: nn.Module, world: World) -> Executor:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from planner.jsonio.bigdl import BigdlAnswer
-from planner.jsonio.caramel import CaramelAnswer
+from planner import solve
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.programs import read_plan
 from planner.runtime.executors.trace import Event
@@ -11,12 +10,34 @@ from planner.runtime.measuring.measured import (
     MeasuredTime,
     StepTime,
     batches_of,
+    beside_each_other,
     compared,
+    predicted_timeline,
+    shown_step,
     slowest,
     steps_of,
     timeline_of,
 )
 from tests.timelines import check_serial
+
+CARAMEL = {
+    "problem": "caramel",
+    "ops": [
+        {"name": "f", "ns": 10, "pass": "forward", "after": []},
+        {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
+    ],
+    "parameters": [{"name": "w", "bytes": 64, "updated_by": "b", "read_by": "f"}],
+    "network": {"startup_ns": 5, "ns_per_byte": 1},
+}
+IBATCH = {"problem": "ibatch", "startup_ns": 5, "transfer_ns": [9, 2], "compute_ns": [7, 3]}
+BIGDL = {
+    "problem": "bigdl",
+    "elements": 100,
+    "element_bytes": 4,
+    "nodes": 2,
+    "partitions_per_node": 1,
+    "link_bytes_per_s": 1e9,
+}
 
 STEP = [
     Event("wait", 0, 1, 110, 130),  # of the step before, in this step's forward pass
@@ -100,43 +121,13 @@ def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
     assert lanes[1] == [(10, 30, "all_reduce"), (30, 100, "all_reduce")]
 
 
-def _caramel() -> CaramelAnswer:
-    from planner import solve
-
-    answer = read_plan(
-        solve(
-            {
-                "problem": "caramel",
-                "ops": [
-                    {"name": "f", "ns": 10, "pass": "forward", "after": []},
-                    {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
-                ],
-                "parameters": [{"name": "w", "bytes": 64, "updated_by": "b", "read_by": "f"}],
-                "network": {"startup_ns": 5, "ns_per_byte": 1},
-            }
-        )
-    )
-    assert isinstance(answer, CaramelAnswer)
-    return answer
-
-
-def _ibatch(direction: str) -> IbatchAnswer:
-    from planner import solve
-
-    request = {"problem": "ibatch", "startup_ns": 4, "direction": direction}
-    lists = {"transfer_ns": [3, 1, 5], "compute_ns": [2, 6, 1]}
-    answer = read_plan(solve(request | lists | {"layer_parameters": [["a"], ["b"], ["c"]]}))
-    assert isinstance(answer, IbatchAnswer)
-    return answer
-
-
 def test_each_plan_predicts_what_it_is_about() -> None:
     steps = [
         StepTime(100, 60, 50, 50, 40),
         StepTime(140, 70, 60, 80, 70),
         StepTime(120, 80, 55, 65, 40),
     ]
-    caramel = _caramel()
+    caramel = read_plan(solve(CARAMEL))
     rows = {row.name: row for row in compared([caramel], steps)}
     assert rows["step"].predicted_ns == 10 + 20 + 64 + 5
     assert rows["exposed communication"].predicted_ns == 69
@@ -144,7 +135,9 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert rows["computation"] == MeasuredTime("computation", 10 + 20, (40, 70, 40))
     assert rows["step"].median_ns == 120
     assert rows["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
-    pull, push = _ibatch("pull"), _ibatch("push")
+    pull, push = (read_plan(solve({**IBATCH, "direction": way})) for way in ("pull", "push"))
+    assert isinstance(pull, IbatchAnswer)
+    assert isinstance(push, IbatchAnswer)
     rows = {row.name: row for row in compared([pull, push], steps)}
     assert rows["forward phase"].predicted_ns == pull.makespan_ns
     assert rows["backward phase"].predicted_ns == push.makespan_ns
@@ -159,21 +152,86 @@ def test_each_plan_predicts_what_it_is_about() -> None:
 
 
 def test_slices_predict_the_synchronisation() -> None:
-    from planner import solve
-
-    answer = read_plan(
-        solve(
-            {
-                "problem": "bigdl",
-                "elements": 100,
-                "element_bytes": 4,
-                "nodes": 2,
-                "partitions_per_node": 1,
-                "link_bytes_per_s": 1e9,
-            }
-        )
-    )
-    assert isinstance(answer, BigdlAnswer)
+    answer = read_plan(solve(BIGDL))
     rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6, 1)])}
     assert rows["exposed communication"].predicted_ns == answer.objective_ns
     assert rows["step"].predicted_ns is None
+
+
+# ---
+# The picture of a run: what was predicted and measured, on one axis.
+
+
+def steps(*lengths: int) -> list[Event]:
+    """Steps that are half backward pass and half forward pass, with a transfer in each."""
+    events, now = [], 1000
+    for step, length in enumerate(lengths):
+        middle = now + length // 2
+        events += [
+            Event("backward", step, -1, now, middle),
+            Event("transfer", step, 0, middle - 5, middle),
+            Event("step", step, -1, middle - length, middle),
+            Event("forward", step + 1, -1, middle, now + length),
+        ]
+        now += length
+    return events
+
+
+def test_the_step_shown_is_the_usual_one_of_those_that_count() -> None:
+    first, second = ([steps(50, 90, 52, 70, 50)], 1), ([steps(50, 80, 50), steps(58, 60, 50)], 0)
+    assert shown_step([first], 50) == (0, 0, 2, 52)
+    assert shown_step([first, second], 50) == (1, 0, 0, 50)
+    assert shown_step([first, second], 61) == (1, 1, 1, 60)
+    assert shown_step([([steps(50, 90)], 0)], 80) == (0, 0, 0, 50)
+
+
+def test_both_are_on_one_axis_and_the_title_has_the_median_of_the_table() -> None:
+    answer = read_plan(solve(CARAMEL))
+    predicted = predicted_timeline([answer])
+    assert predicted is not None
+    rounds = [([steps(50, 70, 60, 50)], 1), ([steps(50, 104, 104, 50), steps(50, 98, 66, 50)], 1)]
+    times = [step for events, first in rounds for step in slowest(events, first)]
+    assert compared([answer], times)[0].median_ns == 65  # of 70, 60, 50, 104, 104, 50
+    title, shown, _ = beside_each_other("m", [answer], rounds)
+    assert title == (
+        "m: median step 65 ns (nearest, shown: rank 1, round 2, step 2), "
+        f"{65 / predicted.end_ns:.2f} times as long as predicted"
+    )
+    assert [mark.time_ns for mark in shown.marks] == [predicted.end_ns, 66]
+    assert shown.resources == tuple(
+        f"{lane}, {which}"
+        for lane in ("computation", "network")
+        for which in ("predicted", "measured")
+    )
+    check_serial(shown)
+    for lane in ("computation", "network"):
+        assert [(one.start_ns, one.end_ns) for one in shown.on(f"{lane}, predicted")] == [
+            (one.start_ns, one.end_ns) for one in predicted.on(lane)
+        ]
+
+
+def test_no_bound_above_what_was_measured() -> None:
+    answer = read_plan(solve(CARAMEL))
+    assert answer.lower_bound_ns is not None
+    quick, slow = answer.lower_bound_ns - 2, answer.lower_bound_ns + 2
+    assert beside_each_other("m", [answer], [([steps(quick, quick)], 0)])[2] is None
+    assert beside_each_other("m", [answer], [([steps(slow, slow)], 0)])[2] is not None
+
+
+def test_a_push_and_a_pull_are_a_step_and_one_of_them_is_none() -> None:
+    both = [read_plan(solve({**IBATCH, "direction": way})) for way in ("pull", "push")]
+    predicted = predicted_timeline(both)
+    assert predicted is not None
+    pushed = max(
+        interval.end_ns for interval in predicted.intervals if interval.kind in ("push", "backward")
+    )
+    assert pushed == both[1].objective_ns
+    assert (
+        min(interval.start_ns for interval in predicted.intervals if interval.kind == "startup")
+        < pushed
+    )
+    assert predicted.end_ns == sum(one.objective_ns or 0 for one in both)
+    title, shown, bound = beside_each_other("m", both[:1], [([steps(50, 100, 50)], 0)])
+    assert "plans predict no whole step" in title
+    assert bound is None
+    assert shown.resources == ("computation, measured", "network, measured")

@@ -1,6 +1,5 @@
 """Timing collectives among the ranks of a job: what is sent, who agrees, what is refused."""
 
-import json
 import time
 from typing import Any, cast
 
@@ -11,11 +10,14 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor
 
-import planner
-from planner.jsonio.network_measurements import encode_network
-from planner.model.costs import TableCost
-from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
-from planner.model.fitting import Sweep, fit_network
+from planner.model.errors import (
+    CommunicationError,
+    DisagreementError,
+    InvalidInputError,
+    MeasurementError,
+    PlannerError,
+)
+from planner.model.fitting import Sweep
 from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
 from planner.runtime.measuring.beside import measure_interference
@@ -78,16 +80,6 @@ def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], lis
     return numbers, sweeps, counting.calls, done
 
 
-def disagree(what: str) -> None:
-    world = join(20)
-    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
-    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
-    try:
-        measure_network(world, collective, sizes, 2)
-    finally:
-        world.leave()
-
-
 class Failing:
     """Fails on one rank."""
 
@@ -101,18 +93,17 @@ class Failing:
             raise RuntimeError("the cable is gone")
 
 
-def fail() -> None:
+def misuse(what: str) -> None:
     world = join(20)
+    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
+    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
+    if what.startswith("fail"):
+        collective = Failing(world.rank)
     try:
-        measure_network(world, Failing(world.rank), SIZES, 2)
-    finally:
-        world.leave()
-
-
-def alone() -> None:
-    world = join(20)
-    try:
-        measure_network(world)
+        if what == "fail beside computation":
+            measure_interference(world, collective, (64, 4096), 1)
+        else:
+            measure_network(world, collective, sizes, 2)
     finally:
         world.leave()
 
@@ -137,9 +128,8 @@ class Shaped:
 
 def shaped() -> list[float]:
     """Return how much faster than the link each size was timed."""
-    world = join(20)
-    sweep = measure_network(world, Shaped(), (64, 4000, 40_000), 3)
-    world.leave()
+    with join(20) as world:
+        sweep = measure_network(world, Shaped(), (64, 4000, 40_000), 3)
     rates = [(one.size_bytes, sorted(one.times_ns)[1]) for one in sweep.timings]
     return [size / time_ns * 1e9 / RATE for size, time_ns in rates]
 
@@ -194,7 +184,6 @@ def test_a_sweep(ranks: int, elements: int) -> None:
     assert {len(timing.times_ns) for timing in push.timings} == {2}
     for sweep in (ring, pull, push):
         assert all(time > 0 for timing in sweep.timings for time in timing.times_ns)
-        assert usable(sweep)
     for _, sweeps, calls, done in results:
         check_rounds(sweeps, calls, done)
 
@@ -210,46 +199,23 @@ def check_rounds(sweeps: list[Sweep], calls: list[tuple[int, int]], done: list[i
     assert min(times) >= SLOW_S * 1e9  # a rank cannot have slept less
 
 
-def usable(sweep: Sweep) -> bool:
-    """Whether planners take what is fitted to a sweep."""
-    fit = fit_network(sweep)
-    network = json.loads(encode_network(sweep, fit, {}))["network"]
-    if sweep.collective != "all_reduce":
-        request = {"problem": "ibatch", "compute_ns": [9, 9], "layer_bytes": [64, 10**6]}
-        answer = planner.solve({**request, "cost_table": network["table"]})
-        TableCost(network["table"])
-    else:
-        ops = [
-            {"name": "f", "ns": 10, "pass": "forward", "after": []},
-            {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
-        ]
-        parameters = [{"name": "w", "bytes": 10**6, "updated_by": "b", "read_by": "f"}]
-        request = {"problem": "caramel", "ops": ops, "parameters": parameters}
-        answer = planner.solve({**request, "network": network})
-    return answer["status"] in ("optimal", "feasible")
-
-
-@pytest.mark.parametrize("what", ["sizes", "collective"])
-def test_ranks_that_would_time_different_things(what: str) -> None:
-    outcomes = launch(disagree, 3 if what == "sizes" else 2, what)
-    for outcome in outcomes:
+@pytest.mark.parametrize(
+    ("ranks", "what", "error", "text"),
+    [
+        (3, "sizes", DisagreementError, "do not agree on the sweep"),
+        (2, "collective", DisagreementError, "do not agree on the sweep"),
+        (2, "fail", CommunicationError, "the cable is gone"),
+        (2, "fail beside computation", CommunicationError, "the cable is gone"),
+        (1, "alone", MeasurementError, "start at least 2"),
+    ],
+)
+def test_all_ranks_are_told_what_is_wrong(
+    ranks: int, what: str, error: type[PlannerError], text: str
+) -> None:
+    for outcome in launch(misuse, ranks, what):
         assert outcome.error is not None
-        assert outcome.error.type == DisagreementError.__name__
-        assert "do not agree on the sweep" in outcome.error.text
-
-
-def test_a_transfer_that_fails_is_named_on_every_rank() -> None:
-    for outcome in launch(fail, 2):
-        assert outcome.error is not None
-        assert outcome.error.type == CommunicationError.__name__
-        assert "the cable is gone" in outcome.error.text
-
-
-def test_one_rank_is_not_enough() -> None:
-    (outcome,) = launch(alone, 1)
-    assert outcome.error is not None
-    assert outcome.error.type == "MeasurementError"
-    assert "start at least 2" in outcome.error.text
+        assert outcome.error.type == error.__name__
+        assert text in outcome.error.text
 
 
 @pytest.mark.parametrize(
@@ -276,13 +242,11 @@ def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
 
 def measure_beside() -> tuple[Any, list[int]]:
     beside.SAMPLE_S = 0.05
-    world = join(20)
     done: list[int] = []
-    interference = measure_interference(
-        world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
-    )
-    world.leave()
-    return interference, done
+    with join(20) as world:
+        return measure_interference(
+            world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
+        ), done
 
 
 @pytest.mark.slow
@@ -291,18 +255,3 @@ def test_all_ranks_find_the_same_interference() -> None:
     assert first == second
     assert first.slowdown >= 1
     assert done == [12, 22]
-
-
-def fail_beside() -> None:
-    world = join(20)
-    try:
-        measure_interference(world, Failing(world.rank), (64, 4096), 1)
-    finally:
-        world.leave()
-
-
-def test_a_transfer_that_fails_beside_computation_ends_all_ranks() -> None:
-    for outcome in launch(fail_beside, 2):
-        assert outcome.error is not None
-        assert outcome.error.type == "CommunicationError"
-        assert "the cable is gone" in outcome.error.text

@@ -3,8 +3,9 @@
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import pairwise
+from functools import cache, partial
+from itertools import count
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,12 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime.executors.base import Executor
-from planner.runtime.executors.gradients import GradientExecutor
-from planner.runtime.executors.shards import ShardExecutor
-from planner.runtime.executors.slices import SliceExecutor
-from planner.runtime.model.parameters import plain_name, trainable
+from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.launching import launch
@@ -34,10 +31,13 @@ from tests.runtime.reference import (
     make_optimizer,
     weights_of,
 )
+from tests.runtime.sharing import KINDS, executor_of
 from tests.thorough import THOROUGH
 
 Call = Callable[[Tensor], Tensor]
 Step = Callable[[Tensor, int], Tensor]
+Compile = partial[Any]
+"""`torch.compile` by a backend."""
 
 
 class Twice(nn.Module):
@@ -72,151 +72,86 @@ def make(kind: Callable[[], nn.Module] = Twice) -> nn.Module:
         return kind()
 
 
-class Way:
+class Way(NamedTuple):
     """A way to compile: what is done to the model before an executor is attached, and after."""
 
+    before: Callable[[nn.Module, Compile], Any] = lambda model, _: model
+    """Returns what is attached."""
+    after: Callable[[nn.Module, Compile], Call] = lambda model, _: model
+    """Returns what is called, given what was attached."""
+    whole: Callable[[Compile, Step], Step] = lambda _, step: step
+    """Returns what takes a step."""
     kind: Callable[[], nn.Module] = Twice
 
-    def __init__(self, backend: str) -> None:
-        self.backend = backend
-        self.steps = 0
 
-    def before(self, model: nn.Module) -> nn.Module:
-        """Return what is attached."""
-        return model
-
-    def after(self, model: nn.Module) -> Call:
-        """Return what is called, given what was attached."""
-        return model
-
-    def whole(self, step: Step) -> Step:
-        """Return what takes a step."""
-        return step
+def wrapped(model: nn.Module, compiled: Compile) -> Any:
+    return compiled(model, fullgraph=True)
 
 
-class WrappedBefore(Way):
-    def before(self, model: nn.Module) -> nn.Module:
-        return torch.compile(model, backend=self.backend, fullgraph=True)  # type: ignore[return-value]
+def in_place(model: nn.Module, compiled: Compile, part: str = "", **options: bool) -> nn.Module:
+    model.get_submodule(part).compile(**compiled.keywords, **options)
+    return model
 
 
-class WrappedAfter(Way):
-    def after(self, model: nn.Module) -> Call:
-        return torch.compile(model, backend=self.backend, fullgraph=True)
+def part_wrapped(model: nn.Module, compiled: Compile) -> nn.Module:
+    model.second = compiled(model.get_submodule("second"))
+    return model
 
 
-class InPlaceBefore(Way):
-    def before(self, model: nn.Module) -> nn.Module:
-        model.compile(backend=self.backend, fullgraph=True)
-        return model
+def function(model: nn.Module, compiled: Compile) -> Any:
+    return compiled(lambda inputs: model(2 * inputs / 2))
 
 
-class InPlaceAfter(Way):
-    def after(self, model: nn.Module) -> Call:
-        model.compile(backend=self.backend)
-        return model
+FUNCTIONS: dict[nn.Module, Call] = {}
 
 
-class PartBefore(Way):
-    def before(self, model: nn.Module) -> nn.Module:
-        model.second = torch.compile(model.get_submodule("second"), backend=self.backend)  # type: ignore[assignment]
-        return model
+def function_before(model: nn.Module, compiled: Compile) -> nn.Module:
+    """Call the function, too, so that nothing has to be compiled later on."""
+    FUNCTIONS[model] = function(model, compiled)
+    FUNCTIONS[model](make_inputs("perceptron", 0, 0))
+    return model
 
 
-class PartAfter(Way):
-    def after(self, model: nn.Module) -> Call:
-        model.get_submodule("second").compile(backend=self.backend)
-        return model
-
-
-class Function(Way):
-    def after(self, model: nn.Module) -> Call:
-        return torch.compile(lambda inputs: model(2 * inputs / 2), backend=self.backend)
-
-
-class FunctionBefore(Way):
-    """Calls the function, too, so that nothing has to be compiled later on."""
-
-    def before(self, model: nn.Module) -> nn.Module:
-        self.function = torch.compile(lambda inputs: model(2 * inputs / 2), backend=self.backend)
-        self.function(make_inputs("perceptron", 0, 0))
-        return model
-
-    def after(self, model: nn.Module) -> Call:
-        return self.function
-
-
-class Piecewise(Way):
-    """Reads a weight in a function that is no module's, and then in one."""
-
-    def after(self, model: nn.Module) -> Call:
-        weight = model.get_parameter("first.weight")
-        read = torch.compile(lambda inputs: inputs @ weight.T, backend=self.backend)
-        return lambda inputs: model(read(inputs))
-
-
-class WholeStep(Way):
-    def whole(self, step: Step) -> Step:
-        return torch.compile(step, backend=self.backend)
-
-
-class InForward(Way):
-    kind = staticmethod(decorated)
+def piecewise(model: nn.Module, compiled: Compile) -> Call:
+    """Read a weight in a function that is no module's, and then in one."""
+    weight = model.get_parameter("first.weight")
+    read = compiled(lambda inputs: inputs @ weight.T)
+    return lambda inputs: model(read(inputs))
 
 
 WAYS = {
-    kind.__name__: kind
-    for kind in (
-        WrappedBefore,
-        WrappedAfter,
-        InPlaceBefore,
-        InPlaceAfter,
-        PartBefore,
-        PartAfter,
-        Function,
-        FunctionBefore,
-        Piecewise,
-        WholeStep,
-        InForward,
-    )
+    "WrappedBefore": Way(before=wrapped),
+    "WrappedAfter": Way(after=wrapped),
+    "InPlaceBefore": Way(before=partial(in_place, fullgraph=True)),
+    "InPlaceAfter": Way(after=in_place),
+    "PartBefore": Way(before=part_wrapped),
+    "PartAfter": Way(after=partial(in_place, part="second")),
+    "Function": Way(after=function),
+    "FunctionBefore": Way(before=function_before, after=lambda model, _: FUNCTIONS[model]),
+    "Piecewise": Way(after=piecewise),
+    "WholeStep": Way(whole=lambda compiled, step: compiled(step)),
+    "InForward": Way(kind=decorated),
 }
 
 
-def by_gradients(model: nn.Module, world: World) -> Executor:
-    names = [[name] for name in trainable(model)]
-    names = [*names[:2], names[2] + names[3], *names[4:]]
-    program = GradientProgram(tuple(Batch(tuple(map(Piece, some))) for some in reversed(names)))
-    return GradientExecutor(model, program, make_optimizer("sgd", model), world)
+def executor_on(kind: str, model: nn.Module, world: World) -> Executor:
+    return executor_of(kind, model, make_optimizer("sgd", model), world)
 
 
-def by_shards(model: nn.Module, world: World) -> Executor:
-    batches = tuple(Batch((Piece(name),)) for name in trainable(model))
-    program = ShardProgram.pushes_first(batches, batches[::-1])
-    return ShardExecutor(model, program, make_optimizer("sgd", model), world)
-
-
-def by_slices(model: nn.Module, world: World) -> Executor:
-    total = sum(parameter.numel() for parameter in model.parameters())
-    bounds = [total * rank // world.size for rank in range(world.size + 1)]
-    orders = [
-        tuple((rank + turn) % world.size for turn in range(world.size))
-        for rank in range(world.size)
-    ]
-    program = SliceProgram(tuple(pairwise(bounds)), tuple(orders))
-    return SliceExecutor(model, program, make_optimizer("sgd", model), world)
-
-
-EXECUTORS = {"gradients": by_gradients, "shards": by_shards, "slices": by_slices}
-
-
-def train(call: Call, rank: int, end: Callable[[], object], way: Way | None = None) -> list[float]:
+def train(
+    call: Call,
+    rank: int,
+    end: Callable[[], object],
+    whole: Callable[[Step], Step] = lambda step: step,
+) -> list[float]:
     def step(inputs: Tensor, number: int) -> Tensor:
         loss = loss_of(call(inputs), rank, number)
         loss.backward()
         end()
         return loss.detach()
 
-    whole: Step = way.whole(step) if way else step
-    return [whole(make_inputs("perceptron", rank, n), n).item() for n in range(STEPS)]
+    taken = whole(step)
+    return [taken(make_inputs("perceptron", rank, n), n).item() for n in range(STEPS)]
 
 
 @cache
@@ -244,12 +179,18 @@ def differences(cases: Sequence[Case]) -> dict[Case, float]:
         for name, executor, backend in cases:
             losses, weights = expected(world.rank, piecewise=name == "Piecewise")
             torch._dynamo.reset()  # else what was compiled before would be known of
-            way = WAYS[name](backend if world.rank == 0 or THOROUGH else "eager")
+            own = backend if world.rank == 0 or THOROUGH else "eager"
+            way, compiled = WAYS[name], partial(torch.compile, backend=own)
             model = make(way.kind)
-            attached = EXECUTORS[executor](way.before(model), world)
+            attached = executor_on(executor, way.before(model, compiled), world)
             with attached, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of compilers about the other
-                ours = train(way.after(attached.model), world.rank, attached.step, way)
+                ours = train(
+                    way.after(attached.model, compiled),
+                    world.rank,
+                    attached.step,
+                    partial(way.whole, compiled),
+                )
             trained = {plain_name(key): value for key, value in weights_of(model).items()}
             off = [abs(loss - other) for loss, other in zip(ours, losses, strict=True)]
             apart[name, executor, backend] = max(*off, largest_difference(trained, weights))
@@ -259,29 +200,27 @@ def differences(cases: Sequence[Case]) -> dict[Case, float]:
     return apart
 
 
-class AfterReset(Way):
-    """Compiles a function for the first time, as far as Dynamo knows, in the third step."""
+def after_reset(model: nn.Module) -> Call:
+    """Compile a function for the first time, as far as Dynamo knows, in the third step."""
+    weight, steps = model.get_parameter("first.weight"), count(1)
 
-    def after(self, model: nn.Module) -> Call:
-        weight = model.get_parameter("first.weight")
+    def read(inputs: Tensor) -> Tensor:
+        return inputs @ weight.T
 
-        def read(inputs: Tensor) -> Tensor:
-            return inputs @ weight.T
+    def call(inputs: Tensor) -> Tensor:
+        step = next(steps)
+        if step < 3:
+            return torch.as_tensor(model(read(inputs)))
+        if step == 3:
+            torch._dynamo.reset()
+        return torch.as_tensor(model(torch.compile(read, backend="eager")(inputs)))
 
-        def call(inputs: Tensor) -> Tensor:
-            self.steps += 1
-            if self.steps < 3:
-                return torch.as_tensor(model(read(inputs)))
-            if self.steps == 3:
-                torch._dynamo.reset()
-            return torch.as_tensor(model(torch.compile(read, backend="eager")(inputs)))
-
-        return call
+    return call
 
 
 def train_behind_our_back() -> None:
-    with join() as world, by_gradients(make(), world) as executor:
-        train(AfterReset("eager").after(executor.model), world.rank, executor.step)
+    with join() as world, executor_on("gradients", make(), world) as executor:
+        train(after_reset(executor.model), world.rank, executor.step)
 
 
 def test_what_slips_through_ends_with_a_sentence() -> None:
@@ -295,7 +234,7 @@ def test_what_slips_through_ends_with_a_sentence() -> None:
 CASES = [
     (way, executor, ("eager", "aot_eager")[(number + place) % 2])
     for number, way in enumerate(WAYS)
-    for place, executor in enumerate(EXECUTORS)
+    for place, executor in enumerate(KINDS)
 ]
 """Each way with each executor; each of both with either backend."""
 

@@ -168,15 +168,6 @@ def test_ranks_do_different_numbers_of_steps(short: int) -> None:
     check(others, Fault("leave", (short,)), "rank {} has left the job", {0})
 
 
-@pytest.mark.slow
-def test_without_faults_all_end_with_the_right_weights() -> None:
-    with store_of_a_launcher() as port:
-        outcomes = launch(train, 3, None, port, timeout_s=LIMIT_S)
-    outcomes += launch(train, 3, timeout_s=LIMIT_S)
-    assert [outcome.exit_code for outcome in outcomes] == [0] * 6
-    assert all(close_to(outcome.value, expected(3)) for outcome in outcomes)
-
-
 def train_and_wind_up(fault: Fault) -> None:
     """End as a script does, unlike the workers of `launch`, which leave threads as they are."""
     try:
