@@ -15,13 +15,9 @@ from planner.families.bml.trees import Plan
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from tests.bml.plans import all_transfers, detoured, intact, tree_planned
-from tests.thorough import THOROUGH
 
-ALL = [(n, k) for k in range(1, 9) for n in range(2, 257) if n**k <= 256]
-"""Every BCube of at most 256 servers."""
-
-USUAL = [(n, k) for n, k in ALL if (n > 254 if k == 1 else k < 8)]
-"""Those of one level differ in nothing but their number, and 2**7 servers are levels enough."""
+ALL = [(n, k) for k in range(1, 7) for n in range(2, 65) if n**k <= 64]
+"""Every BCube of at most 64 servers."""
 
 Said = tuple[str, int, int, int, frozenset[tuple[int, ...]]]
 
@@ -55,40 +51,8 @@ def assert_equal(bcube: BCube) -> None:
             assert set(closed[thread]) == {tuple(one) for one in literal}
 
 
-Pieces = frozenset[tuple[int, ...]]
-
-
-def remembered(monkeypatch: pytest.MonkeyPatch, *, by_digits: bool = False) -> None:
-    """Let `CalcGset`, which looks at every piece, remember what it found for s, w and t.
-
-    Neighbours are remembered, too. Of s it reads the digits t … t+w alone: large networks
-    remember by these.
-    """
-    literal = algorithm1._calc_gset
-    found: dict[tuple[int, ...], Pieces] = {}
-
-    def calc_gset(bcube: BCube, s: int, w: int, full: list[tuple[int, ...]], thread: int) -> Pieces:
-        read = [bcube.digit(s, (thread + i) % bcube.k) for i in range(w + 1)] if by_digits else [s]
-        key = thread, w, *read
-        if key not in found:
-            found[key] = literal(bcube, s, w, full, thread)
-        return found[key]
-
-    monkeypatch.setattr(algorithm1, "_calc_gset", calc_gset)
-    monkeypatch.setattr(algorithm1, "_on_level", cache(algorithm1._on_level))
-
-
-@pytest.mark.parametrize(
-    ("n", "k"),
-    [
-        pytest.param(n, k, marks=[pytest.mark.slow] if k * n**k > 64 else [])
-        for n, k in ALL
-        if THOROUGH or k * n**k <= 64 or (n, k) in USUAL
-    ],
-)
-def test_closed_form_is_algorithm_1(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if n**k > 16:
-        remembered(monkeypatch, by_digits=n**k > 64 and k > 1)
+@pytest.mark.parametrize(("n", "k"), ALL)
+def test_closed_form_is_algorithm_1(n: int, k: int) -> None:
     assert_equal(BCube(n, k))
 
 

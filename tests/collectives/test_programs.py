@@ -15,12 +15,11 @@ from planner.families.collectives import (
     COLLECTIVES,
     RAIL_PROGRAMS,
     RAILS,
-    Fabric,
     collective,
     program,
 )
 from planner.families.collectives.checker import check, replay
-from planner.families.collectives.exchange import direct_on, direct_program, staged
+from planner.families.collectives.exchange import direct_program, staged
 from planner.families.collectives.program import KINDS, ListedProgram, Program
 from planner.families.collectives.ring import ring_program
 from planner.families.collectives.symmetric import SymmetricProgram
@@ -29,7 +28,7 @@ from planner.model.network import Network
 from planner.model.topologies import BCube, Rails
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import detoured, intact, tree_planned
-from tests.collectives.pricing import cost_of, loads, time_of
+from tests.collectives.pricing import loads, time_of
 from tests.collectives.programs import (
     TENSORS,
     all_programs,
@@ -73,7 +72,7 @@ def test_what_is_sent_is_received() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_programs_cost_what_the_formula_says(name: str) -> None:
-    for n, k in product(range(2, 10), range(1, 5)):
+    for n, k in (*product(range(2, 10), range(1, 5)), *((ranks, 1) for ranks in range(10, 70))):
         bcube = BCube(n, k)
         if bcube.servers > (30 if "bcube" in name and name[:2] in ("ps", "sh") else 130):
             continue
@@ -92,30 +91,6 @@ def test_programs_cost_what_the_formula_says(name: str) -> None:
         for times in (1, 3):
             expected = formula.time_ns(LINKS, times * elements)
             assert time_of(one, [LINKS], times * elements) == expected
-
-
-@pytest.mark.parametrize("name", ["ring", "ps", "shuffle", "halving_doubling", "hierarchical"])
-def test_any_number_of_ranks_costs_what_the_formula_says(name: str) -> None:
-    for ranks in range(2, 70):
-        if name == "halving_doubling" and ranks & (ranks - 1):
-            continue
-        bcube = BCube(ranks, 1)
-        formula = collective(f"{name}_fattree", bcube)
-        cost = cost_of(program(f"{name}_fattree", bcube))
-        assert (cost.steps, cost.volume, cost.reduced) == (
-            formula.steps,
-            formula.volume,
-            formula.reduced,
-        )
-
-
-def test_several_nics_cost_what_the_formula_says() -> None:
-    for ranks, nics in product(range(2, 12), range(1, 5)):
-        cost, formula = (
-            cost_of(direct_program(ranks, nics)),
-            direct_on("k_nics", Fabric(ranks, 4, nics)),
-        )
-        assert (cost.steps, cost.volume) == (formula.steps, formula.volume)
 
 
 @pytest.mark.parametrize("name", RAILS)
