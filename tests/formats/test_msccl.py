@@ -24,7 +24,7 @@ from planner.families.collectives.ring import ring_bcube_program, ring_program
 from planner.formats import write_msccl
 from planner.formats.exporters.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS, name_of
 from planner.model.topologies import BCube, Rails
-from tests.collectives.programs import tensors_program
+from tests.collectives.programs import around_failures, tensors_program
 from tests.formats.msccl_interpreter import Key, executed, keys, order, parse, races, with_step
 from tests.formats.msccl_interpreter import Program as Blocks
 from tests.thorough import THOROUGH
@@ -207,6 +207,7 @@ def test_what_the_runtime_cannot_load_is_refused(program: Program, message: str)
         RAIL_PROGRAMS["hierarchical"](Rails(2, 3, Fraction(10**9))),
         RAIL_PROGRAMS["ring"](Rails(2, 3, Fraction(10**9))),
         RAIL_PROGRAMS["halving_doubling"](Rails(2, 4, Fraction(10**9))),
+        *around_failures(),
         in_parts(ring_program(4), 3),
         in_parts(bml_program(BCube(2, 2)), 3),
         in_parts(RAIL_PROGRAMS["hierarchical"](Rails(2, 3, Fraction(10**9))), 2),

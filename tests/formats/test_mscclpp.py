@@ -16,7 +16,7 @@ from planner.families.collectives.program import OWN, ListedProgram, Message, in
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.formats.exporters.mscclpp import MAX_BYTES, write_mscclpp
 from planner.model.errors import InvalidInputError
-from tests.collectives.programs import tensors_program
+from tests.collectives.programs import around_failures, tensors_program
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
 from tests.thorough import THOROUGH
 
@@ -59,7 +59,7 @@ def sums(plan: Plan, seed: int = 0) -> bool:
     "program",
     [
         pytest.param(one, marks=[pytest.mark.slow] if one.ranks > 4 else [], id=str(number))
-        for number, one in enumerate(programs())
+        for number, one in enumerate([*programs(), *around_failures()])
     ],
 )
 def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
