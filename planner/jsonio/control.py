@@ -6,6 +6,8 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.jsonio.links import warnings_of
+from planner.jsonio.network import Described
 from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Id, Moment, Seconds, filled, says
 from planner.model.errors import InvalidInputError
@@ -42,9 +44,14 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, says("whether a stream also gets a line for each better plan or bound")
     ] = False
 
-    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+    def settled(self) -> Described | None:
+        """Return the network, its tables resolved to the cost of what is sent; None without."""
+        return None
+
+    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
         """Return warnings about costs that were not measured, of transfers of these sizes."""
-        return ()
+        network = self.settled()
+        return () if network is None else warnings_of(network, sizes)
 
 
 def tell(result: Result[Any, Any], control: Control[Any]) -> None:

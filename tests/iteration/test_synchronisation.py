@@ -1,94 +1,19 @@
 """What a push costs is what a replay counts: steps, messages of a NIC, and its bytes."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from planner.families.collectives.exchange import tree_groups
-from planner.families.collectives.ring import gray_cycle
-from planner.families.iteration.synchronisation import least, synchronisations
+from planner.families.bml.program import made
+from planner.families.collectives.program import KINDS
+from planner.families.iteration.synchronisation import least, recipe_on, synchronisations
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
-from tests.collectives import algorithms
-from tests.collectives.replay import Replay, Transfer
+from tests.collectives.pricing import half_of
 from tests.iteration.iteration_strategies import clusters
-
-SECOND = 10**9
-
-
-class Counting(Replay):
-    """A replay that remembers what was sent in each step."""
-
-    def __init__(self, servers: int, linked: Callable[[int, int, int], bool]) -> None:
-        super().__init__(servers, linked)
-        self.log: list[list[Transfer]] = []
-
-    def step(self, transfers: Iterable[Transfer]) -> None:
-        self.log.append(list(transfers))
-        super().step(self.log[-1])
-
-
-def halves(replay: Replay, cluster: Cluster) -> list[tuple[int, Fraction]]:
-    """Start-up cost and time per byte of the gradient of both halves, step by step."""
-    assert isinstance(replay, Counting)
-    middle = len(replay.log) // 2
-    return [_of(steps, cluster) for steps in (replay.log[:middle], replay.log[middle:])]
-
-
-def _of(steps: list[list[Transfer]], cluster: Cluster) -> tuple[int, Fraction]:
-    nic = cluster.nic
-    # On a switch every message is cut in as many pieces as a machine has NICs.
-    stripes = 1 if isinstance(cluster.topology, BCube) else nic.per_machine
-    startup, rate = 0, Fraction(0)
-    for step in steps:
-        out: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
-        into: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
-        partners: dict[tuple[int, int], set[int]] = defaultdict(set)
-        for one in step:
-            out[one.sender, one.nic] += one.size / stripes
-            into[one.receiver, one.nic] += one.size / stripes
-            partners[one.sender, one.nic].add(one.receiver)
-        busiest = max(*out.values(), *into.values()) * SECOND / nic.bytes_per_s
-        if cluster.shared_bytes_per_s is not None:
-            everything = sum(one.size for one in step)
-            busiest = max(busiest, everything * SECOND / cluster.shared_bytes_per_s)
-        rate += busiest
-        startup += nic.startup_ns + nic.message_ns * (max(map(len, partners.values())) - 1)
-    return startup, rate
-
-
-def replayed(cluster: Cluster, name: str) -> Replay:
-    """Replay one of the algorithms on a switch, a Fat-Tree or a BCube."""
-    topology, machines = cluster.topology, cluster.machines
-    if isinstance(topology, BCube):
-        match name:
-            case "ring":
-                return algorithms.ring(list(gray_cycle(topology)), topology)
-            case "halving_doubling":
-                return algorithms.halving_doubling(machines, topology)
-            case "hierarchical":
-                return algorithms.one_thread(topology)
-            case "bml":
-                return algorithms.bml(topology)
-        return algorithms.routed(topology)
-    if name == "ring":
-        return algorithms.ring(range(machines), None)
-    if name == "halving_doubling":
-        core = machines & (machines - 1) == 0
-        return algorithms.halving_doubling(machines) if core else algorithms.bruck(machines)
-    if name == "hierarchical":
-        assert isinstance(topology, FatTree)
-        groups = tree_groups(machines, topology)
-        assert prod(groups) == machines
-        assert max(groups[:2]) <= topology.ports // 2
-        return algorithms.in_groups(groups)
-    return algorithms.direct(machines)
 
 
 def cluster_on(topology: Topology, machines: int, per_machine: int = 1, **more: Any) -> Cluster:
@@ -101,6 +26,11 @@ def cluster_on(topology: Topology, machines: int, per_machine: int = 1, **more: 
 
 
 SHARED = Fraction(5 * 10**8)
+RAILS = [
+    Rails(hosts, size, link, link_startup_ns=3)
+    for link in (Fraction(10**10), Fraction(10**8, 3))
+    for hosts, size in ((1, 4), (3, 1), (2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 4), (4, 4))
+]
 CLUSTERS = [
     *(cluster_on(Switch(n), n) for n in (2, 3, 5, 8)),
     *(cluster_on(Switch(n), n, per_machine=3) for n in (4, 5)),
@@ -109,24 +39,25 @@ CLUSTERS = [
     *(cluster_on(FatTree(4), n) for n in (2, 6, 7, 12, 16)),
     cluster_on(FatTree(4), 12, shared_bytes_per_s=4 * SHARED),
     cluster_on(FatTree(6), 18),
+    *(cluster_on(rails, rails.hosts) for rails in RAILS),
     *(cluster_on(BCube(n, k), n**k) for n, k in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3))),
 ]
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda one: f"{one.topology}-{one.machines}")
-def test_both_halves_are_what_a_replay_counts(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(algorithms, "Replay", Counting)
+def test_both_halves_are_what_messages_add_up_to(cluster: Cluster) -> None:
     found, left_out = synchronisations(cluster)
     assert {one.algorithm for one in found} | {name for name, _ in left_out} == {
         "ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml",
     }  # fmt: skip
     for one in found:
-        replay = replayed(cluster, one.algorithm)
-        assert one.steps == replay.steps, one.algorithm
-        for startup, rate in halves(replay, cluster):
-            assert (one.half.startup_ns, one.half.ns_per_byte) == (startup, rate), one.algorithm
+        if one.depth > 1:
+            continue
+        program = made(recipe_on(cluster, one.algorithm))
+        for kind in KINDS[1:]:
+            half = half_of(program.half(kind), cluster)
+            assert one.steps == 2 * half.steps, one.algorithm
+            assert (one.half.startup_ns, one.half.ns_per_byte) == half[1:], one.algorithm
 
 
 EVERYWHERE = {"ring", "ps", "shuffle"}
