@@ -23,7 +23,7 @@ from planner.model.measured import COLLECTIVES, Collective
 from planner.model.validation import integer, integers, one_of
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
-from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
+from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, Ring, pieces_of
 from planner.runtime.executors.shards import cells_of, messages_of, pull, push, room_for
 from planner.runtime.world.world import AT_ONCE, World
 
@@ -101,7 +101,7 @@ def measure_network(
     world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
-        line = QueuedRing(world.new_group()) if collective == "all_reduce" else None
+        line = Ring(world.new_group()) if collective == "all_reduce" else None
         runs, behind = [], []
         for depth, size in points:
             elements = size // ELEMENT_BYTES
