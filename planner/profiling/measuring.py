@@ -159,9 +159,10 @@ def _layers(
     for name, parameter in model.named_parameters():
         parameters[structure.parameters[parameter]].append(name)
     layers = []
-    for layer, name in enumerate(structure.names):
-        forward = [run.forward_ns[layer] for run in runs]
-        backward = [run.backward_ns[layer] for run in runs]
+    forward_ns = zip(*(structure.by_layer(run.forward_ns) for run in runs), strict=True)
+    backward_ns = zip(*(structure.by_layer(run.backward_ns) for run in runs), strict=True)
+    rows = zip(structure.names, forward_ns, backward_ns, strict=True)
+    for layer, (name, forward, backward) in enumerate(rows):
         ready = [moment for run in runs if (moment := run.ready_ns[layer]) is not None]
         layers.append(
             Layer(
@@ -205,7 +206,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
     ops = [
         Op(
             forward[index],
-            round(median([run.op_forward_ns[index] for run in runs])),
+            round(median([run.forward_ns[index] for run in runs])),
             "forward",
             tuple(forward[producer] for producer in op.reads),
         )
@@ -217,7 +218,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
         ops.append(
             Op(
                 backward[index],
-                round(median([run.op_backward_ns[index] for run in runs])),
+                round(median([run.backward_ns[index] for run in runs])),
                 "backward",
                 (*(backward[reader] for reader in giving), forward[index]),
             )

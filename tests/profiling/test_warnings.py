@@ -11,7 +11,7 @@ from tests.profiling.models import linear, measured
 
 
 def run_of(forward: int, backward: int) -> Run:
-    return Run((forward, backward), [forward], [backward], [None], [forward], [backward])
+    return Run((forward, backward), [forward], [backward], [None])
 
 
 def test_one_repetition_tells_no_spread() -> None:
