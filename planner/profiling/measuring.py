@@ -30,7 +30,6 @@ from planner.profiling.timing import (
     time_bare,
     time_layers,
     warnings_of,
-    with_threads,
 )
 
 
@@ -43,8 +42,6 @@ def measure(
     warmup: int = 3,
     repetitions: int = 10,
     batch_size: int | None = None,
-    threads: int | None = None,
-    notes: tuple[str, ...] = (),
     optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
@@ -70,10 +67,6 @@ def measure(
         with the hooks that time layers and one without, for comparison.
     batch_size : int, optional
         Samples in `inputs`. Without it the shapes of one sample stay unknown.
-    threads : int, optional
-        Threads of torch; by default its current setting.
-    notes : tuple of str
-        Remarks for the provenance.
     optimizer : callable, optional
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
         of the graph, each before the first op that reads the updated parameters.
@@ -95,8 +88,6 @@ def measure(
     integer(repetitions, "repetitions", minimum=1)
     if batch_size is not None:
         integer(batch_size, "batch_size", minimum=1)
-    if threads is not None:
-        integer(threads, "threads", minimum=1, maximum=2**16)
 
     report = progress or (lambda _done, _total: None)
     clock = clock_for(model)
@@ -107,7 +98,6 @@ def measure(
         torch.inference_mode(mode=False),
         torch.enable_grad(),
         kept_gradients(model, inputs),
-        with_threads(threads),
         no_collection(),
     ):
         for done in range(warmup):
@@ -135,7 +125,7 @@ def measure(
             repetitions=repetitions,
             statistic="median",
             versions=machine.versions(torch=str(torch.__version__)),
-            notes=(*notes, *notes_of(model, structure)),
+            notes=tuple(notes_of(model, structure)),
             warnings=warnings_of(model, bare, runs, others, layers),
         )
     return Profile(name, layers, provenance, batch_size, graph)

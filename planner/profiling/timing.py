@@ -173,18 +173,6 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def with_threads(threads: int | None) -> Iterator[None]:
-    """Set the number of torch's threads; None keeps the current number."""
-    before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 # ---
 # Notes and warnings.
 

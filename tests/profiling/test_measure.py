@@ -272,7 +272,6 @@ def test_processor_names(tmp_path: Path) -> None:
         ({"warmup": -1}, "warmup"),
         ({"repetitions": 0}, "repetitions"),
         ({"batch_size": 0}, "batch_size"),
-        ({"threads": 0}, "threads"),
         ({"inputs": torch.ones(2, 4)}, "inputs"),
         ({"model": "resnet"}, "model"),
     ],
