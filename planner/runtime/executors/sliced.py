@@ -21,9 +21,9 @@ from torch.optim import Optimizer
 
 from planner.model.errors import InvalidInputError
 from planner.programs.forms import Direction
-from planner.runtime.executors.base import Executor, parameters_of
+from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.model.parameters import Elements, SomeParameters, copied
+from planner.runtime.model.parameters import Elements, SomeParameters, copied, parameters_of
 
 ELEMENTWISE: tuple[type[Optimizer], ...] = (
     torch.optim.SGD,

@@ -40,6 +40,14 @@ class StepTime(NamedTuple):
     computation_ns: int  # the passes without waiting
 
 
+def off_by(predicted_ns: float, measured_ns: float) -> float | None:
+    """Return predicted / measured - 1; positive if the prediction was too long.
+
+    None if nothing was measured.
+    """
+    return predicted_ns / measured_ns - 1 if measured_ns else None
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredTime:
     """A predicted time and its measurements, one per step, of the slowest rank."""
@@ -55,10 +63,8 @@ class MeasuredTime:
 
     @property
     def error(self) -> float | None:
-        """Predicted / measured - 1; None without a prediction or a measured time."""
-        if self.predicted_ns is None or not self.median_ns:
-            return None
-        return self.predicted_ns / self.median_ns - 1
+        """The relative error (see `off_by`); None without a prediction."""
+        return None if self.predicted_ns is None else off_by(self.predicted_ns, self.median_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,3 +224,8 @@ def _frames() -> int | None:
 
         return int(convert_frame.FRAME_COUNTER)
     return None
+
+
+def in_backward() -> bool:
+    """Return whether a backward pass runs, which calls modules again at activation checkpoints."""
+    return torch._C._current_graph_task_id() != -1  # as torch's checkpoints do

@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.units import counted
 from planner.model.validation import closest, shown
-from planner.programs import Batch, Piece
+from planner.programs import Batch, Piece, digest
+from planner.runtime.world.world import World
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +76,11 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     if not parameters:
         raise InvalidInputError("model", "expected at least one trainable parameter")
     return parameters
+
+
+def parameters_of(optimizer: Optimizer) -> list[list[int]]:
+    """Return the parameters of each group, by `id`."""
+    return [list(map(id, group["params"])) for group in optimizer.param_groups]
 
 
 def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
@@ -319,3 +325,38 @@ def _plain(value: object) -> str:
         return type(value).__name__
     data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
+
+
+# ---
+# All ranks begin with the same plan, model and optimiser, and with the parameters of rank 0.
+
+
+def agree(
+    world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer
+) -> None:
+    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each.
+
+    So any difference stops every rank before the first transfer. Reads the optimiser's state once.
+    """
+    packed = optimizer.state_dict()
+    settings = type(optimizer).__name__, as_text(packed["param_groups"])
+    world.agree("the plan", plan)
+    world.agree("the model's parameters", digest(described(parameters)))
+    world.agree("the optimiser and its settings", digest(settings))
+    # In one order, whatever a checkpoint had.
+    state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
+    world.agree("the optimiser's state", digest(as_text(state)))
+
+
+def spread(model: nn.Module, world: World, group: Any) -> None:
+    """Broadcast the parameters and buffers of rank 0 in one message."""
+    every = {id(tensor): tensor.detach() for tensor in (*model.parameters(), *model.buffers())}
+    # As bytes, since gloo does not support all types; large elements first, so all are aligned.
+    tensors = sorted(every.values(), key=lambda tensor: -tensor.element_size())
+    with torch.no_grad(), world.transferring():
+        flat = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors])
+        group.broadcast(flat, 0).wait()
+        for tensor, part in zip(
+            tensors, flat.split([each.nbytes for each in tensors]), strict=True
+        ):
+            tensor.copy_(part.view(tensor.dtype).view_as(tensor))
