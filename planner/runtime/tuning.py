@@ -3,7 +3,7 @@
 Method: `make_plan`. If it predicts a gain below `planner.solving.advice.WORTH` over DDP with its
 best bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under
 the plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
-Guarantee: The model, the optimiser and the random state are restored. All ranks decide the same.
+Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
 of another model and optimiser.
@@ -32,7 +32,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.fitting import fit_network
 from planner.model.units import format_ns, format_share
 from planner.profiling import measure
-from planner.profiling.timing import kept_gradients
 from planner.programs import read_plan
 from planner.runtime.attaching import take_over
 from planner.runtime.executors.base import Executor
@@ -53,8 +52,8 @@ from planner.view.wording import advice_text
 #
 # Method: Every rank profiles the model. All-reduces are timed between the ranks, alone and with the
 # model's passes. Rank 0 plans with its own profile and sends the plan to all ranks.
-# Guarantee: All ranks return the same plan. The model, its gradients, its buffers and the random
-# state are restored. The loss is a stand-in unless the model returns its own.
+# Guarantee: All ranks return the same plan. A copy of the model is measured, and the random state
+# is restored. The loss is a stand-in unless the model returns its own.
 # Complexity: About 10 passes of the model for its profile, those of `measure_network` and
 # `measure_interference`, and the time limit.
 
@@ -110,13 +109,12 @@ def make_plan(
         nullcontext(world) if world is not None else join(timeout_s) as job,
         _shown_by(job) as show,
         job.refusing(),
-        _as_before(model),
-        kept_gradients(model, inputs),
+        torch.random.fork_rng(devices=[]),
     ):
+        copied = copy.deepcopy((model, inputs))
         job.gather("who measures", "")  # all ranks at the same time, as they train
         profile = measure(
-            model,
-            inputs,
+            *copied,
             name=type(model).__name__,
             source="planner.runtime.make_plan",
             warmup=2,
@@ -132,7 +130,7 @@ def make_plan(
             "all_reduce",
             _BESIDE,
             rounds=2,
-            compute=passes_of(model, inputs),
+            compute=passes_of(*copied),
             progress=partial(show, "network beside computation: round"),
         )
         show("planning", 0, 1)
@@ -157,19 +155,6 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
     known = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in known}
     return lambda parameters: kind(parameters, **settings)
-
-
-@contextmanager
-def _as_before(model: nn.Module) -> Iterator[None]:
-    """Restore buffers and the random state at the end."""
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for buffer, before in kept:
-                    buffer.copy_(before)
 
 
 @contextmanager
