@@ -216,6 +216,7 @@ class SlicedExecutor(Executor):
         self.follow(pushes, pulls, instead)
         self._transfers, self._means = transfers, means
         self._sliced = SlicedOptimizer(self.optimizer, slices)
+        self.closing(self._sliced.restore)
         self._groups = parameters_of(self.optimizer)
         self.flats: dict[nn.Parameter, Tensor] = {}
         """Where new values of parameters go: their own memory if it is contiguous."""
@@ -278,11 +279,3 @@ class SlicedExecutor(Executor):
                     increment_version(parameter)  # autograd must see the channel's thread's write
                 else:
                     parameter.copy_(values.view_as(parameter))
-
-    def close(self) -> None:
-        """Finish, remove the hooks, and give the optimiser its parameters back."""
-        if not self._closed:
-            try:
-                super().close()
-            finally:
-                self._sliced.restore()
