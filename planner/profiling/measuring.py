@@ -141,13 +141,12 @@ def _layers(
         described = None  # the model made other calls in the run that describes its layers
     parameter_bytes = [0] * len(structure.names)
     gradient_bytes = [0] * len(structure.names)
-    for parameter, layer in structure.parameters.items():
-        size = parameter.numel() * parameter.element_size()
-        parameter_bytes[layer] += size
-        gradient_bytes[layer] += size if parameter.requires_grad else 0
     parameters: list[list[str]] = [[] for _ in structure.names]
     for name, parameter in model.named_parameters():
-        parameters[structure.parameters[parameter]].append(name)
+        layer = structure.parameters[parameter]
+        parameters[layer].append(name)
+        parameter_bytes[layer] += parameter.nbytes
+        gradient_bytes[layer] += parameter.nbytes if parameter.requires_grad else 0
     layers = []
     forward_ns = zip(*(structure.by_layer(run.forward_ns) for run in runs), strict=True)
     backward_ns = zip(*(structure.by_layer(run.backward_ns) for run in runs), strict=True)

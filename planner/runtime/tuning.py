@@ -28,7 +28,6 @@ from torch.optim import Optimizer
 from planner.families import caramel
 from planner.jsonio.caramel import CaramelAnswer, told
 from planner.jsonio.what_if import AdviceAnswer
-from planner.model.errors import InvalidInputError
 from planner.model.fitting import fit_network
 from planner.model.units import format_ns, format_share
 from planner.profiling import measure
@@ -102,8 +101,6 @@ def make_plan(
     CommunicationError
         If a rank does not take part.
     """
-    if not isinstance(inputs, tuple):
-        raise InvalidInputError("inputs", f"expected a tuple, got {type(inputs).__name__}")
     aim = target_of(target, "target")
     with (
         nullcontext(world) if world is not None else join(timeout_s) as job,

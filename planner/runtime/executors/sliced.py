@@ -77,13 +77,8 @@ class SlicedOptimizer:
                     for value, parameter in zip(values, before["params"], strict=True)
                     for stand_in in several.get(parameter, ())
                 ]
-        self._twin = _twin_of(
-            optimizer,
-            {
-                stand_in: updated
-                for (_, stand_in), updated in zip(self._stand_ins, self._updated, strict=True)
-            },
-        )
+        stand_ins = (stand_in for _, stand_in in self._stand_ins)
+        self._twin = _twin_of(optimizer, dict(zip(stand_ins, self._updated, strict=True)))
         self._some = SomeParameters(self._twin, self._updated)
 
     def remember(self, flats: Mapping[nn.Parameter, Tensor]) -> None:
