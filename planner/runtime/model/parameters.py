@@ -83,14 +83,6 @@ def parameters_of(optimizer: Optimizer) -> list[list[int]]:
     return [list(map(id, group["params"])) for group in optimizer.param_groups]
 
 
-def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
-    """Return name, shape and type of each parameter."""
-    return tuple(
-        (name, str(tuple(parameter.shape)), str(parameter.dtype))
-        for name, parameter in parameters.items()
-    )
-
-
 def check_cover(
     batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter], path: str
 ) -> None:
@@ -340,8 +332,9 @@ def agree(
     """
     packed = optimizer.state_dict()
     settings = type(optimizer).__name__, as_text(packed["param_groups"])
+    shapes = [(name, str(tuple(each.shape)), str(each.dtype)) for name, each in parameters.items()]
     world.agree("the plan", plan)
-    world.agree("the model's parameters", digest(described(parameters)))
+    world.agree("the model's parameters", digest(shapes))
     world.agree("the optimiser and its settings", digest(settings))
     # In one order, whatever a checkpoint had.
     state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
