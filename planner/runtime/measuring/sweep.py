@@ -25,7 +25,7 @@ from planner.model.validation import integer, integers, one_of
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, Ring, pieces_of
-from planner.runtime.executors.shards import cells_of, messages_of, pull, push, room_for
+from planner.runtime.executors.shards import Exchange, cells_of, messages_of, room_for
 from planner.runtime.world.world import AT_ONCE, World
 
 SAMPLE_NS = 20_000_000
@@ -175,13 +175,13 @@ def transfer(
     flat, batch, parameters = values.detach(), Batch((Piece("values"),)), {"values": values}
     cells = cells_of([batch], parameters)
     messages = messages_of(batch, parameters, cells, ranks)
-    prepared = Halves(world.group), messages, rank, room_for(messages)
+    exchange = Exchange(Halves(world.group), messages, rank, room_for(messages))
     if collective == "all_gather":
         own = flat[rank * share : (rank + 1) * share]
-        return partial(pull, *prepared, {values: flat}), own, flat
+        return partial(exchange.pull, {values: flat}), own, flat
     mean = room[1, :share]
     (cell,) = cells[values]
-    return partial(push, *prepared, {values: flat}, {cell: mean}), flat, mean
+    return partial(exchange.push, {values: flat}, {cell: mean}), flat, mean
 
 
 def _rounds(
