@@ -12,8 +12,8 @@ of another model and optimiser.
 import copy
 import gc
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -104,10 +104,10 @@ def make_plan(
     aim = target_of(target, "target")
     with (
         nullcontext(world) if world is not None else join(timeout_s) as job,
-        _shown_by(job) as show,
         job.refusing(),
         torch.random.fork_rng(devices=[]),
     ):
+        show = Progress(quiet=job.rank > 0)
         copied = copy.deepcopy((model, inputs))
         job.gather("who measures", "")  # all ranks at the same time, as they train
         profile = measure(
@@ -143,7 +143,9 @@ def make_plan(
             result = caramel.solve(problem, time_limit=time_limit)
             made = told(Case(problem), result, Deadline(time_limit))
             text = msgspec.json.encode(made).decode()
-        return job.gather("the plan", text)[0].encode()
+        plan = job.gather("the plan", text)[0].encode()
+        show.done()
+        return plan
 
 
 def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
@@ -152,16 +154,6 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
     known = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in known}
     return lambda parameters: kind(parameters, **settings)
-
-
-@contextmanager
-def _shown_by(job: World) -> Iterator[Progress]:
-    """Yield a function that writes a line of progress to rank 0's standard error."""
-    line = Progress(quiet=job.rank > 0)
-    try:
-        yield line
-    finally:
-        line.done()
 
 
 ROUNDS = 3
@@ -272,8 +264,7 @@ def _tuned(
     bucket_mb = None if advice is None else advice.bucket_cap_mb
     if advice is not None and advice.keep_ddp:
         return Tuned(_ddp(model, bucket_mb, job), f"by prediction, {advice_text(advice)}", plan)
-    with _shown_by(job) as show:
-        times = _tried(model, inputs, optimizer, plan, job, bucket_mb, steps, show)
+    times = _tried(model, inputs, optimizer, plan, job, bucket_mb, steps)
     plan_ns, best = times.pop("plan"), min(times, key=times.__getitem__)
     ddp_ns, bucket_mb = times[best], bucket_mb if best == "tuned" else None
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
@@ -294,13 +285,13 @@ def _tried(
     job: World,
     bucket_mb: int | None,
     steps: int,
-    show: Progress,
 ) -> dict[str, int]:
     """Return the median time of a step of each variant, on the slowest rank (ns)."""
     options: dict[str, dict[str, Any]] = {"default": {}}
     if bucket_mb is not None:
         options["tuned"] = {"bucket_cap_mb": bucket_mb}
     trials: dict[str, list[Trial]] = {name: [] for name in ("plan", *options)}
+    show = Progress(quiet=job.rank > 0)
     for turn in range(ROUNDS):
         show("steps by turns: round", turn, ROUNDS)
         # Copied together, so that the copied optimiser updates the copied parameters.
@@ -310,6 +301,7 @@ def _tried(
             trials[name].append(run_ddp(other, inputs, updates, job, steps=steps, **chosen))
         del other, updates
         gc.collect()
+    show.done()
     return {
         name: round(median(step.step_ns for trial in several for step in trial.steps))
         for name, several in trials.items()
