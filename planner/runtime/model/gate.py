@@ -13,7 +13,7 @@ Complexity: O(arguments) per torch call while parameters are pending.
 import copyreg
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -198,7 +198,11 @@ class _Reads(TorchFunctionMode):
 # of Python sees. A compiled function looks like any other from outside. Dynamo counts the frames
 # that it translates in this process (private; without the count all code counts as compiled).
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
+uncompiled = _disable_dynamo
+"""Excludes a method, and all that it calls, from torch.compile.
+
+As in torch's optimisers: `torch.compiler.disable` takes seconds to import.
+"""
 
 
 def hides_its_reads(module: nn.Module) -> bool:
@@ -209,12 +213,6 @@ def hides_its_reads(module: nn.Module) -> bool:
         or getattr(module, "_compiled_call_impl", None) is not None
         or hasattr(module.forward, "_torchdynamo_orig_callable")
     )
-
-
-def uncompiled(method: _Method) -> _Method:
-    """Exclude a method, and all that it calls, from torch.compile."""
-    # As in torch's optimisers: `torch.compiler.disable` takes seconds to import.
-    return _disable_dynamo(method)  # type: ignore[return-value]
 
 
 def _frames() -> int | None:
