@@ -45,11 +45,8 @@ class Stretches:
         for leaf in leaves:
             self._bounds += [leaf.first, leaf.end]
         self._bounds.append(calls[0].end + 1)
-
-    @property
-    def loss(self) -> int:
+        self.loss = 2 * self.layers + 1
         """The segment of the loss."""
-        return 2 * self.layers + 1
 
     def at(self, number: int) -> int:
         """Return the segment of an order number."""

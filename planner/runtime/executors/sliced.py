@@ -63,7 +63,7 @@ class SlicedOptimizer:
         ]
         whole = dict(optimizer.state)
         # Only state from before the first step (Adagrad has some); later state becomes stale.
-        self._state = {each: state for each, state in whole.items() if not _begun(state)}
+        self._state = {one: state for one, state in whole.items() if state.get("step", 1) == 0}
         optimizer.state.clear()
         for own, stand_in in self._stand_ins:
             if own.parameter in whole:
@@ -154,10 +154,6 @@ def _twin_of(optimizer: Optimizer, parameters: Mapping[nn.Parameter, nn.Paramete
     }
     twin.__dict__.pop("step", None)  # schedulers put one there that calls the original's
     return twin
-
-
-def _begun(state: Mapping[str, Any]) -> bool:
-    return float(state.get("step", 1)) != 0
 
 
 def _of_slice(value: Any, own: Elements) -> Any:

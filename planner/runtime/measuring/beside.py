@@ -66,7 +66,9 @@ def measure_interference(
     computes for a while, such as `passes_of` a model; by default it multiplies matrices. `progress`
     is called after each round with the number done and the total.
     """
-    compute = _product() if compute is None else compute
+    if compute is None:
+        matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
+        compute = partial(torch.mm, matrix, matrix, out=out)
     ring = Ring(world.new_group()) if collective == "all_reduce" else collective
     kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
     rows: list[list[_Sample]] = [[] for _ in sizes]
@@ -170,11 +172,6 @@ def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tu
         compute()
         count += 1
     return time.monotonic_ns() - start, count
-
-
-def _product() -> Callable[[], object]:
-    matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
-    return partial(torch.mm, matrix, matrix, out=out)
 
 
 def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], object]:
