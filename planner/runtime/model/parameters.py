@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -297,30 +298,18 @@ def copied(value: Any) -> Any:
 
 
 # ---
-# A text to compare the optimisers of all ranks.
+# All ranks begin with the same plan, model and optimiser, and with the parameters of rank 0.
 #
-# At the start parameters are those of rank 0, but optimiser states are each rank's own. If only
-# some ranks have loaded a checkpoint, or have another learning rate, weights would drift apart
-# unnoticed.
-
-
-def as_text(packed: Any) -> str:
-    """Return a text of a part of an optimiser's `state_dict` that is equal in all processes.
-
-    Tensors are hashed, and read for that; of unknown objects the type counts.
-    """
-    return json.dumps(packed, default=_plain)
+# Optimiser states are each rank's own. If only some ranks have loaded a checkpoint, or have another
+# learning rate, weights would drift apart unnoticed.
 
 
 def _plain(value: object) -> str:
+    """Return a text that is equal in all processes: a tensor's hash, or an object's type."""
     if not isinstance(value, Tensor):
         return type(value).__name__
     data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
-
-
-# ---
-# All ranks begin with the same plan, model and optimiser, and with the parameters of rank 0.
 
 
 def agree(
@@ -330,7 +319,7 @@ def agree(
 
     So any difference stops every rank before the first transfer. Reads the optimiser's state once.
     """
-    packed = optimizer.state_dict()
+    packed, as_text = optimizer.state_dict(), partial(json.dumps, default=_plain)
     settings = type(optimizer).__name__, as_text(packed["param_groups"])
     shapes = [(name, str(tuple(each.shape)), str(each.dtype)) for name, each in parameters.items()]
     world.agree("the plan", plan)
