@@ -124,6 +124,7 @@ class Interpreter:
             group = world.new_group(ranks, interfaces[link])
             if group is not None:
                 self._groups[link] = group, {rank: place for place, rank in enumerate(ranks)}
+        world.gather("having its groups", "")  # a rank that closed sooner would break others'
         self._halves: dict[Kind, Program] = {program.kind: program}
         self._scripts = lru_cache(_KEPT_SCRIPTS)(self._made)
         self._error: BaseException | None = None
