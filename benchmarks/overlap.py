@@ -93,7 +93,7 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
     assert ours.plan is not None
     assert ours.evaluation is not None
     assert ours.lower_bound_ns is not None
-    impose_overlap(planned.graph, (limited, ours))
+    impose_overlap(planned.graph, (limited, ours.plan))
     simulated += [simulated_ms(checkout, it, problem, times.node_ns) for it in (after, planned)]
     return {
         "nodes": len(problem.nodes),

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import chain
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -29,7 +28,7 @@ from planner.profiling.samples import loss_of
 from planner.runtime import AllReduce, World, attach
 from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import StepTime, steps_of
-from planner.runtime.measuring.trial import ddp_steps
+from planner.runtime.measuring.trial import timed_steps
 
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]
 
@@ -230,8 +229,7 @@ class _Plain:
         self._optimizer = updates_of(wrapped.parameters())
 
     def run(self, steps: int) -> tuple[Event, ...]:
-        each = ddp_steps(self._model, self._inputs, self._optimizer, self._world, steps)
-        return tuple(chain.from_iterable(each))
+        return tuple(timed_steps(self._model, self._inputs, self._optimizer, self._world, steps))
 
     def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ def outlooks(draw: st.DrawFn) -> Outlook:
     return Outlook(tuple((one, draw(weights)) for one in chosen), draw(percentiles))
 
 
-def counted(outlook: Outlook, times: Sequence[int]) -> Fraction:
+def counted(outlook: Outlook, times: Sequence[int | Fraction]) -> Fraction:
     """What counts of some times, with every scenario as often as it weighs."""
     often = [
         time

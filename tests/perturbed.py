@@ -16,7 +16,7 @@ from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Switch
 from planner.solving.family import Family
 from planner.solving.scenarios import Outlook, Scenario
-from planner.testing import graphs
+from planner.testing import graphs, problems
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import problems as bml_problems
 from tests.fsdp.making import problems as fsdp_problems
@@ -148,16 +148,7 @@ CASES = {
     ),
     "bigdl": Case(
         bigdl.BIGDL,
-        st.builds(
-            bigdl.Problem,
-            elements=st.integers(1, 60),
-            element_bytes=st.integers(1, 4),
-            nodes=st.integers(1, 5),
-            partitions_per_node=st.integers(1, 3),
-            network=st.builds(
-                Network, st.integers(1, 10**9), st.integers(0, 50), st.fractions(0, 2)
-            ),
-        ),
+        problems("bigdl"),
         bigdl.Problem(
             elements=1000,
             element_bytes=4,
@@ -169,13 +160,7 @@ CASES = {
     ),
     "drizzle": Case(
         drizzle.DRIZZLE,
-        st.builds(
-            drizzle.Problem,
-            compute_ns=st.integers(1, 1000),
-            tasks=st.integers(1, 20),
-            task_ns=st.integers(0, 50),
-            max_overhead=st.just(Fraction(1, 10)),
-        ),
+        problems("drizzle"),
         drizzle.Problem(compute_ns=1000, tasks=4, task_ns=50, max_overhead=Fraction(1, 20)),
         ("bandwidth", "late", "spread", "part"),
         robust=False,

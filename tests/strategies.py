@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
 
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, TableCost
+from planner import AffineCost, InvalidInputError, Profile, TableCost
 from planner.families.ibatch import Problem
 from planner.testing.strategies import affine_costs, table_costs, times
+from planner.testing.strategies import profiles as plain_profiles
 
 __all__ = [
     "MAX_LAYERS",
@@ -93,27 +93,12 @@ def huge_problems(draw: st.DrawFn) -> Problem:
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
-    layers = draw(
-        st.lists(
-            st.builds(
-                Layer,
-                name=st.text(max_size=8),
-                forward_ns=times,
-                backward_ns=times,
-                parameter_bytes=times,
-                gradient_bytes=st.none() | times,
-                activation_bytes=times,
-                gradient_ready_ns=st.none() | times,
-                block=st.none(),
-            ),
-            min_size=1,
-            max_size=10,
-        ).filter(lambda layers: any(layer.parameter_bytes for layer in layers))
-    )
-    if draw(st.booleans()):
-        steps = draw(st.lists(st.integers(0, 1), min_size=len(layers), max_size=len(layers)))
-        layers = [
-            replace(layer, block=block)
-            for layer, block in zip(layers, accumulate(steps), strict=True)
-        ]
-    return Profile(draw(st.text(max_size=8)), tuple(layers), Provenance("synthetic", "a test"))
+    """Profiles that also say when gradients are ready, and some of them blocks."""
+    made, block, blocks = draw(plain_profiles(layers=10)), 0, draw(st.booleans())
+    layers = []
+    for layer in made.layers:
+        block += draw(st.integers(0, 1))
+        ready = draw(st.none() | times)
+        known = block if blocks else None
+        layers.append(replace(layer, gradient_ready_ns=ready, block=known))
+    return replace(made, layers=tuple(layers))

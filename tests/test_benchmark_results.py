@@ -12,7 +12,7 @@ import pictures
 import pytest
 import record
 import versions
-from results import FOLDER, Section, Table, dumps, load, markdown, sections, unknown
+from results import FOLDER, Section, Table, dumps, load, markdown, sections
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
@@ -116,14 +116,6 @@ def test_a_table_in_markdown_says_the_same() -> None:
     assert markdown(only_table(text)) == text
 
 
-def test_a_table_of_other_columns_is_found() -> None:
-    kept = load("ibatch_speed").sections
-    assert unknown(kept, kept) == []
-    table = kept[0].tables[0]
-    other = replace(table, columns=["start", *table.columns[1:]])
-    assert unknown([Section("", [], [table, other])], kept) == [other.columns]
-
-
 def run_record(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     monkeypatch.setattr(sys, "argv", ["record.py", *arguments])
     record.main()
@@ -169,14 +161,6 @@ def test_a_run_that_fails_or_is_skipped_is_not_kept(
     assert not made.exists()
 
 
-def test_no_benchmark_of_a_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        run_record(monkeypatch, "nothing")
-    assert "no benchmark of the name 'nothing'" in capsys.readouterr().err
-
-
 def test_the_page_of_benchmarks_shows_the_figures_of_the_results_and_types_no_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -211,39 +195,6 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
     assert {"planner/model/costs.py", "benchmarks/reproduction/bml_jobs.py"} < of(
         "reproduction/bml"
     )
-
-
-def test_what_has_changed_since_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, ...]] = []
-
-    def git(*arguments: str) -> str | None:
-        asked.append(arguments)
-        changed = (
-            "benchmarks/tables.py\nplanner/families/bml/trees.py\nplanner/solving/methods.py\n"
-        )
-        return {"diff": changed, "rev-parse": "abcdef0\n", "status": ""}[arguments[0]]
-
-    monkeypatch.setattr(versions, "_git", git)
-    changed = versions.changed_since("at or before 1234567", "ibatch_speed")
-    assert changed == ["benchmarks/tables.py", "planner/solving/methods.py"]
-    assert asked[0][:3] == ("diff", "--name-only", "1234567")
-    assert versions.commit() == "abcdef0"
-    monkeypatch.setattr(versions, "_git", lambda *_: None)
-    assert versions.changed_since("at or before 1234567", "ibatch_speed") is None
-    assert versions.changed_since(versions.UNKNOWN, "ibatch_speed") is None
-    assert versions.commit() == versions.UNKNOWN
-
-
-def test_the_check_of_pages_lists_old_results_and_does_not_fail_for_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    since = {"ibatch_speed": ["planner/solving/methods.py"], "yan_speed": None}
-    monkeypatch.setattr(pages, "changed_since", lambda _, name: since.get(name, []))
-    monkeypatch.setattr(sys, "argv", ["pages.py", "--check"])
-    pages.main()
-    _, speed, yan = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"ibatch_speed: .*, code .*: since then 1 of \d+ files changed", speed)
-    assert re.fullmatch(r"yan_speed: .*: git here does not have this commit", yan)
 
 
 @pytest.mark.slow

@@ -1,23 +1,18 @@
 """Predictions of published steps: their rows are whole, their arithmetic is that worked by hand."""
 
 import json
-import re
 from dataclasses import replace
-from datetime import date
 from fractions import Fraction
-from itertools import pairwise
 from statistics import fmean
 
 import blind
 import blind_model
 import pytest
-from blind_model import affine_ns, cluster, computation_of, linear_ns, parts, scaled_ns, step_ns
+from blind_model import affine_ns, computation_of, linear_ns, parts, scaled_ns, step_ns
 from blind_reasons import REASONS, reason_of
 from blind_rows import FOLDER, SOURCES, Group, Row, Rule, read_source
 from blind_sharded import Unit, part_ns
 from results import load, sections
-
-from planner.jsonio import read_cluster, shipped_clusters
 
 GROUPS = [group for name in SOURCES for group in read_source(name).groups]
 
@@ -39,50 +34,6 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_source_says_where_its_rows_come_from(name: str) -> None:
-    about = read_source(name).about
-    assert about["name"] == name
-    assert re.match(r"https://github\.com/[\w-]+/[\w.-]+, .* commit [0-9a-f]{40}$", about["source"])
-    assert about["licence"].startswith("Apache-2.0")
-    assert date.fromisoformat(about["date"]) < date(2026, 11, 1)
-    assert about["measured"]
-    assert about["chosen"]
-    assert about["assumed"]
-
-
-def test_every_file_of_rows_is_a_source() -> None:
-    groups = {
-        path.stem
-        for path in FOLDER.glob("*.json")
-        if "groups" in json.loads(path.read_text(encoding="utf-8"))
-    }
-    assert groups == set(SOURCES)
-
-
-def test_there_are_enough_rows_to_predict_and_some_are_held_out() -> None:
-    sources = [read_source(name) for name in SOURCES]
-    larger = {
-        kept: sum(
-            len(group.rows) - 1
-            for source in sources
-            for group in source.groups
-            if source.held_out is kept
-        )
-        for kept in (False, True)
-    }
-    assert sum(larger.values()) >= 100
-    assert min(larger.values()) >= 100
-
-
-def test_rows_rise_and_settings_are_there_once() -> None:
-    for group in GROUPS:
-        assert len(group.rows) >= 2
-        assert all(a.accelerators < b.accelerators for a, b in pairwise(group.rows)), group
-    keys = [(group.source, group.model, group.system) for group in GROUPS]
-    assert len(set(keys)) == len(keys)
-
-
-@pytest.mark.parametrize("name", SOURCES)
 def test_rows_fit_their_clusters(name: str) -> None:
     for group in read_source(name).groups:
         assert parts(group.model)
@@ -91,16 +42,6 @@ def test_rows_fit_their_clusters(name: str) -> None:
             assert row.per_s > 0
             if row.accelerators > 1:
                 assert blind_model.place(group, row).workers == row.accelerators, (group, row)
-
-
-def test_clusters_of_the_rows_have_sources_and_are_not_shipped() -> None:
-    names = {name for group in GROUPS for name in group.clusters} - set(shipped_clusters())
-    assert names
-    for name in names:
-        known = read_cluster(FOLDER / f"{name}.json")
-        assert known.name == name
-        assert known.source
-        assert any("assumed" in note for note in known.notes)
 
 
 def test_models_have_as_many_parameters_as_published() -> None:
@@ -256,8 +197,3 @@ def test_the_results_hold_every_larger_row_and_their_means() -> None:
         ]
         assert means.cell(name, "mean error") == pytest.approx(fmean(errors), abs=0.11)
     assert kept.table("In all").cell("all", "rows") == len(table.rows)
-
-
-def test_clusters_take_as_many_hosts_as_a_row_has() -> None:
-    assert cluster("a100", 3).workers == 24
-    assert cluster("h100ib-10", 40).workers == 320

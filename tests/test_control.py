@@ -15,7 +15,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.solving.methods import REPLAN, Outcome
-from planner.solving.result import Status
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
@@ -64,41 +63,12 @@ def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
     assert result.objective_ns <= told[0]
 
 
-def test_a_cancelled_search_says_so_and_has_the_best_so_far() -> None:
-    profile = planner.read_profile("data/profiles/resnet50.json")
-    problem = caramel.Problem.from_profile(profile, planner.AffineCost(5 * 10**6, Fraction(1, 9)))
-    whole = caramel.solve(problem)
-    cancel = threading.Event()
-    cancel.set()
-    result = caramel.solve(problem, cancel=cancel)
-    assert result.plan is not None
-    assert result.objective_ns is not None
-    assert whole.objective_ns is not None
-    assert result.objective_ns >= whole.objective_ns
-    assert result.timed_out
-    assert result.status in (Status.TIME_LIMIT, Status.OPTIMAL)
-
-
 def test_what_a_callback_raises_ends_the_search() -> None:
     def stop(_: Incumbent[Any]) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
         ibatch.solve(problem_of("ibatch"), on_progress=stop)
-
-
-@pytest.mark.parametrize(("family", "method"), METHODS)
-def test_no_result_is_worse_than_what_it_started_from(family: str, method: str) -> None:
-    solve, problem = FAMILIES[family].solve, problem_of(family)
-    best = solve(problem)
-    try:
-        result = solve(problem, method=method, start=best.plan)
-    except NotApplicableError:
-        return
-    assert result.objective_ns is not None
-    assert best.objective_ns is not None
-    assert result.objective_ns <= best.objective_ns
-    assert result.lower_bound_ns is None or result.lower_bound_ns <= best.objective_ns
 
 
 @given(problems(objective="makespan"), problems(objective="makespan"))
@@ -175,18 +145,6 @@ def test_what_is_no_plan_of_the_family_is_refused(family: str) -> None:
         solve(problem_of(family), start=7)
     with pytest.raises(InvalidInputError, match="start: missing"):
         solve(problem_of(family), method=REPLAN)
-
-
-def test_a_plan_of_another_problem_is_an_answer_not_an_error() -> None:
-    small, large = (
-        ibatch.Problem(compute_ns=[1] * n, startup_ns=1, transfer_ns=[1] * n) for n in (2, 5)
-    )
-    old = ibatch.solve(large).plan
-    again = ibatch.solve(small, method=REPLAN, start=old)
-    assert again.plan is None
-    assert again.infeasibility is not None
-    assert again.infeasibility.binding == ("start_plan",)
-    assert ibatch.solve(small, start=old).status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("family", REQUESTS)

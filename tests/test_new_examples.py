@@ -69,14 +69,14 @@ def test_a_seed_brings_its_examples_back_and_another_one_others(folder: Path) ->
 
 
 @pytest.mark.slow
-def test_a_thorough_run_has_all_examples(folder: Path) -> None:
-    seen, _ = run(folder, "--hypothesis-profile=thorough")
-    assert {len(values.split()) for values in seen} == {60}
-
-
-@pytest.mark.slow
-def test_without_slow_tests_a_run_has_few_examples_unless_told(folder: Path) -> None:
-    seen, _ = run(folder, "-m", "not slow", "-k", "anything")
-    assert {len(values.split()) for values in seen} == {8}
-    seen, _ = run(folder, "-m", "not slow", "-k", "anything", "--hypothesis-profile=thorough")
-    assert {len(values.split()) for values in seen} == {60}
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (["--hypothesis-profile=thorough"], 60),
+        (["-m", "not slow"], 8),
+        (["-m", "not slow", "--hypothesis-profile=thorough"], 60),
+    ],
+)
+def test_a_run_has_few_examples_unless_told(folder: Path, options: list[str], count: int) -> None:
+    seen, _ = run(folder, "-k", "anything", *options)
+    assert {len(values.split()) for values in seen} == {count}

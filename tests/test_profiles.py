@@ -128,11 +128,6 @@ def test_names_are_made_distinct(names: list[str]) -> None:
         assert (made == name) == (name not in names[:index])
 
 
-def test_layers_of_the_same_name_are_told_apart() -> None:
-    graph = Profile("m", (layer("a", 1), layer("a", 2)), MADE_UP).dataflow()
-    assert [parameter.name for parameter in graph.parameters] == ["a", "a#2"]
-
-
 def test_layers_may_list_their_parameters() -> None:
     layers = (
         replace(layer("a", 4, 0), parameters=("w",)),
@@ -162,24 +157,6 @@ def test_blocks_are_what_lies_between_clean_cuts(count: int, data: st.DataObject
     for node, (one, other) in enumerate(pairwise(blocks)):
         clean = all(not (a < node < b) for a, b in edges)
         assert (other == one + 1) if clean else (other == one)
-
-
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"forward_ns": -1}, "forward_ns"),
-        ({"parameter_bytes": 1.5}, "parameter_bytes"),
-        ({"block": True}, "block"),
-        ({"name": 3}, "name"),
-        ({"parameters": "w"}, "parameters"),
-        ({"parameters": ("w", 3)}, "parameters"),
-    ],
-)
-def test_bad_layers(change: dict[str, object], path: str) -> None:
-    good = {"name": "a", "forward_ns": 1, "backward_ns": 1, "parameter_bytes": 1}
-    with pytest.raises(InvalidInputError) as caught:
-        Layer(**{**good, **change})  # type: ignore[arg-type]
-    assert caught.value.path == path
 
 
 def test_sums_beyond_the_range_are_refused() -> None:

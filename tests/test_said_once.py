@@ -143,32 +143,6 @@ def test_variables_are_called_what_they_are() -> None:
     assert not read()[1]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[one for one in many]",
-        "for one in many: pass",
-        "for at, (one, other) in many: pass",
-        "sorted(many, key=lambda one: one.size)",
-        "def same(one, other): pass",
-        "def one(): pass",
-        "said = told()",
-        "found = []",
-        "found: dict[str, int] = {}",
-        "found = [size for size in sizes]",
-        "[found.size for found in many]",
-        "def lines(found): pass",
-    ],
-)
-def test_names_that_say_nothing_are_seen(line: str) -> None:
-    assert any(name for node in ast.walk(ast.parse(line)) for name in names_that_say_nothing(node))
-
-
-@pytest.mark.parametrize("line", ["found = search(it)", "found: int | None = None", "one.said = 1"])
-def test_names_of_a_sentence_may_be(line: str) -> None:
-    assert not [name for node in ast.walk(ast.parse(line)) for name in names_that_say_nothing(node)]
-
-
 @pytest.mark.slow
 def test_public_classes_of_a_folder_have_names_of_their_own() -> None:
     folders = Counter(

@@ -240,102 +240,89 @@ def test_a_measured_network_says_among_how_many(folder: Folder) -> None:
     )
 
 
-IBATCH = {"problem": "ibatch", "layer_bytes": [4, 8], "compute_ns": [1, 2]}
-BML = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 64}
-ANOTHER = "measure with --collective all_gather"
+TWICE = "not together with network"
 LINK = "expected startup_ns and bytes_per_s of a NIC, or ns_per_byte > 0 of a link"
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "twice": (
-        {**IBATCH, "network": NIC, "cost_table": TABLE["table"]},
-        "cost_table",
-        "not together with network",
-    ),
-    "also with times": (
-        {**IBATCH, "network": NIC, "startup_ns": 1},
-        "startup_ns",
-        "not together with network",
-    ),
-    "no sizes": (
+GATHER = "expected all_gather, which is what these plans do, got all_reduce"
+SHARE = {"startup_ns": 1, "per_machine": 2}
+
+
+def ibatch_of(network: Any, **more: Any) -> dict[str, Any]:
+    sizes = {"layer_bytes": [4, 8], "compute_ns": [1, 2]}
+    return {"problem": "ibatch", **sizes, "network": network, **more}
+
+
+def bml_of(**more: Any) -> dict[str, Any]:
+    return {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 64, **more}
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    (ibatch_of(NIC, cost_table=TABLE["table"]), "cost_table", TWICE),
+    (ibatch_of(NIC, startup_ns=1), "startup_ns", TWICE),
+    (
         {"problem": "ibatch", "compute_ns": [1], "network": NIC},
         "layer_bytes",
         "missing: network needs it",
     ),
-    "chunks": (
-        {**IBATCH, "network": {**AFFINE, "depths": {"2": AFFINE}}},
+    (
+        ibatch_of({**AFFINE, "depths": {"2": AFFINE}}),
         "network.depths",
         "only transfers of an all-reduce are cut",
     ),
-    "another collective": (
-        {**IBATCH, "network": measured("all_reduce", **AFFINE)},
+    (
+        ibatch_of(measured("all_reduce", **AFFINE)),
         "network.collective",
-        f"expected all_gather, which is what these plans do, got all_reduce: {ANOTHER}",
+        f"{GATHER}: measure with --collective all_gather",
     ),
-    "links twice": (
-        {**BML, "network": NIC, "link_bytes_per_s": 1},
-        "link_bytes_per_s",
-        "not together with network",
-    ),
-    "a start-up twice": (
-        {**BML, "network": NIC, "latency_ns": 0},
-        "latency_ns",
-        "not together with network",
-    ),
-    "no links": (BML, "link_bytes_per_s", "missing (or network)"),
-    "a table of links": ({**BML, "network": TABLE}, "network", LINK),
-    "links without a rate": (
-        {**BML, "network": {"startup_ns": 1, "ns_per_byte": 0}},
-        "network",
-        LINK,
-    ),
-    "a measured link": (
-        {**BML, "network": measured("all_reduce", **AFFINE)},
+    (bml_of(network=NIC, link_bytes_per_s=1), "link_bytes_per_s", TWICE),
+    (bml_of(network=NIC, latency_ns=0), "latency_ns", TWICE),
+    (bml_of(), "link_bytes_per_s", "missing (or network)"),
+    (bml_of(network=TABLE), "network", LINK),
+    (bml_of(network={"startup_ns": 1, "ns_per_byte": 0}), "network", LINK),
+    (
+        bml_of(network=measured("all_reduce", **AFFINE)),
         "network",
         "expected NICs or links, got a measured collective",
     ),
-    "other NICs": (
-        {**BML, "network": {**NIC, "per_machine": 3}},
+    (
+        bml_of(network={**NIC, "per_machine": 3}),
         "network.per_machine",
         "expected 2 of a server, got 3",
     ),
-    "messages": (
-        {**BML, "network": {**NIC, "message_ns": 1}},
+    (
+        bml_of(network={**NIC, "message_ns": 1}),
         "network.message_ns",
         "expected 0: further messages of a step cost nothing here",
     ),
-    "two forms": (
-        {**IBATCH, "network": {**NIC, "ns_per_byte": 1}},
+    (
+        ibatch_of({**NIC, "ns_per_byte": 1}),
         "network.ns_per_byte",
         "not together with bytes_per_s",
     ),
-    "a NIC without start-up": (
-        {**IBATCH, "network": {"bytes_per_s": 1}},
+    (
+        ibatch_of({"bytes_per_s": 1}),
         "network.startup_ns",
         "missing: it comes with bytes_per_s",
     ),
-    "a NIC without speed": (
-        {**IBATCH, "network": {"startup_ns": 1, "per_machine": 2}},
-        "network.per_machine",
-        "missing beside it: bytes_per_s",
-    ),
-    "no collective": (
-        {**IBATCH, "network": {"network": AFFINE, "ranks": 2}},
+    (ibatch_of(SHARE), "network.per_machine", "missing beside it: bytes_per_s"),
+    (
+        ibatch_of({"network": AFFINE, "ranks": 2}),
         "network.collective",
         "missing: it comes with network",
     ),
-    "inside what was measured": (
-        {**IBATCH, "network": measured("all_gather", startup_ns=1)},
+    (
+        ibatch_of(measured("all_gather", startup_ns=1)),
         "network.network.ns_per_byte",
         "missing: it comes with startup_ns",
     ),
-    "no speed": (
-        {**IBATCH, "network": {"startup_ns": 1, "bytes_per_s": 0}},
+    (
+        ibatch_of({"startup_ns": 1, "bytes_per_s": 0}),
         "network.bytes_per_s",
         "expected a number > 0, got 0",
     ),
-}
+]
 
 
-@pytest.mark.parametrize(("request_", "path", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("request_", "path", "message"), REFUSED)
 def test_networks_that_are_refused(request_: dict[str, Any], path: str, message: str) -> None:
     error = planner.solve(request_)["error"]
     assert (error["path"], error["message"]) == (path, message)

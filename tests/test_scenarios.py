@@ -116,36 +116,6 @@ def test_ops_of_a_part_are_late_by_their_spreads(graph: Graph, part: Part, times
         assert replace(op, duration_ns=was.duration_ns) == was
 
 
-@given(spread_graphs())
-def test_thirds_together_are_the_backward_pass(graph: Graph) -> None:
-    def added(part: Part) -> int:
-        other = graph_under(graph, Scenario(spread=Fraction(1), part=part))
-        return sum(op.duration_ns for op in other.ops) - sum(op.duration_ns for op in graph.ops)
-
-    assert added("first") + added("middle") + added("last") == added("backward")
-    assert added("backward") + added("forward") == added("all")
-
-
-@given(spread_graphs(), st.integers(1, 1000))
-def test_what_is_measured_in_other_units_is_the_same(graph: Graph, factor: int) -> None:
-    larger = Graph(
-        tuple(
-            replace(
-                op,
-                duration_ns=factor * op.duration_ns,
-                spread_ns=None if op.spread_ns is None else factor * op.spread_ns,
-            )
-            for op in graph.ops
-        ),
-        graph.parameters,
-    )
-    for scenario, _ in measured().scenarios:
-        times = [op.duration_ns for op in graph_under(graph, scenario).ops]
-        assert [op.duration_ns for op in graph_under(larger, scenario).ops] == [
-            factor * time for time in times
-        ]
-
-
 @given(st.integers(0, 99), st.lists(st.integers(100, 999), min_size=6, max_size=6))
 def test_four_tenths_are_as_measured(usual: int, late: list[int]) -> None:
     times = [usual, *late]

@@ -7,7 +7,6 @@ A second of processor time is what counts, since a busy machine stretches every 
 that takes `HANGING_S` more, or never comes, is interrupted.
 """
 
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +21,17 @@ import pytest
 import planner
 from planner.solving.methods import REPLAN
 from planner.solving.targets import TARGETS
-from tests.test_time_limits import (
+from tests.large import (
     EXTRAS,
+    SWITCH,
     bml_request,
     caramel_request,
     fsdp_request,
     overlap_request,
     shipped,
+    synthetic_iteration,
     tiny_iteration,
+    used_s,
     warm,
     yan_deep,
     yan_request,
@@ -104,27 +106,9 @@ def iteration(layers: int, machines: int, topology: Request, **cluster: Any) -> 
         }
         for place in range(layers)
     ]
-    provenance = {"kind": "synthetic", "source": "a test"}
-    return {
-        "problem": "iteration",
-        "profile": {"name": "p", "provenance": provenance, "batch_size": 4, "layers": rows},
-        "cluster": {
-            "name": "c",
-            "source": "a test",
-            "machines": machines,
-            "topology": topology,
-            "nic": {
-                "bytes_per_s": 1e9,
-                "startup_ns": 30_000,
-                "per_machine": topology.get("k", 1),
-            },
-            **cluster,
-        },
-        "outlook": "nominal",
-    }
+    request = synthetic_iteration(rows, machines, topology=topology, **cluster)
+    return {**request, "outlook": "nominal"}
 
-
-SWITCH = {"kind": "switch"}
 
 REQUESTS: dict[str, Callable[[int], Request]] = {
     **{f"ibatch, {name}": partial(ibatch, network=network) for name, network in NETWORKS.items()},
@@ -272,12 +256,6 @@ def interrupted(seconds: float) -> Iterator[None]:
             signal.signal(number, before[number])
 
 
-def used_s() -> float:
-    """Return the processor time of this process and of the solvers that it started."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in both)
-
-
 def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Request:
     """Return the answer to a request that has so many seconds, which must come in time."""
     if not cancelled:
@@ -297,7 +275,7 @@ def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Reque
 QUICK = [
     (name, method, option) for name, method, option in CASES if option or method in ("auto", REPLAN)
 ]
-"""What makes the most of the searches: rules and single methods are left to the slow tests."""
+"""What makes the most of the searches: single methods are asked large instances elsewhere."""
 
 
 @pytest.mark.parametrize(("name", "method", "option"), QUICK)
@@ -309,7 +287,7 @@ def test_a_search_without_time_ends_at_once(name: str, method: str, option: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "method", "option"), CASES)
+@pytest.mark.parametrize(("name", "method", "option"), CASES if THOROUGH else QUICK)
 def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, option: str) -> None:
     warm()
     request = asked(name, MIDDLE, method, option)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,24 +35,6 @@ def test_the_largest_end_plus_tail_decides(
         free = max(free, transfer.ready_ns, transfer.not_before_ns) + transfer.duration_ns
         end = max(end, free + left[0 if barrier else transfer.needed_by])
     assert result.end_ns == end
-
-
-@given(iterations())
-def test_lanes_are_serial_and_keep_durations(
-    case: tuple[list[int], list[int], list[TimedTransfer]],
-) -> None:
-    backward, forward, transfers = case
-    result = simulate(backward, forward, transfers)
-    for spans, durations in (
-        ((*result.backward, *result.forward), backward + forward),
-        (result.transfers, [transfer.duration_ns for transfer in transfers]),
-    ):
-        assert [end - start for start, end in spans] == durations
-        assert all(one[1] <= two[0] for one, two in pairwise(spans))
-    for one, (start, end) in zip(transfers, result.transfers, strict=True):
-        assert max(one.ready_ns, one.not_before_ns) <= start
-        assert end <= result.forward[one.needed_by][0] or end <= result.end_ns
-        assert result.forward[one.needed_by][0] >= end
 
 
 def test_a_stall() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -18,44 +18,27 @@ from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.problem import Plan as Transfers
 from planner.families.caramel.windows import Windows
 from planner.families.drizzle import DRIZZLE
-from planner.families.ibatch.evaluation import evaluate, objective_ns
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.deadline import NEVER
-from planner.solving.tie_break import TieBreak
 from tests.caramel.graph_strategies import graphs
+from tests.oracles import all_boundaries, objective
 from tests.strategies import affine_costs, problems, table_costs
-
-SHARES = st.sampled_from([Fraction(0), Fraction(1, 100), Fraction(1, 4), Fraction(2)])
-
-
-def every_cut(problem: ibatch.Problem) -> Iterator[ibatch.Plan]:
-    """Every plan, those of fewer batches first."""
-    count = problem.layers
-    for cuts in range(count):
-        for inner in combinations(range(1, count), cuts):
-            bounds = (0, *inner, count)
-            if all(stop <= problem.reach(start) for start, stop in pairwise(bounds)):
-                yield problem.plan(bounds)
 
 
 @settings(max_examples=1200)
-@given(problems(max_layers=7, objective="makespan"), SHARES)
-def test_ibatch_has_the_fewest_batches_of_all_plans_within_a_share(
-    problem: ibatch.Problem, share: Fraction
-) -> None:
-    result = ibatch.solve(problem, tie_break=TieBreak(within=share))
+@given(problems(max_layers=7, objective="makespan"))
+def test_ibatch_has_the_fewest_batches_of_all_best_plans(problem: ibatch.Problem) -> None:
+    result = ibatch.solve(problem)
     if result.plan is None:
         return
     assert result.objective_ns is not None
-    prices = {plan: objective_ns(problem, evaluate(problem, plan)) for plan in every_cut(problem)}
+    prices = {bounds: objective(problem, bounds) for bounds in all_boundaries(problem)}
     least = min(prices.values())
-    most = least + int(least * share)
-    fewest = min(len(plan.batches) for plan, price in prices.items() if price <= most)
-    assert (len(result.plan.batches), result.objective_ns <= most) == (fewest, True)
-    assert (result.status == "optimal") == (result.objective_ns == least)
-    assert result.lower_bound_ns == least
+    fewest = min(len(bounds) for bounds, price in prices.items() if price == least) - 1
+    assert len(result.plan.batches) == fewest
+    assert result.lower_bound_ns == result.objective_ns == least
 
 
 def every_order(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
@@ -69,25 +52,21 @@ def every_order(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
 
 
 @settings(max_examples=1200)
-@given(graphs(max_parameters=4), st.one_of(affine_costs(), table_costs()), SHARES)
+@given(graphs(max_parameters=4), st.one_of(affine_costs(), table_costs()))
 def test_caramel_has_the_fewest_transfers_of_whole_parameters(
-    graph: Graph, cost: AffineCost | TableCost, share: Fraction
+    graph: Graph, cost: AffineCost | TableCost
 ) -> None:
     problem = caramel.Problem(graph, cost)
-    best = caramel.solve(problem, method="exact")
-    result = caramel.solve(problem, method="exact", tie_break=TieBreak(within=share))
-    assert best.plan is not None
-    assert best.objective_ns is not None
+    result = caramel.solve(problem, method="exact")
     assert result.plan is not None
     assert result.objective_ns is not None
-    most = best.objective_ns + int(best.objective_ns * share)
-    assert result.objective_ns <= most
     sizes = problem.windows.sizes
     pricer = LoadPricer(problem.windows, cost)
     fewest = min(
         len(groups)
         for groups in every_order(tuple(range(len(sizes))))
-        if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups]) <= most
+        if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups])
+        <= result.objective_ns
     )
     assert len(result.plan.groups) == fewest
 
@@ -140,7 +119,7 @@ def test_no_two_neighbours_of_a_searched_plan_can_be_sent_together_for_free(
 def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
     problem = ibatch.Problem(startup_ns=1, transfer_ns=[5, 1, 1, 1, 9], compute_ns=[1, 1, 1, 1, 20])
     simple = ibatch.solve(problem)
-    robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
+    robust = ibatch.solve(problem, tie_break="robust")
     assert simple.plan is not None
     assert robust.plan is not None
     assert simple.objective_ns == robust.objective_ns == robust.lower_bound_ns
@@ -154,46 +133,42 @@ def test_under_contention_the_plan_stays_as_it_is() -> None:
     cost = AffineCost(0, Fraction(1))
     busy = Interference(ns_per_byte=Fraction(3, 10), delay_ns=2)
     problem = ibatch.Problem(compute_ns=[1, 0], layer_bytes=[0, 1], cost=cost, interference=busy)
-    robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
+    robust = ibatch.solve(problem, tie_break="robust")
     assert robust.plan == ibatch.solve(problem, tie_break=None).plan
 
 
 def test_baselines_keep_to_their_rule() -> None:
-    problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[1, 100])
-    alone = ibatch.solve(problem, method="layer_by_layer", tie_break=TieBreak(within=Fraction(9)))
+    problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[0, 100])
+    one = ibatch.solve(problem).plan
+    assert one is not None
+    assert len(one.batches) == 1  # which costs as much
+    alone = ibatch.solve(problem, method="layer_by_layer")
     assert alone.plan is not None
     assert len(alone.plan.batches) == 2
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="tie_break: expected simple or robust"):
-        TieBreak("best")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="simplest_within: only with tie_break simple"):
-        TieBreak("robust", Fraction(1, 10))
+    chain = ibatch.Problem(compute_ns=[1], transfer_ns=[1], startup_ns=1)
+    with pytest.raises(InvalidInputError, match="tie_break: expected one of simple, robust"):
+        ibatch.solve(chain, tie_break="best")  # type: ignore[arg-type]
     problem = drizzle.Problem(
         compute_ns=10, tasks=2, group_ns=5, task_ns=1, max_overhead=Fraction(1, 2)
     )
     with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
-        DRIZZLE.solve(problem, tie_break=TieBreak("robust"))
+        DRIZZLE.solve(problem, tie_break="robust")
 
 
-CHAIN: dict[str, Any] = {
-    "problem": "ibatch",
-    "compute_ns": [20, 79, 30],
-    "layer_bytes": [27, 93, 10],
-    "cost_table": [[10, 32], [163, 46]],
-}
-
-
-def test_requests_take_a_share_at_nominal_times_only() -> None:
-    least = planner.solve(CHAIN)
-    most = planner.solve({**CHAIN, "simplest_within": 3})
-    assert len(most["schedule"]) == 1 <= len(least["schedule"])
-    assert most["lower_bound_ns"] == least["objective_ns"] <= most["objective_ns"]
-    spread = {**CHAIN, "spread_ns": [9, 9, 9]}  # whose mean would count otherwise
+def test_requests_choose_among_equal_plans_at_nominal_times_only() -> None:
+    spread: dict[str, Any] = {
+        "problem": "ibatch",
+        "compute_ns": [20, 79, 30],
+        "layer_bytes": [27, 93, 10],
+        "cost_table": [[10, 32], [163, 46]],
+        "spread_ns": [9, 9, 9],  # whose mean would count otherwise
+    }
     assert "prospect" in planner.solve(spread)
-    assert "prospect" not in planner.solve({**spread, "simplest_within": 3})
+    assert "prospect" not in planner.solve({**spread, "tie_break": "robust"})
     for field, value in (("scenarios", [{}]), ("outlook", "mean")):
         refused = planner.solve({**spread, field: value, "tie_break": "robust"})["error"]
         assert refused["path"] == field
-        assert "not with tie_break or simplest_within" in refused["message"]
+        assert "not with tie_break" in refused["message"]

@@ -1,26 +1,34 @@
 """`time_limit_s` is kept, building and bounds included, and what comes back is honest."""
 
-import json
-import resource
 import threading
 from collections.abc import Callable
-from functools import cache
-from itertools import count, pairwise
-from pathlib import Path
-from random import Random
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import planner
-from planner.families import bigdl, caramel, ibatch, iteration, yan
+from planner.families import bigdl, caramel, ibatch, iteration
 from planner.jsonio.bml import answer as bml_answer
 from planner.solving.deadline import Deadline
-
-Request = dict[str, Any]
-
-ROOT = Path(__file__).parents[1]
+from tests.large import (
+    YAN,
+    Request,
+    bml_request,
+    caramel_request,
+    fsdp_request,
+    ibatch_sums,
+    ibatch_table,
+    iteration_request,
+    overlap_request,
+    shipped,
+    tiny_iteration,
+    used_s,
+    warm,
+    yan_deep,
+    yan_request,
+)
 
 LIMITS = (0.001, 0.1)
 
@@ -35,183 +43,11 @@ NOISE = 3
 other processes beside them, make the same work take twice the processor time and more."""
 
 
-def used_s() -> float:
-    """Processor time of this process and the solvers it has started."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in both)
-
-
-def ibatch_sums(layers: int, **more: Any) -> Request:
-    times = Random(1).choices(range(1, 10**6), k=2 * layers)
-    costs = {"transfer_ns": times[:layers], "compute_ns": times[layers:]}
-    return {"problem": "ibatch", "startup_ns": 10**4, **costs, **more}
-
-
-def ibatch_table(layers: int) -> Request:
-    """Costs of a table that fall somewhere."""
-    random = Random(2)
-    return {
-        "problem": "ibatch",
-        "direction": "push",
-        "layer_bytes": random.choices(range(1, 10**5), k=layers),
-        "cost_table": [[0, 1000], [100, 5000]]
-        + [[10**4 * place, 4000 + 9000 * place + place % 2 * 20_000] for place in range(1, 60)],
-        "compute_ns": random.choices(range(1, 10**6), k=layers),
-    }
-
-
-def yan_request(machines: int, **more: Any) -> Request:
-    return {**shipped("yan/imagenet22k.json"), "machines": machines, **more}
-
-
-def yan_deep(layers: int) -> Request:
-    """No two layers are alike, so that nothing is shared."""
-    widths = [4096 + place for place in range(layers + 1)]
-    full = [
-        {
-            "name": str(place),
-            "kind": "full",
-            "neurons": after,
-            "connections": before * after,
-            "weights": before * after,
-        }
-        for place, (before, after) in enumerate(pairwise(widths))
-    ]
-    return yan_request(60, layers=full)
-
-
-def caramel_request(parameters: int, **more: Any) -> Request:
-    """A chain of layers."""
-    random = Random(3)
-    ops: list[Request] = []
-    for name in [f"f{place}" for place in range(parameters)]:
-        after = [ops[-1]["name"]] if ops else []
-        ops.append({"name": name, "ns": random.randrange(10**6), "pass": "forward", "after": after})
-    for place in reversed(range(parameters)):
-        after = [ops[-1]["name"]]
-        ops.append(
-            {
-                "name": f"b{place}",
-                "ns": random.randrange(10**6),
-                "pass": "backward",
-                "after": after,
-            }
-        )
-    sizes = [
-        {
-            "name": f"w{place}",
-            "bytes": 4 * random.randrange(1, 10**6),
-            "updated_by": f"b{place}",
-            "read_by": f"f{place}",
-        }
-        for place in range(parameters)
-    ]
-    network = {"startup_ns": 50_000, "ns_per_byte": 0.8}
-    return {"problem": "caramel", "ops": ops, "parameters": sizes, "network": network, **more}
-
-
-def bml_request(**more: Any) -> Request:
-    request = {"problem": "bml", "n": 4, "k": 3, "gradient_bytes": 10**8, "link_bytes_per_s": 5e9}
-    return {**request, **more}
-
-
-def iteration_request(profile: str, cluster: str) -> Request:
-    return {
-        "problem": "iteration",
-        "profile": shipped(f"profiles/{profile}.json"),
-        "cluster": shipped(f"clusters/{cluster}.json"),
-        "computation_scale": 0.05,
-    }
-
-
-def tiny_iteration(machines: int, **more: Any) -> Request:
-    """Two layers on many machines, or cut in many pieces."""
-    layers = [
-        {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
-        {"name": "b", "forward_ns": 500, "backward_ns": 800, "parameter_bytes": 800},
-    ]
-    profile = {
-        "name": "tiny",
-        "provenance": {"kind": "synthetic", "source": "a test"},
-        "batch_size": 2,
-        "layers": layers,
-    }
-    cluster = {
-        "name": "a cluster",
-        "source": "a test",
-        "machines": machines,
-        "topology": {"kind": "switch"},
-        "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
-    }
-    return {"problem": "iteration", "profile": profile, "cluster": cluster, **more}
-
-
-def fsdp_request(layers: int, **more: Any) -> Request:
-    draw = Random(4)
-    cost = {"startup_ns": 30_000, "ns_per_byte": 0.02}
-    return {
-        "problem": "fsdp",
-        "forward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
-        "backward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
-        "parameter_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
-        "activation_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
-        "meshes": [{"shards": 64, "all_gather": cost, "reduce_scatter": cost}],
-        "memory_bytes": 30 * 10**9,
-        **more,
-    }
-
-
-def overlap_request(layers: int, **more: Any) -> Request:
-    """Gathers and sums of layers whose memory is what the order as listed takes."""
-    draw = Random(5)
-    nodes: list[dict[str, Any]] = []
-    collectives: list[dict[str, int]] = []
-    for _ in range(layers):
-        for kind in (0, 1):
-            begin = len(nodes)
-            nodes += [
-                {"name": f"start {begin}", "after": [begin - 1] if kind else []},
-                {"name": f"wait {begin}", "after": [begin]},
-                {
-                    "name": f"use {begin}",
-                    "after": [begin + 1, *([begin - 1] if begin else [])],
-                    "duration_ns": draw.randrange(10**5, 10**6),
-                },
-            ]
-            size = draw.randrange(10**6, 10**7)
-            collectives.append(
-                {"start": begin, "wait": begin + 1, "kind": kind, "size_bytes": size}
-            )
-    kinds = [
-        {"name": name, "channel": name, "times": [[0, 20_000], [10**7, 900_000]]}
-        for name in ("gather", "sum")
-    ]
-    return {
-        "problem": "overlap",
-        "nodes": nodes,
-        "kinds": kinds,
-        "collectives": collectives,
-        "tensors": [
-            {"size_bytes": it["size_bytes"], "producer": it["start"], "readers": [it["wait"] + 1]}
-            for it in collectives
-        ],
-        "memory_limit_bytes": 3 * 10**7,
-        **more,
-    }
-
-
-def shipped(path: str) -> Request:
-    request: Request = json.loads((ROOT / "data" / path).read_text())
-    return request
-
-
 IBATCH = sorted(set(ibatch.METHODS) - {"auto"})
-YAN = sorted(set(yan.METHODS) - {"auto", "brute_force"})
 CARAMEL = sorted(caramel.METHODS)
 BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
 ITERATION = sorted(set(iteration.METHODS) - {"auto"})
 
-EXTRAS = ("pareto",)
 
 CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),
@@ -229,7 +65,6 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
         ["auto"],
     ),
     "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
-    "drizzle": (lambda: shipped("drizzle/inception64.json"), ["exact"]),
     "fsdp, 400 layers": (
         lambda: fsdp_request(400),
         ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
@@ -238,14 +73,7 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
         lambda: overlap_request(1500),
         ["search", "greedy", "own_order", "auto"],
     ),
-    "overlap, 36 nodes": (lambda: overlap_request(6), ["exact"]),
     "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
-    "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
-    "caramel, regret": (lambda: caramel_request(600, regret=True), ["auto"]),
-    "caramel, scenarios": (
-        lambda: caramel_request(600, scenarios=[{"startup": 2}, {"late": 1}]),
-        ["auto"],
-    ),
     "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
     "bml": (bml_request, ["bml", "detour", "trees"]),
     "bml, 8,000 servers": (lambda: bml_request(n=20), ["trees"]),
@@ -255,31 +83,14 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     ),
     "bigdl, 512 nodes": (lambda: {**shipped("bigdl/vgg19-16.json"), "nodes": 512}, BIGDL),
     "iteration, ResNet-152": (lambda: iteration_request("resnet152", "bml-bcube"), ITERATION),
-    "yan, what else is asked": (
-        lambda: {**shipped("yan/imagenet22k.json"), **dict.fromkeys(EXTRAS, True)},
-        ["auto"],
-    ),
     "iteration, 65,536 workers": (lambda: tiny_iteration(2**16), ["ddp", "joint"]),
     "iteration, pieces of 3 bytes": (
         lambda: tiny_iteration(4, max_transfer_bytes=3),
         ["joint"],
     ),
-    "iteration, regret": (
-        lambda: {**iteration_request("resnet152", "bml-bcube"), "regret": True},
-        ["auto"],
-    ),
     "iteration, GPT-2": (lambda: iteration_request("gpt2_small", "h100-32"), ["auto"]),
 }
 """Large instances, and the methods that are asked for each. One that does not apply says so."""
-
-
-@cache
-def warm() -> None:
-    """Load what methods load when they are used: that is before their time begins."""
-    for method in ("milp", "cpsat", "exact"):
-        planner.solve(ibatch_sums(2, method=method))
-    for method in YAN:
-        planner.solve(yan_request(3, method=method))
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,6 @@ def test_serial_resources_do_one_thing_at_a_time() -> None:
         check_serial(Timeline(("r",), (interval(1, 3), interval(0, 2))))
 
 
-def test_timelines_need_no_windows_and_no_marks() -> None:
-    plain = Timeline(("r",), (interval(0, 2),))
-    assert (plain.windows, plain.marks) == ((), ())
-    assert plain.end_ns == 2
-
-
 def test_time_does_not_run_backwards() -> None:
     with pytest.raises(InvalidInputError):
         interval(3, 2)

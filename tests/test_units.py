@@ -1,5 +1,6 @@
 """Times, sizes and rates as people write them."""
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -45,25 +46,19 @@ def test_rates(text: str, expected: Fraction) -> None:
     assert parse_rate(text, "--bandwidth") == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5", "us", "-5us", "5 parsecs", "1e99s", "nan us", "5Gb/s", "9" * 99]
-)
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        parse_time(text, "--startup")
-    assert caught.value.path == "--startup"
+NONE: dict[Callable[[str, str], object], tuple[str, ...]] = {
+    parse_time: ("", "5", "us", "-5us", "5 parsecs", "1e99s", "nan us", "5Gb/s", "9" * 99),
+    parse_bytes: ("", "5", "5Mb", "5XB", "-1B"),
+    parse_rate: ("", "10", "10G", "0Gb/s", "10Gb", "10ib/s", "-1Gb/s"),
+}
 
 
-@pytest.mark.parametrize("text", ["", "5", "5Mb", "5XB", "-1B"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(InvalidInputError):
-        parse_bytes(text, "--max-batch")
-
-
-@pytest.mark.parametrize("text", ["", "10", "10G", "0Gb/s", "10Gb", "10ib/s", "-1Gb/s"])
-def test_what_is_no_rate(text: str) -> None:
-    with pytest.raises(InvalidInputError):
-        parse_rate(text, "--bandwidth")
+@pytest.mark.parametrize("parse", NONE)
+def test_what_is_none(parse: Callable[[str, str], object]) -> None:
+    for text in NONE[parse]:
+        with pytest.raises(InvalidInputError) as caught:
+            parse(text, "--option")
+        assert caught.value.path == "--option"
 
 
 def test_formatting() -> None:

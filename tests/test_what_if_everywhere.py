@@ -1,6 +1,5 @@
 """Regret, and plans for several scenarios, in every family that can be perturbed."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -32,9 +31,6 @@ from tests.perturbed import (
     robust_families,
 )
 from tests.strategies import problems as ibatch_problems
-
-LONG_S = 60
-"""A guard against searches that do not end, nothing more."""
 
 SLOWER = Outlook(
     (
@@ -201,42 +197,6 @@ def least_value(
         for time, plan in priced
         if time <= most
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "every"), [("ibatch", all_batches), ("fsdp", every_plan), ("overlap", all_plans)]
-)
-@pytest.mark.parametrize("percentile", [None, Fraction(90), Fraction(50)])
-def test_the_plan_by_hand_is_the_best_of_all(
-    name: str, every: Callable[[Any], Iterator[Any]], percentile: Fraction | None
-) -> None:
-    outlook = replace(SLOWER, percentile=percentile)
-    family, problem = CASES[name].family, CASES[name].example
-    if name == "fsdp":
-        problem = replace(
-            problem,
-            **{
-                field: getattr(problem, field)[:3]
-                for field in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes")
-            },
-        )
-    _, prospect = robust_plan(family, problem, outlook, NEVER)
-    assert prospect is not None
-    assert prospect.value == least_value(family, problem, outlook, every)
-
-
-@every_family
-def test_a_short_time_leaves_an_answer(name: str) -> None:
-    case, begin = CASES[name], time.perf_counter()
-    family = case.family
-    plan = family.solve(case.example).plan
-    rows = regrets(family, case.example, plan, Deadline(0.001))
-    assert len(rows) <= len(SCENARIOS)
-    assert regrets(family, case.example, plan, Deadline(0)) == ()
-    if case.robust:
-        result, prospect = robust_plan(family, case.example, SLOWER, Deadline(0.001))
-        assert (result.plan is None) or prospect is None or prospect.value >= prospect.bound
-    assert time.perf_counter() - begin < LONG_S
 
 
 @robust_families

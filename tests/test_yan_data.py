@@ -1,9 +1,8 @@
 """The stand-ins of ``data/yan``: as their script writes them, and as the paper ranks them."""
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -14,22 +13,13 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "data" / "yan"
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_yan", ROOT / "data" / "make_yan.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def load(name: str) -> dict[str, Any]:
     request: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
     return request
 
 
 def test_the_files_are_what_the_script_writes() -> None:
-    requests = script().requests()
+    requests = run_path(str(ROOT / "data" / "make_yan.py"))["requests"]()
     assert {path.stem for path in FOLDER.glob("*.json")} == set(requests)
     for name, request in requests.items():
         assert load(name) == request

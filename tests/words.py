@@ -9,17 +9,7 @@ from planner.solving.methods import Method
 
 
 class Words(Family[str, str, int]):
-    """Plans cost what a table says; others are none.
-
-    Parameters
-    ----------
-    costs : mapping of str to int
-        The plans, and what they cost (ns).
-    own_methods : mapping of str to method
-        Its methods.
-    bound_ns : int, optional
-        The bound on the cost of every plan.
-    """
+    """Plans cost what a table says; others are none."""
 
     name, plan_type = "words", str
 

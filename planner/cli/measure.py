@@ -52,16 +52,13 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure a model, with progress on standard error."""
     check_integers(options, {"batch_size": 1, "warmup": 0, "repetitions": 1, "threads": 1})
-    threads = options.threads
-    if threads is None and not os.environ.get("OMP_NUM_THREADS"):
-        threads = 1  # as torchrun gives each rank
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     with redirect_stdout(sys.stderr):  # keep the model's own prints out of the profile
         if alone:
-            profile = _measured(options, threads)
+            profile = _measured(options)
         else:
             options.optimizer = options.optimizer or "sgd"
-            slowest = _measured_by_all(options, threads)
+            slowest = _measured_by_all(options)
             if slowest is None:
                 return 0
             profile = slowest
@@ -92,14 +89,14 @@ def summary(profile: Profile, place: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _measured_by_all(options: argparse.Namespace, threads: int | None) -> Profile | None:
+def _measured_by_all(options: argparse.Namespace) -> Profile | None:
     """Measure on all ranks of the job; return the slowest rank's profile on rank 0, else None."""
     from planner.runtime.world.joining import join
 
     with join(_TIMEOUT_S) as job:
         first = job.rank == 0
         options.quiet = options.quiet or not first
-        own = _measured(options, threads, lambda: job.gather("who measures", ""))
+        own = _measured(options, lambda: job.gather("who measures", ""))
         times = job.gather("its time", str(own.forward_ns + own.backward_ns))
         documents = job.gather("its profile", encode_profile(own))
     if not first:
@@ -111,13 +108,16 @@ def _measured_by_all(options: argparse.Namespace, threads: int | None) -> Profil
     return replace(profile, provenance=origin)
 
 
-def _measured(
-    options: argparse.Namespace, threads: int | None, ready: Callable[[], object] = tuple
-) -> Profile:
+def _measured(options: argparse.Namespace, ready: Callable[[], object] = tuple) -> Profile:
     from planner.profiling import measure
     from planner.profiling.samples import optimizer_of
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
+
+    import torch
+
+    if options.threads or not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(options.threads or 1)  # 1, as torchrun gives each rank
     ready()
     name = options.name or options.factory.partition(":")[2]
     asked = given(options, ("input", "batch_size", "threads", "optimizer"))
@@ -130,7 +130,6 @@ def _measured(
         warmup=options.warmup,
         repetitions=options.repetitions,
         batch_size=options.batch_size,
-        threads=threads,
         progress=lambda done, of: progress(f"{name}: run", done, of),
         optimizer=partial(optimizer_of, options.optimizer) if options.optimizer else None,
     )

@@ -1,6 +1,5 @@
 """The JSON interface of BigDL's shuffle all-reduce and of aggregation through a driver."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -11,8 +10,8 @@ from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.links import link_notes, links_of
-from planner.jsonio.network import NetworkDocument
+from planner.jsonio.links import links_of, nics_of
+from planner.jsonio.network import Described, NetworkDocument
 from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
@@ -67,11 +66,11 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        return made_of(bigdl.Problem, self, network=links_of(self, 1, self.nodes))
+        return made_of(bigdl.Problem, self, network=links_of(self, 1))
 
-    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
-        """Return warnings about links that were estimated from measured collectives."""
-        return link_notes(self, self.nodes)
+    def settled(self) -> Described | None:
+        """Return the network, its tables resolved to links; None without."""
+        return nics_of(self.network, self.nodes)
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):

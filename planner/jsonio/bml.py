@@ -1,6 +1,6 @@
 """The JSON interface of gradient synchronisation on a BCube (BML)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -22,10 +22,10 @@ from planner.jsonio.links import (
     Number,
     failed_document,
     failures_of,
-    link_notes,
     links_of,
+    nics_of,
 )
-from planner.jsonio.network import NetworkDocument
+from planner.jsonio.network import Described, NetworkDocument
 from planner.jsonio.types import (
     Moment,
     PositiveRate,
@@ -104,16 +104,16 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
             raise _too_many(wanted)
         return wanted
 
-    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
-        """Return warnings about links that were estimated from measured collectives."""
-        return link_notes(self, self.n**self.k)
+    def settled(self) -> Described | None:
+        """Return the network, its tables resolved to links; None without."""
+        return nics_of(self.network, self.n**self.k)
 
 
 def problem_of(request: BmlRequest) -> Problem:
     """Return the typed problem; errors carry a path into the request."""
     bcube = BCube(request.n, request.k)
     failed = Failures() if request.failed is UNSET else failures_of(bcube, request.failed)
-    network = links_of(request, request.k, bcube.servers)
+    network = links_of(request, request.k)
     return made_of(Problem, request, bcube=bcube, network=network, failed=failed)
 
 

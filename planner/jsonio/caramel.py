@@ -1,6 +1,5 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,7 +16,7 @@ from planner.jsonio.control import TargetRequest, method_names, target_answer, t
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.links import settled, warnings_of
+from planner.jsonio.links import settled
 from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.transfers import (
     Names,
@@ -107,10 +106,6 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             interference=network.interference,
             target=target_of(self.target),
         )
-
-    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
-        """Return warnings about costs that were not measured, of transfers of these sizes."""
-        return warnings_of(self.settled(), sizes)
 
     def lacks_spreads(self, problem: Problem, /) -> str:
         """Return what the request lacks to have measured spreads; empty if it has them."""

@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.jsonio.links import warnings_of
+from planner.jsonio.network import Described
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Id, Moment, Rate, Seconds, filled, says
+from planner.jsonio.types import Id, Moment, Seconds, filled, says
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, inside, shown
 from planner.solving.deadline import Cancel, Control, Incumbent
 from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER, TARGETS, Exported, Target
-from planner.solving.tie_break import Prefer, TieBreak
+from planner.solving.tie_break import Prefer
 
 R = TypeVar("R", bound=Result[Any, Any])
 
@@ -39,16 +40,18 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tie_break: Annotated[
         Prefer | UnsetType, says("which of the plans of equal cost; by default simple")
     ] = UNSET
-    simplest_within: Annotated[
-        Rate | UnsetType, says("share by which a simpler plan may cost more; or 0")
-    ] = UNSET
     progress: Annotated[
         bool, says("whether a stream also gets a line for each better plan or bound")
     ] = False
 
-    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+    def settled(self) -> Described | None:
+        """Return the network, its tables resolved to the cost of what is sent; None without."""
+        return None
+
+    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
         """Return warnings about costs that were not measured, of transfers of these sizes."""
-        return ()
+        network = self.settled()
+        return () if network is None else warnings_of(network, sizes)
 
 
 def tell(result: Result[Any, Any], control: Control[Any]) -> None:
@@ -82,10 +85,8 @@ def control_of(
     Raises InvalidInputError if the start plan is malformed or of another family.
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
-    if request.tie_break is not UNSET or request.simplest_within is not UNSET:
-        prefer: Prefer = "simple" if request.tie_break is UNSET else request.tie_break
-        within = Fraction(0) if request.simplest_within is UNSET else request.simplest_within
-        control["tie_break"] = TieBreak(prefer, within)
+    if request.tie_break is not UNSET:
+        control["tie_break"] = request.tie_break
     if request.start_plan is not UNSET:
         family, _, _ = request.start_plan.kind.partition(".")
         with inside("start_plan"):

@@ -12,7 +12,7 @@ from planner.families.ibatch.methods import check_modules, exported
 from planner.jsonio.control import ShardedTargetRequest, method_names, target_answer, targets_answer
 from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.links import settled, warnings_of
+from planner.jsonio.links import settled
 from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
@@ -102,11 +102,6 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         if self.network is UNSET:
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
-
-    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
-        """Return warnings about costs that were not measured, of transfers of these sizes."""
-        network = self.settled()
-        return () if network is None else warnings_of(network, sizes)
 
     def lacks_spreads(self, problem: ibatch.Problem, /) -> str:
         """Return what the request lacks to have measured spreads; empty if it has them."""

@@ -5,10 +5,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.collectives.prediction import measured_nic, predicted, range_note
-from planner.jsonio.network import Described, described, measured_as
+from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.types import says
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
@@ -64,11 +64,15 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
     return (*measured.notes, beyond) if beyond else measured.notes
 
 
-def links_of(request: Any, levels: int, machines: int | None = None) -> Links:
+def nics_of(document: NetworkDocument | UnsetType, machines: int) -> Described | None:
+    """Return a request's network, as the NICs of so many machines if it was measured."""
+    return None if document is UNSET else settled(described(document), None, machines)
+
+
+def links_of(request: Any, levels: int) -> Links:
     """Return the links of a request of bml or bigdl for machines with `levels` NICs each.
 
-    `machines` selects the measured collectives; by default those among the most ranks. Raises
-    InvalidInputError if the links are given twice or not at all, or if the network does not
+    Raises InvalidInputError if the links are given twice or not at all, or if the network does not
     describe single links.
     """
     added = request.reduce_ns_per_byte
@@ -81,15 +85,7 @@ def links_of(request: Any, levels: int, machines: int | None = None) -> Links:
     for name in ("link_bytes_per_s", "latency_ns"):
         if getattr(request, name) is not UNSET:
             raise InvalidInputError(name, "not together with network")
-    known = settled(described(request.network), None, machines)
-    return links(measured_as(known, None), levels, added)
-
-
-def link_notes(request: Any, machines: int) -> tuple[str, ...]:
-    """Return warnings about links that were estimated from measured collectives."""
-    if request.network is UNSET:
-        return ()
-    return settled(described(request.network), None, machines).notes
+    return links(measured_as(request.settled(), None), levels, added)
 
 
 # ---

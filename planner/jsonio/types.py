@@ -1,7 +1,7 @@
 """Scalar types of the JSON interface, with ranges and units, and helpers for structures."""
 
 import json
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -108,22 +108,16 @@ def fields_of(document: Struct, names: Iterable[str] | None = None) -> dict[str,
     return {name: value for name, value in given.items() if value is not UNSET}
 
 
-def fields_for(kind: Any, document: Struct, but: Container[str] = ()) -> dict[str, Any]:
-    """Return the set fields of a document that a dataclass has too, apart from `but`.
+def made_of(kind: type[T], document: Struct, /, **others: Any) -> T:
+    """Return a dataclass with `others`, and otherwise with the set fields of a document, by name.
 
     Documents inside become dataclasses of their own; errors carry the path into the document.
     """
-    inner = _dataclasses_in(kind)
-    names = [name for name in document.__struct_fields__ if name in inner and name not in but]
-    return {
-        name: value if inner[name] is None else _made(inner[name], value, name)
-        for name, value in fields_of(document, names).items()
-    }
-
-
-def made_of(kind: type[T], document: Struct, /, **others: Any) -> T:
-    """Return a dataclass with `others`, and otherwise with `fields_for` it."""
-    return kind(**fields_for(kind, document, others), **others)
+    inner = _dataclasses_in(cast(Any, kind))
+    names = [name for name in document.__struct_fields__ if name in inner and name not in others]
+    for name, value in fields_of(document, names).items():
+        others[name] = value if inner[name] is None else _made(inner[name], value, name)
+    return kind(**others)
 
 
 def _made(kind: Any, value: Any, path: str) -> Any:

@@ -142,7 +142,7 @@ def unless_tied(
     for name in ("scenarios", "percentile", "outlook"):
         if given.get(name, UNSET) not in (UNSET, "nominal"):
             reason = "they choose among plans for the nominal times"
-            raise InvalidInputError(name, f"not with tie_break or simplest_within: {reason}")
+            raise InvalidInputError(name, f"not with tie_break: {reason}")
     return None
 
 

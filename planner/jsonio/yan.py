@@ -1,14 +1,13 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.families.yan.configuration import Plan
 from planner.families.yan.family import METHODS, YAN
-from planner.families.yan.from_profile import ProfiledProblem, profiled, refuse_incomplete
+from planner.families.yan.from_profile import ProfiledProblem
 from planner.families.yan.layers import MAX_COUNT, MAX_SIDE
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import (
@@ -20,16 +19,11 @@ from planner.families.yan.problem import (
     Constants,
     Problem,
 )
-from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import of_profile
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_for, fields_of, says
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, made_of, says
 from planner.jsonio.what_if import WhatIfRequest
 from planner.jsonio.yan_answer import YanAnswer, answer, scaling, top_rows
-from planner.model.errors import InvalidInputError
-from planner.model.validation import inside
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.result import Result
@@ -105,27 +99,15 @@ class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many servers, replicas, workers, partitions, copies and threads a job should have.
-
-    Give machines, cores, layers, constants and read_every, or a profile and a cluster in their
-    place.
-    """
+    """How many servers, replicas, workers, partitions, copies and threads a job should have."""
 
     problem: Literal["yan"]
     samples: Count
-    machines: Machines | UnsetType = UNSET
-    cores: Count | UnsetType = UNSET
-    layers: (
-        Annotated[tuple[NeuronLayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
-        | UnsetType
-    ) = UNSET
-    constants: ConstantsDocument | UnsetType = UNSET
-    read_every: Count | UnsetType = UNSET
-    profile: ProfileDocument | UnsetType = UNSET
-    cluster: ClusterDocument | UnsetType = UNSET
-    computation_scale: Annotated[
-        PositiveRate | UnsetType, says("what the profile's times are multiplied by")
-    ] = UNSET
+    machines: Machines
+    cores: Count
+    layers: Annotated[tuple[NeuronLayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
+    constants: ConstantsDocument
+    read_every: Count
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] | UnsetType = UNSET
     max_copies: Machines | UnsetType = UNSET
@@ -140,45 +122,14 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
     def to_problem(self) -> ProfiledProblem:
-        """Return the typed problem, with the assumptions where it is made of a profile."""
-        given = fields_for(Problem, self, but=("constants",))
-        if self.constants is not UNSET:
-            given["constants"] = Constants(**fields_of(self.constants))
-        if self.profile is not UNSET:
-            return self._of_profile(self.profile, given)
-        for name in _OF_PROFILE[1:]:
-            if getattr(self, name) is not UNSET:
-                raise InvalidInputError(name, "only together with profile")
-        for name in _INSTEAD:
-            if name not in given:
-                raise InvalidInputError(name, "missing (or profile and cluster)")
-        if "read_every" not in given:
-            raise InvalidInputError("read_every", "missing")
-        return ProfiledProblem(Problem(**given), 1, ())
-
-    def _of_profile(self, document: ProfileDocument, given: Mapping[str, Any]) -> ProfiledProblem:
-        for name in _INSTEAD:
-            if name in given:
-                raise InvalidInputError(name, "not together with profile")
-        if self.cluster is UNSET:
-            raise InvalidInputError("cluster", "missing: it comes with profile")
-        with inside("profile"):
-            profile = profile_of(document)
-            refuse_incomplete(profile)
-        cluster = cluster_of(self.cluster, "cluster")
-        computation = 1 if self.computation_scale is UNSET else self.computation_scale
-        return profiled(profile, cluster, computation=computation, **given)
+        """Return the typed problem, in the form of one that is made of a profile."""
+        constants = Constants(**fields_of(self.constants))
+        return ProfiledProblem(made_of(Problem, self, constants=constants), 1, ())
 
 
 def problem_of(request: YanRequest) -> Problem:
-    """Return the typed problem; errors carry a path into the request."""
+    """Return the typed problem of a request."""
     return request.to_problem().problem
-
-
-_INSTEAD = ("machines", "cores", "layers", "constants")
-"""Fields that a profile and a cluster stand in place of."""
-
-_OF_PROFILE = ("profile", "cluster", "computation_scale")
 
 
 def told(
@@ -189,16 +140,11 @@ def told(
     At the deadline the Pareto front is cut; the part it covers is correct.
     """
     made, request = answer(case.made, result), case.request
-    if request is None or deadline is None:
+    if request is None or deadline is None or not request.pareto or result.plan is None:
         return made
-    if request.pareto and result.plan is not None:
-        from planner.families.yan.pareto import pareto_front
+    from planner.families.yan.pareto import pareto_front
 
-        made = replace(made, pareto=top_rows(pareto_front(case.problem, deadline=deadline)))
-    if case.profile is None and request.profile is not UNSET:
-        doubts = cluster_of(request.cluster, "cluster").memory_doubts
-        made = of_profile(made, profile_of(request.profile), doubts)
-    return made
+    return replace(made, pareto=top_rows(pareto_front(case.problem, deadline=deadline)))
 
 
 INTERFACE = Interface(

@@ -23,24 +23,13 @@ ONE_ACCELERATOR_BYTES = 300 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """The network interfaces of a machine, identical and full duplex.
+    """The network interfaces of a machine, identical and full duplex."""
 
-    Attributes
-    ----------
-    bytes_per_s : Fraction
-        Bytes one NIC sends, and receives, in a second.
-    startup_ns : int
-        Start-up cost of one step of a collective: the time of the smallest message.
-    per_machine : int
-        NICs of a machine.
-    message_ns : int
-        Cost of each further message that a NIC sends in the same step: the gap g of LogP. With 0, a
-        simultaneous exchange with all others costs no more than with one.
-    """
-
-    bytes_per_s: Fraction
-    startup_ns: int
+    bytes_per_s: Fraction  # that one NIC sends, and receives
+    startup_ns: int  # of one step of a collective: the time of the smallest message
     per_machine: int = 1
+    # Cost of each further message that a NIC sends in the same step: the gap g of LogP. With 0, a
+    # simultaneous exchange with all others costs no more than with one.
     message_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -54,18 +43,13 @@ class Nic:
 class Scheduling:
     """Costs of a driver, such as Spark's, that schedules every task of every iteration.
 
-    Attributes
-    ----------
-    task_ns, group_ns, constant_task_ns : int
-        The constants d1, d0 and d2 of `planner.drizzle.Problem`.
-    tasks_per_machine : int
-        Tasks of one iteration on each machine.
+    The constants are those of `planner.drizzle.Problem`.
     """
 
-    task_ns: int
-    group_ns: int = 0
-    constant_task_ns: int = 0
-    tasks_per_machine: int = 1
+    task_ns: int  # d1
+    group_ns: int = 0  # d0
+    constant_task_ns: int = 0  # d2
+    tasks_per_machine: int = 1  # in one iteration
 
     def __post_init__(self) -> None:
         for name in ("task_ns", "group_ns", "constant_task_ns"):

@@ -160,18 +160,8 @@ def bound_beside(
 ) -> int:
     """Return the lower bound (ns) on an iteration under contention.
 
-    Parameters
-    ----------
-    interference : Interference
-        The contention parameters.
-    compute_ns : int
-        All computation of an iteration, C.
-    alone_ns : int
-        Computation that no transfer can overlap, h + t.
-    cost : TransferCost
-        Cost of a transfer without computation.
-    sizes : sequence of int
-        Bytes of each gradient.
+    `compute_ns` is all computation of an iteration, C; `alone_ns` the part that no transfer can
+    overlap, h + t; `cost` that of a transfer without computation; `sizes` the gradients' bytes.
     """
     total = sum(sizes)
     if not total:

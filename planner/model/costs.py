@@ -200,14 +200,9 @@ class TableCost(_Cost):
 
 @dataclass(frozen=True, slots=True)
 class DepthCost(_Cost):
-    """A cost for each depth (number of chunks in flight); a transfer takes the cheapest.
+    """A cost for each depth (number of chunks in flight); a transfer takes the cheapest."""
 
-    Parameters
-    ----------
-    by_depth : tuple of (int, TransferCost)
-        Depths, increasing from 1, each with the cost of a transfer cut into that number of chunks.
-    """
-
+    # Depths, increasing from 1, each with the cost of a transfer cut into that number of chunks.
     by_depth: tuple[tuple[int, "AffineCost | TableCost"], ...]
 
     def __post_init__(self) -> None:

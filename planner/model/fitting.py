@@ -160,11 +160,6 @@ def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineC
 
     With two sizes this is linear regression. A line that starts below 0 or falls (a noisy
     measurement) is an error.
-
-    Parameters
-    ----------
-    small_ns, large_ns : sequence of int
-        Times of repeated transfers of `SMALL_BYTES` and of `LARGE_BYTES`, in ns.
     """
     small, large = (
         mean(map(Fraction, integers(times, name)))
@@ -185,12 +180,8 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineCost:
     """Fit start-up cost and time per byte to measured transfers.
 
     Non-negative least squares on the *relative* error: measured times span decades, and a model
-    that is wrong for small transfers batches wrongly.
-
-    Parameters
-    ----------
-    samples : iterable of (int, int)
-        Measured pairs (bytes, nanoseconds) with at least two different sizes, and times above 0.
+    that is wrong for small transfers batches wrongly. Samples are pairs (bytes, ns) with at least
+    two different sizes, and times above 0.
     """
     import numpy as np
     from scipy.optimize import nnls

@@ -20,20 +20,11 @@ AnyNetwork = AffineCost | TableCost | DepthCost | Nic
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Links of one speed, the start-up cost of a step, and the time of adding.
+    """Links of one speed, the start-up cost of a step, and the time of adding."""
 
-    Parameters
-    ----------
-    link_bytes_per_s : Fraction or int
-        Bytes a NIC sends, and receives, in a second.
-    startup_ns : int
-        Start-up cost of a step.
-    reduce_ns_per_byte : Fraction or int
-        Time γ for a server to add one received byte, for all its NICs together.
-    """
-
-    link_bytes_per_s: Fraction
-    startup_ns: int = 0
+    link_bytes_per_s: Fraction  # that a NIC sends, and receives
+    startup_ns: int = 0  # of a step
+    # Time γ for a server to add one received byte, for all its NICs together.
     reduce_ns_per_byte: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
@@ -96,19 +87,8 @@ def ring_cost(network: AnyNetwork, workers: int) -> AffineCost | TableCost | Dep
 def links(network: AnyNetwork, levels: int, reduce_ns_per_byte: Fraction | int = 0) -> Network:
     """Return the links between servers that have one NIC at each of `levels` levels.
 
-    Parameters
-    ----------
-    network : AnyNetwork
-        NICs, or an affine cost: that of one message over a link.
-    levels : int
-        NICs of a server.
-    reduce_ns_per_byte : Fraction or int
-        As in `Network`.
-
-    Raises
-    ------
-    InvalidInputError
-        If the network does not describe a single link.
+    The network is NICs, or the affine cost of one message over a link. InvalidInputError if it does
+    not describe a single link.
     """
     if isinstance(network, Nic):
         if network.per_machine not in (1, levels):

@@ -23,17 +23,10 @@ class BCube:
     """BCube(n, k): k levels of n-port switches; every server has one NIC at each level.
 
     The servers on one switch of level l have all digits but digit l in common.
-
-    Parameters
-    ----------
-    n : int
-        Ports of a switch, at least 2.
-    k : int
-        Levels, and NICs per server; at least 1. There are at most 2^62 NICs.
     """
 
-    n: int
-    k: int
+    n: int  # ports of a switch, at least 2
+    k: int  # levels, and NICs per server; at least 1, and at most 2^62 NICs in all
 
     def __post_init__(self) -> None:
         set_integer(self, "n", minimum=2)
@@ -189,15 +182,9 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class FatTree:
-    """Three-layer Fat-Tree of p-port switches: p pods, full bisection bandwidth.
+    """Three-layer Fat-Tree of p-port switches: p pods, full bisection bandwidth."""
 
-    Parameters
-    ----------
-    ports : int
-        Ports p of a switch, even, at most 2^22.
-    """
-
-    ports: int
+    ports: int  # p, even, at most 2^22
 
     def __post_init__(self) -> None:
         set_integer(self, "ports", minimum=2, maximum=2**22)
@@ -249,23 +236,12 @@ class Rails:
 
     A rail is a network of full bisection bandwidth. Within a host, accelerators communicate over
     links of their own, such as NVLink.
-
-    Parameters
-    ----------
-    hosts : int
-        Number of hosts.
-    accelerators : int
-        Accelerators per host; equals the number of rails.
-    link_bytes_per_s : Fraction or int
-        Bytes an accelerator sends, and receives, in a second within its host.
-    link_startup_ns : int
-        Start-up cost of a step within hosts.
     """
 
     hosts: int
-    accelerators: int
-    link_bytes_per_s: Fraction
-    link_startup_ns: int = 0
+    accelerators: int  # per host; equals the number of rails
+    link_bytes_per_s: Fraction  # that an accelerator sends, and receives, within its host
+    link_startup_ns: int = 0  # of a step within hosts
 
     def __post_init__(self) -> None:
         set_integer(self, "hosts", minimum=1)

@@ -6,6 +6,7 @@ A layer is a leaf call: a module call during which no other module is called.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -50,26 +51,6 @@ def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 @contextmanager
-def _watched(
-    model: nn.Module, enter: Callable[[str, Any], None], leave: Callable[[Any], None]
-) -> Iterator[None]:
-    """Call `enter(name, inputs)` before and `leave(output)` after every module call."""
-    with ExitStack() as hooks:
-        for name, module in observed_modules(model):
-            before = module.register_forward_pre_hook(
-                lambda _module, args, kwargs, name=name: enter(name, (args, kwargs)),
-                prepend=True,
-                with_kwargs=True,
-            )
-            hooks.callback(before.remove)
-            after = module.register_forward_hook(
-                lambda _module, _args, output: leave(output), always_call=True
-            )
-            hooks.callback(after.remove)
-        yield
-
-
-@contextmanager
 def errors_of(which: str) -> Iterator[None]:
     """Turn errors of the model's forward or backward pass into a `MeasurementError`."""
     try:
@@ -99,13 +80,13 @@ def trace(
     running: list[Call] = []
     probe = torch.zeros((), requires_grad=True)
 
-    def enter(name: str, inputs: Any) -> None:
+    def enter(_: nn.Module, args: Any, kwargs: Any, *, name: str) -> None:
         if running:
             running[-1].leaf = False
-        calls.append(Call(name, _next_number(probe), read=_shape(inputs), begun=count()))
+        calls.append(Call(name, _next_number(probe), read=_shape((args, kwargs)), begun=count()))
         running.append(calls[-1])
 
-    def leave(output: Any) -> None:
+    def leave(_module: nn.Module, _args: Any, output: Any) -> None:
         call = running.pop()
         call.end = _next_number(probe)
         call.activation_bytes = byte_size(output)
@@ -121,7 +102,11 @@ def trace(
     with ExitStack() as hooks:
         if saved:
             hooks.enter_context(saved_tensors_hooks(pack, lambda tensor: tensor))
-        hooks.enter_context(_watched(model, enter, leave))
+        for name, module in observed_modules(model):
+            entered = partial(enter, name=name)
+            before = module.register_forward_pre_hook(entered, prepend=True, with_kwargs=True)
+            hooks.callback(before.remove)
+            hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
         with errors_of("forward"):
             output = model(*inputs)
     # After the run: lazy parameters get their memory in the first run.

@@ -13,7 +13,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from planner.profiling.samples import tensors_in
+from planner.profiling.samples import byte_size, tensors_in
 
 DOCUMENT_VERSION = 1
 
@@ -125,9 +125,8 @@ def collective_key(node: Node) -> tuple[str, int]:
 
 def _collective(node: Node, name: str, copy_gbps: float) -> dict[str, Any]:
     arguments = _arguments(node)
-    read = _bytes([other.meta.get("val") for other in node.all_input_nodes[:1]])
-    made = _bytes([node.meta.get("val")])
     value: Any = node.all_input_nodes[0].meta.get("val")
+    read, made = byte_size(value), byte_size(node.meta.get("val"))
     words = (
         name,
         str(value.dtype).removeprefix("torch."),
@@ -150,10 +149,6 @@ def _collective(node: Node, name: str, copy_gbps: float) -> dict[str, Any]:
 def _copy_ns(size: int, gbps: float) -> int:
     """Return the time (ns) to read and write the given bytes."""
     return round(2 * size / gbps) if gbps else 0
-
-
-def _bytes(values: list[Any]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(values))
 
 
 # ---

@@ -30,7 +30,6 @@ from planner.profiling.timing import (
     time_bare,
     time_layers,
     warnings_of,
-    with_threads,
 )
 
 
@@ -43,8 +42,6 @@ def measure(
     warmup: int = 3,
     repetitions: int = 10,
     batch_size: int | None = None,
-    threads: int | None = None,
-    notes: tuple[str, ...] = (),
     optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
@@ -70,10 +67,6 @@ def measure(
         with the hooks that time layers and one without, for comparison.
     batch_size : int, optional
         Samples in `inputs`. Without it the shapes of one sample stay unknown.
-    threads : int, optional
-        Threads of torch; by default its current setting.
-    notes : tuple of str
-        Remarks for the provenance.
     optimizer : callable, optional
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
         of the graph, each before the first op that reads the updated parameters.
@@ -95,8 +88,6 @@ def measure(
     integer(repetitions, "repetitions", minimum=1)
     if batch_size is not None:
         integer(batch_size, "batch_size", minimum=1)
-    if threads is not None:
-        integer(threads, "threads", minimum=1, maximum=2**16)
 
     report = progress or (lambda _done, _total: None)
     clock = clock_for(model)
@@ -107,7 +98,6 @@ def measure(
         torch.inference_mode(mode=False),
         torch.enable_grad(),
         kept_gradients(model, inputs),
-        with_threads(threads),
         no_collection(),
     ):
         for done in range(warmup):
@@ -135,7 +125,7 @@ def measure(
             repetitions=repetitions,
             statistic="median",
             versions=machine.versions(torch=str(torch.__version__)),
-            notes=(*notes, *notes_of(model, structure)),
+            notes=tuple(notes_of(model, structure)),
             warnings=warnings_of(model, bare, runs, others, layers),
         )
     return Profile(name, layers, provenance, batch_size, graph)
@@ -151,17 +141,17 @@ def _layers(
         described = None  # the model made other calls in the run that describes its layers
     parameter_bytes = [0] * len(structure.names)
     gradient_bytes = [0] * len(structure.names)
-    for parameter, layer in structure.parameters.items():
-        size = parameter.numel() * parameter.element_size()
-        parameter_bytes[layer] += size
-        gradient_bytes[layer] += size if parameter.requires_grad else 0
     parameters: list[list[str]] = [[] for _ in structure.names]
     for name, parameter in model.named_parameters():
-        parameters[structure.parameters[parameter]].append(name)
+        layer = structure.parameters[parameter]
+        parameters[layer].append(name)
+        parameter_bytes[layer] += parameter.nbytes
+        gradient_bytes[layer] += parameter.nbytes if parameter.requires_grad else 0
     layers = []
-    for layer, name in enumerate(structure.names):
-        forward = [run.forward_ns[layer] for run in runs]
-        backward = [run.backward_ns[layer] for run in runs]
+    forward_ns = zip(*(structure.by_layer(run.forward_ns) for run in runs), strict=True)
+    backward_ns = zip(*(structure.by_layer(run.backward_ns) for run in runs), strict=True)
+    rows = zip(structure.names, forward_ns, backward_ns, strict=True)
+    for layer, (name, forward, backward) in enumerate(rows):
         ready = [moment for run in runs if (moment := run.ready_ns[layer]) is not None]
         layers.append(
             Layer(
@@ -205,7 +195,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
     ops = [
         Op(
             forward[index],
-            round(median([run.op_forward_ns[index] for run in runs])),
+            round(median([run.forward_ns[index] for run in runs])),
             "forward",
             tuple(forward[producer] for producer in op.reads),
         )
@@ -217,7 +207,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
         ops.append(
             Op(
                 backward[index],
-                round(median([run.op_backward_ns[index] for run in runs])),
+                round(median([run.backward_ns[index] for run in runs])),
                 "backward",
                 (*(backward[reader] for reader in giving), forward[index]),
             )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,14 +16,9 @@ from torch import Tensor, nn
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.validation import integer, shown
 
-TYPES: Mapping[str, torch.dtype] = MappingProxyType(
-    {
-        name: getattr(torch, name)
-        for name in (
-            *("float32", "float64", "float16", "bfloat16"),
-            *("int64", "int32", "int16", "int8", "uint8", "bool"),
-        )
-    }
+TYPES = (
+    *("float32", "float64", "float16", "bfloat16"),
+    *("int64", "int32", "int16", "int8", "uint8", "bool"),
 )
 """Input types, by their name in a shape such as ``128:int64``."""
 
@@ -47,7 +41,7 @@ def sample_input(model: nn.Module, shape: str, batch_size: int) -> Tensor:
         raise InvalidInputError(
             "input_shape", f"expected a type among {', '.join(TYPES)}, got {name}"
         )
-    kind = TYPES[name]
+    kind: torch.dtype = getattr(torch, name)
     sizes = (batch_size, *map(int, match[1].split("x")))
     random = torch.Generator().manual_seed(0)
     try:

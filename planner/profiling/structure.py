@@ -45,11 +45,8 @@ class Stretches:
         for leaf in leaves:
             self._bounds += [leaf.first, leaf.end]
         self._bounds.append(calls[0].end + 1)
-
-    @property
-    def loss(self) -> int:
+        self.loss = 2 * self.layers + 1
         """The segment of the loss."""
-        return 2 * self.layers + 1
 
     def at(self, number: int) -> int:
         """Return the segment of an order number."""
@@ -150,20 +147,6 @@ def operations(
     ), owners
 
 
-def updating_ops(
-    layers: Mapping[nn.Parameter, int], run: Flow, owners: Sequence[int]
-) -> dict[nn.Parameter, tuple[int, ...]]:
-    """Return the ops that compute each parameter's gradient, in the order of the forward pass.
-
-    Where autograd has no record (a recomputed layer, a parameter without a gradient), it is the op
-    of the parameter's layer.
-    """
-    return {
-        parameter: tuple(sorted({owners[at] for at in run.updates.get(parameter, {2 * layer + 1})}))
-        for parameter, layer in layers.items()
-    }
-
-
 # ---
 # The run that is observed.
 
@@ -211,7 +194,12 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     run = flow(nodes, calls)
     ops, owners = operations(stretches, names, run)
     parameters = parameter_layers(model, calls)
-    updaters = updating_ops(parameters, run, owners)
+    # Where autograd has no record (a recomputed layer, a parameter without a gradient), the op of
+    # the parameter's layer counts as the one that computes its gradient.
+    updaters = {
+        parameter: tuple(sorted({owners[at] for at in run.updates.get(parameter, {2 * layer + 1})}))
+        for parameter, layer in parameters.items()
+    }
     return Structure(
         names=tuple(names),
         activation_bytes=tuple(leaf.activation_bytes for leaf in leaves),

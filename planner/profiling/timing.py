@@ -28,16 +28,14 @@ Clock = Callable[[], int]
 class Run:
     """Times of one iteration (ns).
 
-    Layer times sum to the whole forward pass, and to the time from the start of the backward pass
-    to the last gradient. The times of a layer's ops sum to the layer's time.
+    The times of ops sum to the whole forward pass, and to the time from the start of the backward
+    pass to the last gradient.
     """
 
     whole_ns: tuple[int, int]  # forward pass, backward call
-    forward_ns: list[int]  # by layer
+    forward_ns: list[int]  # by op
     backward_ns: list[int]
     ready_ns: list[int | None]  # by layer: gradients complete, from the backward pass's start
-    op_forward_ns: list[int]
-    op_backward_ns: list[int]
 
 
 def clock_for(model: nn.Module) -> Clock:
@@ -92,11 +90,11 @@ def time_layers(
         end = clock()
     if [name for name, _ in marks] != [name for name, _ in structure.marks]:
         raise _changed("its modules are called in another order")
-    op_forward_ns = [0] * len(structure.ops)
+    forward_ns = [0] * len(structure.ops)
     owners = [0, *(op for _, op in structure.marks)]  # the first op starts with the model
     moments = [start, *(moment for _, moment in marks), end]
     for op, (before, after) in zip(owners, pairwise(moments), strict=True):
-        op_forward_ns[op] += after - before
+        forward_ns[op] += after - before
 
     loss = loss_of(output)
     nodes = nodes_behind([loss])
@@ -118,18 +116,16 @@ def time_layers(
                 handle = parameter.register_post_accumulate_grad_hook(gradient_ready)
                 hooks.callback(handle.remove)
         start, end = _backward(loss, clock)
-    op_backward_ns = [0] * len(structure.ops)
+    backward_ns = [0] * len(structure.ops)
     before = start
     for op, moment in passed:
-        op_backward_ns[op] += moment - before
+        backward_ns[op] += moment - before
         before = moment
     return Run(
-        whole_ns=(sum(op_forward_ns), end - start),
-        forward_ns=structure.by_layer(op_forward_ns),
-        backward_ns=structure.by_layer(op_backward_ns),
+        whole_ns=(sum(forward_ns), end - start),
+        forward_ns=forward_ns,
+        backward_ns=backward_ns,
         ready_ns=[None if moment is None else moment - start for moment in ready_ns],
-        op_forward_ns=op_forward_ns,
-        op_backward_ns=op_backward_ns,
     )
 
 
@@ -177,18 +173,6 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def with_threads(threads: int | None) -> Iterator[None]:
-    """Set the number of torch's threads; None keeps the current number."""
-    before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 # ---
 # Notes and warnings.
 
@@ -225,18 +209,12 @@ def warnings_of(
     `bare` and `runs` are the repetitions without and with hooks; for `others` see `Circumstances`.
     """
     without = [median(times[which] for times in bare) for which in (0, 1)]
-    hooked = [
-        median(run.whole_ns[which] for run in runs) / without[which] if without[which] else None
-        for which in (0, 1)
-    ]
     return disturbances(
         Circumstances(
             threads=1 if _on_device(model) else torch.get_num_threads(),
             processors=machine.processors(),
             others=others,
             spread=spread_of(runs, layers),
-            forward_hooked=hooked[0],
-            backward_hooked=hooked[1],
             forward_layers=(sum(each.forward_ns for each in layers), without[0]),
             backward_layers=(sum(each.backward_ns for each in layers), without[1]),
         )

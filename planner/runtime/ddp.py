@@ -146,10 +146,9 @@ def _check_soon(ddp: DistributedDataParallel, batches: Mapping[int, tuple[str, .
         if made is None:
             return
         handle.remove()
-        for place, (number, group) in enumerate(batches.items()):
-            bucket = set(made[place]) if place < len(made) else set()
-            if bucket != set(group):
-                got = ", ".join(sorted(bucket)[:3]) or "none"
+        for bucket, (number, group) in zip(made, batches.items(), strict=False):
+            if set(bucket) != set(group):
+                got = ", ".join(sorted(bucket)[:3])
                 raise InvalidPlanError(
                     f"groups[{number}]",
                     f"DDP's bucket has other parameters ({got}, …): gradients become ready in "

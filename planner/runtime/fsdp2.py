@@ -263,16 +263,12 @@ class _Queued(distributed.Work):
         return True
 
 
-class _Allocating:
-    """Allocation of buffers, as in FSDP2."""
-
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        return torch.empty(*size, dtype=dtype, device=device)
-
-
-class _AllGather(_Allocating):
+class _AllGather:
     def __init__(self, queue: _Queue) -> None:
         self._queue = queue
+
+    def allocate(self, size: Sequence[int], **kind: Any) -> Tensor:
+        return torch.empty(*size, **kind)
 
     def __call__(
         self, *, output_tensor: Tensor, input_tensor: Tensor, async_op: bool = False, **_: Any
@@ -284,7 +280,7 @@ class _AllGather(_Allocating):
         return None
 
 
-class _ReduceScatter(_Allocating):
+class _ReduceScatter:
     def __init__(
         self,
         queue: _Queue,
@@ -296,10 +292,10 @@ class _ReduceScatter(_Allocating):
         self._queue, self._held, self._buffers = queue, held, buffers
         self._parameters, self._replicated = parameters, replicated
 
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    def allocate(self, size: Sequence[int], **kind: Any) -> Tensor:
         while len(self._held) >= self._buffers:
             self._held.popleft().wait()
-        return super().allocate(size, dtype=dtype, device=device)
+        return torch.empty(*size, **kind)
 
     def __call__(self, *, output_tensor: Tensor, input_tensor: Tensor, op: Any, **_: Any) -> None:
         scatter = partial(distributed.reduce_scatter_single, output_tensor, input_tensor, op=op)

@@ -21,9 +21,8 @@ from planner.jsonio.overlap import OverlapAnswer, problem_of
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import shown
 from planner.profiling.fx import dependences, operations
-from planner.solving.result import Result
 
-Typed = tuple[overlap.Problem, overlap.Plan | Result[overlap.Plan, overlap.Evaluation]]
+Typed = tuple[overlap.Problem, overlap.Plan]
 
 
 def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
@@ -31,7 +30,7 @@ def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
 
     The graph is that of the plan (`planner.profiling.fx.fx_document`). It is changed in place; call
     ``recompile`` of its module afterwards. The plan is an answer of ``planner solve`` as JSON text,
-    or a problem with its plan or result. Every rank has to use the same plan: ranks that start
+    or a problem with its plan. Every rank has to use the same plan: ranks that start
     collectives in different orders deadlock.
 
     Raises an `InvalidInputError` if the plan is not of this graph, or its order violates a
@@ -54,11 +53,13 @@ def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
     """Return the nodes of a graph in a planned order; an invalid one is an `InvalidPlanError`."""
     needed = dependences(graph)
     node_of = {node.name: node for node in needed}
+    unknown = sorted(node_of.keys() ^ set(names), key=node_of.__contains__)
+    if unknown:
+        which = "plan" if unknown[0] in node_of else "graph"
+        raise InvalidPlanError("nodes", f"the {which} has no {shown(unknown[0])}: plan this graph")
     order: dict[Node, None] = {}
     for place, name in enumerate(names):
-        node = node_of.get(name)
-        if node is None:
-            raise InvalidPlanError("nodes", f"the graph has no {shown(name)}: plan this graph")
+        node = node_of[name]
         for before in needed[node]:
             if before not in order:
                 raise InvalidPlanError(
@@ -67,9 +68,6 @@ def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
                     "graph",
                 )
         order[node] = None
-    missing = next((node for node in needed if node not in order), None)
-    if missing is not None:
-        raise InvalidPlanError("nodes", f"{shown(missing.name)} of the graph is missing")
     return list(order)
 
 
@@ -81,11 +79,7 @@ def _typed(plan: bytes | Typed) -> tuple[overlap.Problem, overlap.Plan]:
         if not isinstance(answer.order, tuple) or not isinstance(answer.merged, tuple):
             raise InvalidInputError("plan", "there is none in this answer")
         return problem_of(answer), overlap.Plan(answer.order, answer.merged)
-    problem, solved = plan
-    solution = solved.plan if isinstance(solved, Result) else solved
-    if solution is None:
-        raise InvalidInputError("plan", "there is none in this result")
-    return problem, solution
+    return plan
 
 
 def _merge(graph: Graph, starts: Sequence[Node]) -> None:

@@ -3,7 +3,7 @@
 Method: `make_plan`. If it predicts a gain below `planner.solving.advice.WORTH` over DDP with its
 best bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under
 the plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
-Guarantee: The model, the optimiser and the random state are restored. All ranks decide the same.
+Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
 of another model and optimiser.
@@ -12,8 +12,8 @@ of another model and optimiser.
 import copy
 import gc
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -28,11 +28,9 @@ from torch.optim import Optimizer
 from planner.families import caramel
 from planner.jsonio.caramel import CaramelAnswer, told
 from planner.jsonio.what_if import AdviceAnswer
-from planner.model.errors import InvalidInputError
 from planner.model.fitting import fit_network
 from planner.model.units import format_ns, format_share
 from planner.profiling import measure
-from planner.profiling.timing import kept_gradients
 from planner.programs import read_plan
 from planner.runtime.attaching import take_over
 from planner.runtime.executors.base import Executor
@@ -53,8 +51,8 @@ from planner.view.wording import advice_text
 #
 # Method: Every rank profiles the model. All-reduces are timed between the ranks, alone and with the
 # model's passes. Rank 0 plans with its own profile and sends the plan to all ranks.
-# Guarantee: All ranks return the same plan. The model, its gradients, its buffers and the random
-# state are restored. The loss is a stand-in unless the model returns its own.
+# Guarantee: All ranks return the same plan. A copy of the model is measured, and the random state
+# is restored. The loss is a stand-in unless the model returns its own.
 # Complexity: About 10 passes of the model for its profile, those of `measure_network` and
 # `measure_interference`, and the time limit.
 
@@ -103,20 +101,17 @@ def make_plan(
     CommunicationError
         If a rank does not take part.
     """
-    if not isinstance(inputs, tuple):
-        raise InvalidInputError("inputs", f"expected a tuple, got {type(inputs).__name__}")
     aim = target_of(target, "target")
     with (
         nullcontext(world) if world is not None else join(timeout_s) as job,
-        _shown_by(job) as show,
         job.refusing(),
-        _as_before(model),
-        kept_gradients(model, inputs),
+        torch.random.fork_rng(devices=[]),
     ):
+        show = Progress(quiet=job.rank > 0)
+        copied = copy.deepcopy((model, inputs))
         job.gather("who measures", "")  # all ranks at the same time, as they train
         profile = measure(
-            model,
-            inputs,
+            *copied,
             name=type(model).__name__,
             source="planner.runtime.make_plan",
             warmup=2,
@@ -132,7 +127,7 @@ def make_plan(
             "all_reduce",
             _BESIDE,
             rounds=2,
-            compute=passes_of(model, inputs),
+            compute=passes_of(*copied),
             progress=partial(show, "network beside computation: round"),
         )
         show("planning", 0, 1)
@@ -148,7 +143,9 @@ def make_plan(
             result = caramel.solve(problem, time_limit=time_limit)
             made = told(Case(problem), result, Deadline(time_limit))
             text = msgspec.json.encode(made).decode()
-        return job.gather("the plan", text)[0].encode()
+        plan = job.gather("the plan", text)[0].encode()
+        show.done()
+        return plan
 
 
 def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
@@ -157,29 +154,6 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
     known = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in known}
     return lambda parameters: kind(parameters, **settings)
-
-
-@contextmanager
-def _as_before(model: nn.Module) -> Iterator[None]:
-    """Restore buffers and the random state at the end."""
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for buffer, before in kept:
-                    buffer.copy_(before)
-
-
-@contextmanager
-def _shown_by(job: World) -> Iterator[Progress]:
-    """Yield a function that writes a line of progress to rank 0's standard error."""
-    line = Progress(quiet=job.rank > 0)
-    try:
-        yield line
-    finally:
-        line.done()
 
 
 ROUNDS = 3
@@ -290,8 +264,7 @@ def _tuned(
     bucket_mb = None if advice is None else advice.bucket_cap_mb
     if advice is not None and advice.keep_ddp:
         return Tuned(_ddp(model, bucket_mb, job), f"by prediction, {advice_text(advice)}", plan)
-    with _shown_by(job) as show:
-        times = _tried(model, inputs, optimizer, plan, job, bucket_mb, steps, show)
+    times = _tried(model, inputs, optimizer, plan, job, bucket_mb, steps)
     plan_ns, best = times.pop("plan"), min(times, key=times.__getitem__)
     ddp_ns, bucket_mb = times[best], bucket_mb if best == "tuned" else None
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
@@ -312,13 +285,13 @@ def _tried(
     job: World,
     bucket_mb: int | None,
     steps: int,
-    show: Progress,
 ) -> dict[str, int]:
     """Return the median time of a step of each variant, on the slowest rank (ns)."""
     options: dict[str, dict[str, Any]] = {"default": {}}
     if bucket_mb is not None:
         options["tuned"] = {"bucket_cap_mb": bucket_mb}
     trials: dict[str, list[Trial]] = {name: [] for name in ("plan", *options)}
+    show = Progress(quiet=job.rank > 0)
     for turn in range(ROUNDS):
         show("steps by turns: round", turn, ROUNDS)
         # Copied together, so that the copied optimiser updates the copied parameters.
@@ -328,6 +301,7 @@ def _tried(
             trials[name].append(run_ddp(other, inputs, updates, job, steps=steps, **chosen))
         del other, updates
         gc.collect()
+    show.done()
     return {
         name: round(median(step.step_ns for trial in several for step in trial.steps))
         for name, several in trials.items()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
@@ -67,7 +67,7 @@ class Control(TypedDict, Generic[PlanT], total=False):
     on_progress: Callable[[Incumbent[PlanT]], None] | None
     cancel: Cancel | None
     start: PlanT | None
-    tie_break: Any
+    tie_break: Literal["simple", "robust"] | None
 
 
 class _Since:

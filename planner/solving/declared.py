@@ -25,27 +25,13 @@ from planner.solving.scenarios import Scenario
 
 
 class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
-    """What a family says of itself; what it leaves out has a default.
+    """What a family says of itself; what it leaves out has a default."""
 
-    Attributes
-    ----------
-    name : str
-        What requests call it.
-    plan_type : type
-        The class of its plans, or the union of their classes.
-    own_methods : mapping of str to method
-        Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
-    baselines : tuple of str
-        Names of the methods whose plan follows from a rule.
-    near : int
-        The local search stops within one `near`-th of the bound; 0: only at the bound.
-    """
-
-    name: str
-    plan_type: Any
-    own_methods: Mapping[str, Method[ProblemT, PlanT]]
-    baselines: tuple[str, ...] = ()
-    near: int = 0
+    name: str  # what requests call it
+    plan_type: Any  # the class of its plans, or the union of their classes
+    own_methods: Mapping[str, Method[ProblemT, PlanT]]  # by name, `auto` first; see `methods`
+    baselines: tuple[str, ...] = ()  # methods whose plan follows from a rule
+    near: int = 0  # the local search stops within one `near`-th of the bound; 0: only at the bound
 
     # What ``planner compare`` shows of a family, and what makes a problem of a profile.
 

@@ -21,13 +21,9 @@ LAYERS_SPREAD = 0.30
 machine, have 3 to 26 %."""
 
 LAYERS_SUM = 0.20
-"""Largest difference between the sum of the layers' times and the whole pass, as a share of the
-pass. The shipped profiles are within 11 %. Beyond it, plans are made for a model of another
-length."""
-
-HOOKED = 0.15
-"""Largest relative difference between iterations with and without the hooks that time layers. The
-shipped profiles have up to 11 %. Above it, the layers' times are mostly those of the hooks."""
+"""Largest difference between the sum of the layers' times and the whole pass without the hooks that
+time layers, as a share of the pass. The shipped profiles are within 11 %. Beyond it, plans are made
+for a model of another length, or the layers' times are mostly those of the hooks."""
 
 LOAD = 0.25
 """Number of the measurement's processors that other processes may keep busy. The services of a
@@ -49,8 +45,6 @@ class Circumstances:
     processors: int  # available to the process
     others: float | None = None  # processors kept busy by other processes, on average
     spread: Spread | None = None  # unknown for a single repetition
-    forward_hooked: float | None = None  # pass with hooks over pass without
-    backward_hooked: float | None = None
     forward_layers: tuple[float, float] | None = None  # layers, whole pass (ns)
     backward_layers: tuple[float, float] | None = None
 
@@ -83,20 +77,10 @@ def _disturbances(measured: Circumstances) -> Iterator[str]:
                 f"the middle half of the times of {what} spreads over {spread:.0%} of the median, "
                 f"more than {bound:.0%}"
             )
-    passes = (
-        ("forward", measured.forward_layers, measured.forward_hooked),
-        ("backward", measured.backward_layers, measured.backward_hooked),
-    )
-    for which, times, _ in passes:
+    passes = (("forward", measured.forward_layers), ("backward", measured.backward_layers))
+    for which, times in passes:
         if times is not None and abs(times[0] - times[1]) > LAYERS_SUM * times[1]:
             yield (
                 f"the layers' times of the {which} pass sum to {format_ns(round(times[0]))}, the "
                 f"whole pass took {format_ns(round(times[1]))}: more than {LAYERS_SUM:.0%} apart"
-            )
-    for which, _, ratio in passes:
-        if ratio is not None and abs(ratio - 1) > HOOKED:
-            more = "more" if ratio > 1 else "less"
-            yield (
-                f"{which} passes took {abs(ratio - 1):.0%} {more} time with the hooks that tell "
-                f"layers apart than without, more than {HOOKED:.0%}"
             )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import Generic
+from typing import Generic, get_args
 
 from planner.model.errors import (
     BrokenConstraintError,
@@ -25,10 +25,7 @@ from planner.solving.declared import Declared
 from planner.solving.methods import REPLAN, Method, Outcome
 from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, Result
-from planner.solving.tie_break import PRICED, TieBreak
-
-SIMPLE = TieBreak()
-"""Fewest transfers among plans of equal cost."""
+from planner.solving.tie_break import PRICED, Prefer
 
 OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
 """Why there is no plan if a method had no time to make one."""
@@ -71,7 +68,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
         cancel: Cancel | None = None,
         start: PlanT | None = None,
-        tie_break: TieBreak | None = SIMPLE,
+        tie_break: Prefer | None = "simple",
     ) -> Result[PlanT, EvaluationT]:
         """Solve a problem by one of the family's methods.
 
@@ -92,7 +89,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             An old plan: if it fits this problem, or fits it with other numbers, the result is no
             worse; else it is ignored, and the result's `warnings` say why. A plan that does not fit
             makes the result of ``replan`` infeasible.
-        tie_break : TieBreak, optional
+        tie_break : {"simple", "robust"}, optional
             Which of the plans of equal cost a search returns; None: the one that it found.
 
         Returns
@@ -134,7 +131,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         deadline: Deadline,
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
         start: PlanT | None = None,
-        tie_break: TieBreak | None = SIMPLE,
+        tie_break: Prefer | None = "simple",
     ) -> Result[PlanT, EvaluationT]:
         """Solve a problem by one of the methods given, as `solve` does."""
         if start is not None and not isinstance(start, self.plan_type):
@@ -143,6 +140,8 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             raise InvalidInputError("start", f"missing: method {REPLAN} begins with a plan")
         if method != REPLAN:
             one_of(method, methods, "method")
+        if tie_break is not None:
+            one_of(tie_break, get_args(Prefer), "tie_break")
         incumbents = Incumbents(self, problem, on_progress)
         deadline = incumbents.listening(deadline)
         begin = time.perf_counter()
@@ -206,31 +205,31 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         self,
         problem: ProblemT,
         result: Result[PlanT, EvaluationT],
-        tie_break: TieBreak,
+        tie_break: Prefer,
         deadline: Deadline,
     ) -> Result[PlanT, EvaluationT]:
         """Return the result with the preferred one of the plans of equal cost."""
         plan, objective = result.plan, result.objective_ns
         if plan is None or objective is None or deadline.passed:
             return result
-        begin, most_ns = time.perf_counter(), tie_break.most_ns(objective)
+        begin = time.perf_counter()
         try:
-            if tie_break.prefer == "robust":
+            if tie_break == "robust":
                 made = self.most_robust(problem, plan, deadline)
             else:
-                made = self.simplest(problem, plan, most_ns, deadline)
+                made = self.simplest(problem, plan, objective, deadline)
             if made == plan:
                 return result
-            evaluation, objective = self.priced(problem, made, deadline)
+            evaluation, cost = self.priced(problem, made, deadline)
         except TimeUpError:
             return replace(result, timed_out=True)
-        if objective > most_ns:
-            raise RuntimeError(f"tie-breaking made a plan of {objective} ns, above {most_ns} ns")
+        if cost > objective:
+            raise RuntimeError(f"tie-breaking made a plan of {cost} ns, above {objective} ns")
         same = self.same_bound(plan, made)
         return replace(
             result,
             plan=made,
-            objective_ns=objective,
+            objective_ns=cost,
             evaluation=evaluation,
             lower_bound_ns=result.lower_bound_ns if same else None,
             runtime_s=result.runtime_s + time.perf_counter() - begin,

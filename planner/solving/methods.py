@@ -18,27 +18,13 @@ REPLAN = "replan"
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[PlanT]):
-    """What a method returns: a plan, or why there is none, and what it proved.
+    """What a method returns: a plan, or why there is none, and what it proved."""
 
-    Attributes
-    ----------
-    plan : PlanT or None
-        The plan; None exactly if `infeasibility` is given.
-    lower_bound : int or Fraction or None
-        Bound (ns) on the cost of every plan that the method proved on the way, if any.
-    timed_out : bool
-        Whether the deadline cut in.
-    infeasibility : Infeasibility or None
-        Why there is no plan.
-    method : str
-        The method that made it, if this one only chose among others.
-    """
-
-    plan: PlanT | None
-    lower_bound: int | Fraction | None = None
-    timed_out: bool = False
-    infeasibility: Infeasibility | None = None
-    method: str = ""
+    plan: PlanT | None  # None exactly if `infeasibility` is given
+    lower_bound: int | Fraction | None = None  # (ns) on every plan, proved on the way, if any
+    timed_out: bool = False  # whether the deadline cut in
+    infeasibility: Infeasibility | None = None  # why there is no plan
+    method: str = ""  # that made it, if this one only chose among others
 
 
 Method: TypeAlias = Callable[[ProblemT, Deadline], Outcome[PlanT]]

@@ -33,35 +33,15 @@ OBJECTIVES = {"mean": None, "p90": Fraction(90)}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A perturbation of computation and network.
+    """A perturbation of computation and network; an invalid value is an InvalidInputError."""
 
-    Attributes
-    ----------
-    computation : Fraction
-        Factor on all computation times; above 0.
-    startup : Fraction
-        Factor on start-up costs.
-    bandwidth : Fraction
-        Factor on the bandwidth of the network; above 0.
-    late : Fraction
-        Straggler: the share of the backward pass by which the last rank is behind at its end.
-    spread : Fraction
-        How many times the spread of its measured times each op of `part` takes longer, before any
-        factor.
-    part : Part
-        The ops that take longer. Thirds are those of the backward pass in its stable topological
-        order, by time.
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is not a number, is negative, or 0 where it may not be, or `part` is unknown.
-    """
-
-    computation: Fraction = Fraction(1)
-    startup: Fraction = Fraction(1)
-    bandwidth: Fraction = Fraction(1)
+    computation: Fraction = Fraction(1)  # factor on all computation times; above 0
+    startup: Fraction = Fraction(1)  # factor on start-up costs
+    bandwidth: Fraction = Fraction(1)  # factor on the bandwidth of the network; above 0
+    # Straggler: the share of the backward pass by which the last rank is behind at its end.
     late: Fraction = Fraction(0)
+    # How many times its spread each op of `part` takes longer, before any factor. Thirds are those
+    # of the backward pass in its stable topological order, by time.
     spread: Fraction = Fraction(0)
     part: Part = "all"
 
@@ -90,23 +70,10 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Weighted scenarios, and which statistic of their times is minimised.
+    """Weighted scenarios, and which statistic of their times is minimised."""
 
-    Attributes
-    ----------
-    scenarios : tuple of (Scenario, Fraction)
-        Scenarios, each with its weight, above 0; at least one.
-    percentile : Fraction, optional
-        Percentile of the weighted times to minimise; above 0, at most 100. By default the mean.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no scenario, or a weight or the percentile is invalid.
-    """
-
-    scenarios: tuple[tuple[Scenario, Fraction], ...]
-    percentile: Fraction | None = None
+    scenarios: tuple[tuple[Scenario, Fraction], ...]  # with their weights, above 0; at least one
+    percentile: Fraction | None = None  # above 0, at most 100; None: the mean
 
     def __post_init__(self) -> None:
         if not self.scenarios:

@@ -44,31 +44,15 @@ ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Regret(Generic[PlanT]):
-    """What a plan costs in one scenario, and what others would.
+    """What a plan costs in one scenario, and what others would."""
 
-    Attributes
-    ----------
-    scenario : Scenario
-        Which numbers are others.
-    plan_ns : int
-        Cost of the plan, unchanged.
-    best : PlanT
-        The best plan found for the scenario.
-    best_ns : int
-        Its cost; at most `plan_ns`.
-    bound_ns : int or None
-        Lower bound over all plans; at most `best_ns`. None if unknown.
-    ddp_ns, layers_ns : int or None
-        Cost of DDP's default buckets, and of layer by layer; None where they do not apply.
-    """
-
-    scenario: Scenario
-    plan_ns: int
-    best: PlanT
-    best_ns: int
-    bound_ns: int | None
-    ddp_ns: int | None
-    layers_ns: int | None
+    scenario: Scenario  # which numbers are others
+    plan_ns: int  # cost of the plan, unchanged
+    best: PlanT  # the best plan found for the scenario
+    best_ns: int  # its cost; at most `plan_ns`
+    bound_ns: int | None  # lower bound over all plans, at most `best_ns`, if known
+    ddp_ns: int | None  # cost of DDP's default buckets, where they apply
+    layers_ns: int | None  # and of layer by layer
 
     @property
     def factor(self) -> Fraction:
@@ -107,27 +91,10 @@ def regrets(
 ) -> tuple[Regret[PlanT], ...]:
     """Return the regret of a plan in each scenario, such as for each factor of one number.
 
-    Parameters
-    ----------
-    family : Family
-        The family of the problem.
-    problem : Problem
-        What the plan was made for.
-    plan : Plan
-        The plan.
-    deadline : Deadline
-        When to stop; scenarios for which no time is left are left out.
-    progress : callable, optional
-        Called before each scenario.
-    scenarios : iterable of Scenario
-        The scenarios; one whose numbers are too large, or in which the plan breaks a constraint, is
-        left out.
-    known : iterable of Plan
-        More plans that are priced in every scenario.
-    again : callable, optional
-        Returns new plans for a problem, given the least cost known; by default those of ``auto``.
-    rules : sequence of str
-        Which of the two rules to ask.
+    Scenarios for which no time is left, whose numbers are too large, or in which the plan breaks a
+    constraint, are left out. `progress` is called before each. `known` are more plans to price in
+    every scenario. `again` returns new plans for a problem, given the least cost known; by default
+    those of ``auto``. `rules` are those of the two rules to ask.
     """
     listed, others = list(scenarios), list(known)
 
@@ -207,28 +174,10 @@ def robust_plan(
 ) -> tuple[Result[PlanT, EvaluationT], Prospect | None]:
     """Return the plan with the least mean, or percentile, over weighted scenarios.
 
-    The result is that of the nominal numbers; the prospect, None without a plan, says what it costs
-    in the scenarios.
-
-    Parameters
-    ----------
-    family : Family
-        The family of the problem.
-    problem : Problem
-        With the nominal numbers.
-    outlook : Outlook
-        The scenarios, and what counts of their times.
-    deadline : Deadline
-        When to return the best plan so far.
-    usual : Result, optional
-        The plan for the nominal numbers; made if it is not given.
-    others : iterable of Plan
-        More plans to choose from.
-
-    Raises
-    ------
-    InvalidInputError
-        If the numbers of a scenario are too large.
+    The problem and the result have the nominal numbers; the prospect, None without a plan, says
+    what the plan costs in the scenarios. `usual` is the result for the nominal numbers, made if it
+    is not given, and `others` are more plans to choose from. InvalidInputError if the numbers of a
+    scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
     perturbed = []

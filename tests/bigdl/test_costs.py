@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.bigdl import (
-    BIGDL,
-    METHODS,
     Driver,
     Exchange,
     Problem,
@@ -24,9 +22,6 @@ from planner.families.bigdl.family import tree_levels
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
-from planner.solving.compare import compare
-from planner.solving.deadline import NEVER, Deadline
-from planner.solving.methods import Outcome
 from planner.solving.result import Status
 from tests.bigdl.replays import (
     exchange_turns,
@@ -74,29 +69,6 @@ def test_an_exchange_costs_what_its_pulls_add_up_to(problem: Problem, order: Any
     assert cost.driver_bytes == cost.driver_added_bytes == 0
 
 
-@given(problems())
-def test_rotated_turns_lose_nothing(problem: Problem) -> None:
-    """Turn by turn as much as the busiest NIC carries in the whole phase, in either direction."""
-    plan = Exchange(problem.elements, problem.nodes)
-    for phase in exchange_turns(problem, own_order(plan), own_slices(plan)):
-        whole = max(
-            max(sum(step.sent[node] for step in phase), sum(step.received[node] for step in phase))
-            for node in range(problem.nodes)
-        )
-        assert sum(step.busiest for step in phase) == whole
-
-
-@given(problems(), st.integers(1, 40), st.sampled_from(["rotated", "same_order"]))
-def test_partitions_do_not_change_the_traffic(problem: Problem, each: int, method: str) -> None:
-    plan = METHODS[method](problem, NEVER).plan
-    assert plan is not None
-    more = evaluate(replace(problem, partitions_per_node=each), plan)
-    assert [phase.sent_bytes for phase in evaluate(problem, plan).phases] == [
-        phase.sent_bytes for phase in more.phases
-    ]
-    assert more.phases[1:] == evaluate(problem, plan).phases[1:]
-
-
 @given(problems(), st.booleans(), st.data())
 def test_drivers_cost_what_their_sums_add_up_to(
     problem: Problem, torrent: bool, data: st.DataObject
@@ -123,23 +95,6 @@ def test_drivers_cost_what_their_sums_add_up_to(
 def test_trees_have_sparks_levels() -> None:
     for tasks in range(1, 2000):
         assert list(tree_levels(tasks)) == spark_levels(tasks)
-
-
-def test_trees_of_known_sizes() -> None:
-    assert tree_levels(1) == (1,)
-    assert tree_levels(4) == (4,)
-    assert tree_levels(64) == (64, 8)
-    assert tree_levels(1000) == (1000, 31)
-
-
-@given(problems(), st.sampled_from([name for name in METHODS if name != "auto"]))
-def test_no_plan_is_below_the_bound(problem: Problem, method: str) -> None:
-    result = solve(problem, method=method)
-    assert result.plan is not None
-    assert result.method == method
-    assert result.lower_bound_ns == lower_bound_ns(problem)
-    assert result.objective_ns == evaluate(problem, result.plan).objective_ns
-    assert result.objective_ns >= lower_bound_ns(problem)
 
 
 @given(problems(free_steps=True), st.integers(1, 9))
@@ -188,20 +143,6 @@ def test_optimal_with_a_start_up_too() -> None:
         assert solve(problem).status == status
 
 
-@given(problems(), st.integers(2, 5), st.sampled_from(list(METHODS)))
-def test_scaling_sizes_and_start_ups_scales_times(
-    problem: Problem, factor: int, method: str
-) -> None:
-    network = replace(problem.network, startup_ns=factor * problem.network.startup_ns)
-    scaled = replace(problem, element_bytes=factor * problem.element_bytes, network=network)
-    plan = solve(problem, method=method).plan
-    assert plan == solve(scaled, method=method).plan
-    assert plan is not None
-    one, other = (evaluate(case, plan) for case in (problem, scaled))
-    assert one.times_full_transfer == other.times_full_transfer
-    assert factor * (one.objective_ns - 1) < other.objective_ns <= factor * one.objective_ns
-
-
 @given(problems(), ORDERS)
 def test_pulls_at_once_are_counted(problem: Problem, order: Any) -> None:
     plan = Exchange(problem.elements, problem.nodes, order)
@@ -218,20 +159,6 @@ def test_pulls_at_once_are_counted(problem: Problem, order: Any) -> None:
         assert [rows[turn][turn] for turn in nodes] == [problem.nodes - 1] * problem.nodes
     half = problem.nodes // 2
     assert pulls_at_once(plan, half, half) == tuple(row[:half] for row in rows[:half])
-
-
-def test_the_hot_spot_costs_n_times_as_much() -> None:
-    for nodes in (2, 4, 16):
-        problem = Problem(
-            elements=48,
-            element_bytes=4,
-            nodes=nodes,
-            partitions_per_node=3,
-            network=Network(Fraction(10**9)),
-        )
-        rotated, same = (solve(problem, method=name) for name in ("rotated", "same_order"))
-        assert rotated.objective_ns is not None
-        assert same.objective_ns == nodes * rotated.objective_ns
 
 
 def test_a_million_nodes() -> None:
@@ -291,40 +218,3 @@ def test_sums_beyond_63_bits_are_refused() -> None:
     assert fast.gradient_bytes <= MAX_TOTAL
     with pytest.raises(NotApplicableError, match="the bytes of a phase"):
         solve(fast, method="same_order")
-
-
-def test_methods_that_do_not_fit_are_left_out_of_a_comparison() -> None:
-    large = Problem(
-        elements=143_652_544,
-        element_bytes=4,
-        nodes=4096,
-        partitions_per_node=1024,
-        network=Network(Fraction(125_000)),
-    )
-    found = compare(large, list(METHODS), solve=solve)
-    assert "rotated" in {row.method for row in found.rows}
-    assert [name for name, _ in found.left_out] == ["reduce"]
-
-
-@pytest.mark.parametrize("method", ["rotate", "", None, 3])
-def test_unknown_methods(method: Any) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        solve(Problem(**GOOD), method=method)
-    assert caught.value.path == "method"
-
-
-@pytest.mark.parametrize("limit", [0, -1, "1", True])
-def test_bad_time_limits(limit: Any) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        solve(Problem(**GOOD), time_limit=limit)
-    assert caught.value.path == "time_limit_s"
-
-
-def test_a_method_that_makes_no_plan_is_a_fault() -> None:
-    problem = Problem(**GOOD)
-
-    def wrong(_: Problem, __: Deadline) -> Outcome[Exchange | Driver]:
-        return Outcome(Exchange(problem.elements, 5))
-
-    with pytest.raises(RuntimeError, match="rotated made no plan"):
-        BIGDL.run(problem, "rotated", {"rotated": wrong}, NEVER)

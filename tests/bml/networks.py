@@ -1,12 +1,14 @@
 """Networks and failures drawn by Hypothesis, and what is left of them, found link by link."""
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import product
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from planner.families.bml import Failures
+from planner.families.bml.trees import Edge
 from planner.model.topologies import BCube
 
 Links = dict[int, set[tuple[int, int]]]
@@ -37,6 +39,25 @@ def links_left(bcube: BCube, failed: Failures) -> Links:
             (other, level),
         }:
             found[one].add((other, level))
+    return found
+
+
+def hops_of(links: Links) -> list[Edge]:
+    """Return every link once, without direction."""
+    return sorted(
+        (one, other, level)
+        for one, others in links.items()
+        for other, level in others
+        if one < other
+    )
+
+
+def joined(hops: Iterable[Edge]) -> Links:
+    """Return the links that these hops are."""
+    found: Links = {}
+    for one, other, level in hops:
+        found.setdefault(one, set()).add((other, level))
+        found.setdefault(other, set()).add((one, level))
     return found
 
 

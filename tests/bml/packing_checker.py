@@ -6,41 +6,30 @@ algorithm over all hops.
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
-from planner.families.bml.packing import Packing, load_of
+from planner.families.bml import Damage
+from planner.families.bml.packing import Packing, load_of, pack
 from planner.families.bml.trees import Port, Tree
 from planner.model.errors import InvalidPlanError
-from planner.model.topologies import BCube
+from planner.solving.deadline import NEVER
 
 
-def check_packing(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Port], packing: Packing
-) -> None:
-    """Raise an error unless a packing, its load and the proof of its bound are right.
+def least_load(damage: Damage, **start: Any) -> Fraction:
+    """Pack, check, and return the least load of a NIC, which the packing reaches."""
+    packing = pack(damage, NEVER, **start)
+    check_packing(damage, packing)
+    assert packing.bound <= packing.load <= packing.bound * (1 + Fraction(1, 10**9))
+    assert not packing.timed_out
+    return packing.bound
 
-    Parameters
-    ----------
-    bcube : BCube
-        The network without failures.
-    dead : frozenset of int
-        Servers that have failed.
-    down : frozenset of (int, int)
-        NICs (server, level) that have failed.
-    packing : Packing
-        What to check.
 
-    Raises
-    ------
-    InvalidPlanError
-        At the first tree, weight or number that is wrong.
-    """
+def check_packing(damage: Damage, packing: Packing) -> None:
+    """Raise an InvalidPlanError at the first tree, weight or number that is wrong."""
     if len(packing.trees) != len(packing.weights):
-        raise InvalidPlanError(
-            "weights",
-            f"expected one for each of {len(packing.trees)} trees, got {len(packing.weights)}",
-        )
+        raise InvalidPlanError("weights", f"expected {len(packing.trees)}")
     for number, tree in enumerate(packing.trees):
-        _check_tree(bcube, dead, down, tree, f"trees[{number}]")
+        _check_tree(damage, tree, f"trees[{number}]")
     for number, weight in enumerate(packing.weights):
         if weight <= 0:
             raise InvalidPlanError(f"weights[{number}]", f"expected a share > 0, got {weight}")
@@ -49,48 +38,35 @@ def check_packing(
     load = load_of(packing.trees, packing.weights)
     if packing.load != load:
         raise InvalidPlanError("load", f"expected {load}, got {packing.load}")
-    bound = _proven(bcube, dead, down, dict(packing.prices))
+    bound = _proven(damage, dict(packing.prices))
     if packing.bound != bound:
         raise InvalidPlanError("bound", f"expected {bound} by the prices, got {packing.bound}")
 
 
-def _check_tree(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Port], tree: Tree, path: str
-) -> None:
-    living = bcube.servers - len(dead)
-    if len(tree) != living - 1:
-        raise InvalidPlanError(path, f"expected {living - 1} hops, got {len(tree)}")
-    part = {server: {server} for server in range(bcube.servers) if server not in dead}
+def _check_tree(damage: Damage, tree: Tree, path: str) -> None:
+    bcube = damage.bcube
+    if len(tree) != damage.living - 1:
+        raise InvalidPlanError(path, f"expected {damage.living - 1} hops, got {len(tree)}")
+    part = {server: server for server in range(bcube.servers) if server not in damage.dead}
     for number, (first, second, level) in enumerate(tree):
         place = f"{path}[{number}]"
         for server in (first, second):
-            if server not in part:
-                raise InvalidPlanError(place, f"expected living servers, got {server}")
-            if (server, level) in down:
+            if server not in part or (server, level) in damage.down:
                 raise InvalidPlanError(place, f"expected usable NICs, got {server, level}")
         if not 0 <= level < bcube.k or second not in bcube.neighbours(first, level):
-            raise InvalidPlanError(
-                place,
-                f"expected two servers on a switch of level {level}, got {first} and {second}",
-            )
-        if part[first] is part[second]:
+            raise InvalidPlanError(place, f"no hop from {first} to {second} on level {level}")
+        old, new = part[second], part[first]
+        if old == new:
             raise InvalidPlanError(place, f"expected a tree, but {first} and {second} are joined")
-        small, large = sorted((part[first], part[second]), key=len)
-        large |= small
-        for server in small:
-            part[server] = large
+        part = {server: new if its == old else its for server, its in part.items()}
 
 
-def _proven(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Port], prices: Mapping[Port, int]
-) -> Fraction:
+def _proven(damage: Damage, prices: Mapping[Port, int]) -> Fraction:
     """Return the bound that prices prove; 0 where there are none."""
-    for (server, level), price in prices.items():
-        if price < 0:
-            raise InvalidPlanError(
-                "prices", f"expected prices >= 0, got {price} at {server, level}"
-            )
-    if not sum(prices.values()):
+    bcube, dead, down = damage.bcube, damage.dead, damage.down
+    if any(price < 0 for price in prices.values()):
+        raise InvalidPlanError("prices", "expected prices >= 0")
+    if not sum(prices.values()) or damage.living < 2:
         return Fraction(0)
     outside = [server for server in range(bcube.servers) if server not in dead]
     nearest: dict[int, int] = {}

@@ -7,13 +7,15 @@ from itertools import accumulate
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan
+from planner.families.bml import Damage, Failures, Problem, Schedule, Transfer, TreePlan
 from planner.families.bml.reroute import detour
-from planner.families.bml.trees import Tree, root_at_centre
+from planner.families.bml.trees import Plan, Tree, root_at_centre
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from tests.bml.networks import damaged_networks, links_left, small_bcubes
+from tests.bml.networks import damaged_networks, hops_of, links_left, small_bcubes
+
+NET = Network(Fraction(10**9))
 
 rates = st.one_of(
     st.fractions(min_value=Fraction(1, 3), max_value=10**4, max_denominator=50),
@@ -49,12 +51,7 @@ def problems(
 def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: Failures) -> Tree:
     """Draw a spanning tree of a connected network."""
     links = links_left(bcube, failed)
-    hops = sorted(
-        (one, other, level)
-        for one, others in links.items()
-        for other, level in others
-        if one < other
-    )
+    hops = hops_of(links)
     part = {server: server for server in links}
     tree = []
     for one, other, level in draw(st.permutations(hops)):
@@ -97,3 +94,8 @@ def intact(draw: st.DrawFn, *, rounds: int = 1) -> tuple[Problem, Schedule]:
     bcube = draw(small_bcubes)
     plan = Schedule(bcube, rounds=draw(st.integers(1, rounds)))
     return draw(problems(bcube)), plan
+
+
+def all_transfers(plan: Plan) -> list[Transfer]:
+    """Return the transfers of all servers."""
+    return [move for server in range(plan.bcube.servers) for move in plan.transfers(server)]

@@ -90,16 +90,6 @@ def time_for_what_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.families.bml.reroute.GRACE_S", 600)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("failed", [LOST, Failures(servers=frozenset({5}))])
-def test_without_time_there_are_some_trees_and_they_are_right(failed: Failures) -> None:
-    bcube = BCube(4, 3)
-    plan = hasty(Problem(bcube, FAST, 10**9, failed=failed), "trees").plan
-    assert isinstance(plan, TreePlan)
-    damage = Damage(bcube, failed)
-    check(Ground(bcube, damage.dead, damage.down), plan)
-
-
 def test_without_time_detours_stay_as_they_are() -> None:
     bcube = BCube(4, 3)
     problem = Problem(bcube, FAST, 10**9, failed=LOST)
@@ -131,6 +121,8 @@ def test_without_time_and_without_detours_there_is_a_plan_too() -> None:
     for method in ("auto", "trees"):
         first = hasty(problem, method)
         assert isinstance(first.plan, TreePlan)
+        damage = Damage(bcube, failed)
+        check(Ground(bcube, damage.dead, damage.down), first.plan)
         best = solve(problem, method=method)
         assert best.objective_ns is not None
         assert best.objective_ns <= time_ns(problem, first.plan)

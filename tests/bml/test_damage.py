@@ -8,10 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures
-from planner.families.bml.packing import pack
-from planner.families.bml.trees import Tree
 from planner.model.topologies import BCube
-from planner.solving.deadline import Deadline
 from tests.bml.networks import (
     connected,
     damaged_networks,
@@ -20,16 +17,7 @@ from tests.bml.networks import (
     links_left,
     single_failures,
 )
-from tests.bml.packing_checker import check_packing
-
-
-def least_load(damage: Damage) -> Fraction:
-    """Return the least load of any plan, by trees that reach it and prices that prove it."""
-    packing = pack(damage, Deadline(None))
-    if damage.living > 1:
-        check_packing(damage.bcube, damage.dead, damage.down, packing)
-    assert packing.bound <= packing.load <= packing.bound * (1 + Fraction(1, 10**9))
-    return packing.bound
+from tests.bml.packing_checker import least_load
 
 
 @given(damaged_networks(cut=True, most=5))
@@ -56,17 +44,6 @@ def test_what_is_cut_off_is_all_but_the_largest_part(network: tuple[BCube, Failu
         rest = frozenset(links) - cut_off
         assert rest in parts
         assert len(rest) == max(map(len, parts))
-
-
-def test_a_dead_server_joins_nobody() -> None:
-    """Of BCube(3, 2) two servers in a row are left and two in a column; only 0 was in both."""
-    dead = Failures(frozenset({0, 4, 5, 7, 8}))
-    links = links_left(BCube(3, 2), dead)
-    assert {frozenset(distances(links, link)) for link in links} == {
-        frozenset({1, 2}),
-        frozenset({3, 6}),
-    }
-    assert Damage(BCube(3, 2), dead).cut_off() in ((1, 2), (3, 6))
 
 
 def test_an_intact_network_is_whole() -> None:
@@ -127,17 +104,3 @@ def test_servers_are_never_closer_than_hops_says(data: st.DataObject) -> None:
     hops = Damage(bcube, failed).hops()
     assert hops <= farthest
     assert (hops == 0) == (len(links) == 1)
-
-
-def test_trees_of_a_network_are_all_there_is_to_a_load() -> None:
-    """On BCube(2, 2), a circle of 4 servers, all 4 spanning trees in equal shares are best."""
-    circle = [(0, 1, 0), (2, 3, 0), (0, 2, 1), (1, 3, 1)]
-    trees: list[Tree] = [tuple(hop for hop in circle if hop != left) for left in circle]
-    loads = {
-        (server, level): sum(
-            Fraction(1, 4) for tree in trees for a, b, x in tree if x == level and server in (a, b)
-        )
-        for server, level in product(range(4), range(2))
-    }
-    assert set(loads.values()) == {Fraction(3, 4)}
-    assert least_load(Damage(BCube(2, 2), Failures())) == Fraction(3, 4)

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.bml import (
@@ -18,20 +18,24 @@ from planner.families.bml import (
     evaluate,
     lower_bound_ns,
 )
-from planner.families.bml.evaluation import listed, loads
+from planner.families.bml.evaluation import loads
 from planner.families.bml.reroute import detour
 from planner.families.collectives.layout import EvenLayout, Layout, RangedLayout, by_shares
 from planner.model.errors import InvalidInputError
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from tests.bml.plans import detoured, intact, tree_planned
+from tests.bml.plans import all_transfers, detoured, intact, tree_planned
 from tests.bml.simulator import carried_in, simulate, sizes_of
 
 Planned = tuple[Problem, Schedule | TreePlan]
 
 
-def assert_priced(planned: Planned) -> None:
-    problem, plan = planned
+@given(intact(rounds=5) | detoured() | tree_planned())
+def test_plans_cost_what_a_simulation_says(planned: Planned) -> None:
+    assert_priced(*planned)
+
+
+def assert_priced(problem: Problem, plan: Schedule | TreePlan) -> None:
     simulated, priced = simulate(problem, plan), evaluate(problem, plan)
     assert priced.time_ns == simulated.time_ns
     assert priced.load == simulated.load
@@ -39,21 +43,9 @@ def assert_priced(planned: Planned) -> None:
     assert [(step.stage, step.step) for step in priced.steps] == [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
-
-
-@given(intact(rounds=5))
-def test_intact_schedules_cost_what_a_simulation_says(planned: Planned) -> None:
-    assert_priced(planned)
-
-
-@given(detoured())
-def test_detours_cost_what_a_simulation_says(planned: Planned) -> None:
-    assert_priced(planned)
-
-
-@given(tree_planned())
-def test_trees_cost_what_a_simulation_says(planned: Planned) -> None:
-    assert_priced(planned)
+    damage = Damage(problem.bcube, problem.failed)
+    assert lower_bound_ns(problem, damage) <= priced.time_ns
+    assert damage.load_bound() <= priced.load
 
 
 @given(detoured() | tree_planned() | intact())
@@ -61,9 +53,7 @@ def test_every_nic_carries_what_is_sent_over_it(planned: Planned) -> None:
     problem, plan = planned
     elements = problem.size_bytes // problem.element_bytes
     layout, sizes = plan.layout(elements, 1), sizes_of(plan, elements)
-    transfers = [
-        transfer for server in range(plan.bcube.servers) for transfer in plan.transfers(server)
-    ]
+    transfers = all_transfers(plan)
     found = list(loads(plan, layout))
     assert len(found) == plan.steps
     for step, one in enumerate(found):
@@ -74,36 +64,6 @@ def test_every_nic_carries_what_is_sent_over_it(planned: Planned) -> None:
             assert one.received[level, server] == up[server, level, "receives"]
             assert one.sent[level, server] == down[server, level, "receives"]
             assert one.received[level, server] == down[server, level, "sends"]
-
-
-@settings(max_examples=60)
-@given(detoured() | tree_planned() | intact(rounds=3))
-def test_times_are_never_below_the_bound(planned: Planned) -> None:
-    problem, plan = planned
-    damage = Damage(problem.bcube, problem.failed)
-    assert lower_bound_ns(problem, damage) <= evaluate(problem, plan).time_ns
-    assert damage.load_bound() <= evaluate(problem, plan).load
-
-
-@settings(max_examples=60)
-@given(detoured() | tree_planned() | intact(rounds=3), st.integers(2, 7))
-def test_larger_elements_over_faster_links_take_as_long(planned: Planned, factor: int) -> None:
-    problem, plan = planned
-    network = problem.network
-    scaled = replace(
-        problem,
-        gradient_bytes=problem.size_bytes * factor,
-        layer_bytes=tuple(size * factor for size in problem.layer_bytes),
-        element_bytes=problem.element_bytes * factor,
-        network=Network(
-            network.link_bytes_per_s * factor,
-            network.startup_ns,
-            network.reduce_ns_per_byte / factor,
-        ),
-    )
-    before, after = evaluate(problem, plan), evaluate(scaled, plan)
-    assert after.time_ns == before.time_ns
-    assert after.load == before.load
 
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 500), st.integers(1, 4))
@@ -156,15 +116,9 @@ def test_huge_gradients_around_failures(elements: int, rounds: int) -> None:
     bcube, failed = BCube(4, 2), Failures(nics=frozenset({(0, 0), (7, 1)}))
     plan = replace(detour(Damage(bcube, failed)), rounds=rounds)
     problem = Problem(bcube, Network(Fraction(2**40)), elements, failed=failed)
-    assert_priced((problem, plan))
-
-
-@given(st.integers(2**61, 2**62), st.sampled_from([1, 2, 3, 5]))
-def test_huge_gradients(elements: int, rounds: int) -> None:
-    bcube = BCube(4, 2)
-    assert_priced(
-        (Problem(bcube, Network(Fraction(2**40)), elements), Schedule(bcube, rounds=rounds))
-    )
+    assert_priced(problem, plan)
+    whole = Problem(bcube, problem.network, 2**62 - elements)
+    assert_priced(whole, Schedule(bcube, rounds=rounds))
 
 
 # --- where pieces start
@@ -181,7 +135,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         left_out = draw(st.frozensets(st.integers(0, pieces - 1), max_size=pieces - 1))
         even = EvenLayout(threads, each, tuple(sorted(left_out)), elements, element_bytes)
         return even, pieces, elements * element_bytes
-    weights = draw(st.lists(st.integers(1, 9), min_size=pieces, max_size=pieces))
+    weights = draw(st.lists(st.integers(0, 64), min_size=pieces, max_size=pieces).filter(any))
     shares = tuple(Fraction(weight, sum(weights)) for weight in weights)
     return by_shares(shares, elements, element_bytes), pieces, elements * element_bytes
 
@@ -221,29 +175,6 @@ def test_sizes_are_even_and_those_left_out_empty(drawn: tuple[Layout, int, int])
             assert one % layout.element_bytes == 0
             share = Fraction(weight, sum(layout.weights))
             assert abs(one - share * size) < layout.element_bytes
-
-
-# --- what an executor is told
-
-
-@given(detoured() | tree_planned() | intact(rounds=3))
-def test_listed_bytes_are_those_of_every_transfer_that_has_some(planned: Planned) -> None:
-    """Every byte that is sent up is sent down, in ranges inside its layer."""
-    problem, plan = planned
-    up = down = 0
-    starts = [sum(problem.chunks[:layer]) for layer in range(len(problem.chunks))]
-    for server in range(plan.bcube.servers):
-        for one in listed(problem, plan, server):
-            assert one.length_bytes > 0
-            assert 0 <= one.part < plan.rounds
-            first = one.offset_bytes - starts[one.layer]
-            assert 0 <= first <= first + one.length_bytes <= problem.chunks[one.layer]
-            if one.transfer.stage == "aggregate":
-                up += one.length_bytes
-            else:
-                down += one.length_bytes
-    living = plan.bcube.servers - len(problem.failed.servers)
-    assert up == down == (living - 1) * problem.size_bytes
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])

@@ -1,15 +1,15 @@
-"""What is listed, replayed byte by byte as an executor would that knows nothing but the list."""
+"""What is listed: the transfers of the plan, layer by layer and part by part, byte by byte."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import islice
 from typing import NamedTuple
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan, solve
+from planner.families.bml import Damage, Problem, Schedule, TreePlan
 from planner.families.bml.evaluation import Listed, listed, parts_of
 from planner.families.bml.methods import balanced
 from planner.families.bml.problem import Transfer
@@ -87,41 +87,6 @@ def in_turn(row: Listed) -> tuple[int, ...]:
     return -row.layer, row.part, moved.stage == "broadcast", moved.step
 
 
-def replay(plan: AnyPlan, size: int, rows: list[list[Listed]]) -> list[list[int]]:
-    """Return what every server holds after groups of concurrent transfers.
-
-    A server counts its contributions to each byte, 256 to the power of the contributor each.
-    """
-    held = [[256**server] * size for server in range(plan.bcube.servers)]
-    for together in rows:
-        sent = []
-        for row in together:
-            start, stop = row.offset_bytes, row.offset_bytes + row.length_bytes
-            sent.append((row.transfer, range(start, stop), held[row.transfer.server][start:stop]))
-        for moved, place, values in sent:
-            for byte, value in zip(place, values, strict=True):
-                own = held[moved.peer][byte] if moved.stage == "aggregate" else 0
-                held[moved.peer][byte] = own + value
-    return held
-
-
-@given(planned)
-def test_parts_of_layers_are_where_they_are(case: Planned) -> None:
-    problem, plan = case
-    pieces = pieces_of(problem, plan)
-    expected = [
-        (layer, part, some[0].bytes.start, (some[-1].bytes.stop - some[0].bytes.start))
-        for (layer, part), group in groupby(pieces, lambda one: one[:2])
-        if (some := list(group))[-1].bytes.stop > some[0].bytes.start
-    ]
-    found = [
-        (layer, part, first, elements * problem.element_bytes)
-        for layer, part, first, elements in parts_of(problem, plan.rounds)
-    ]
-    assert found == expected
-    assert sum(size for *_, size in found) == problem.size_bytes
-
-
 @given(planned)
 def test_what_is_listed_is_what_is_sent(case: Planned) -> None:
     """Each transfer of each part of each layer that moves any bytes, and just these bytes."""
@@ -145,32 +110,6 @@ def test_what_is_listed_is_what_is_sent(case: Planned) -> None:
             assert row.length_bytes % problem.element_bytes == 0
 
 
-@settings(max_examples=60)
-@given(planned)
-def test_every_byte_of_every_server_is_summed_once(case: Planned) -> None:
-    problem, plan = case
-    dead = problem.failed.servers
-    rows = everything(problem, plan)
-    for order in (in_turn, _as_a_pipeline(plan)):
-        groups = [list(group) for _, group in groupby(sorted(rows, key=order), order)]
-        held = replay(plan, problem.size_bytes, groups)
-        everyone = sum(256**server for server in range(plan.bcube.servers) if server not in dead)
-        for server, values in enumerate(held):
-            own = 256**server if server in dead else everyone
-            assert values == [own] * problem.size_bytes
-
-
-def _as_a_pipeline(plan: AnyPlan) -> Callable[[Listed], tuple[int, ...]]:
-    """One layer after the other; in each of them part j is j steps behind part 0."""
-
-    def order(row: Listed) -> tuple[int, ...]:
-        moved = row.transfer
-        step = moved.step + (plan.steps if moved.stage == "broadcast" else 0)
-        return -row.layer, step + row.part
-
-    return order
-
-
 @given(planned)
 def test_each_server_lists_its_own_in_order(case: Planned) -> None:
     problem, plan = case
@@ -178,20 +117,6 @@ def test_each_server_lists_its_own_in_order(case: Planned) -> None:
         rows = list(listed(problem, plan, server))
         assert rows == sorted(rows, key=in_turn)
         assert {row.transfer.server for row in rows} <= {server} - problem.failed.servers
-
-
-@pytest.mark.parametrize("bcube", [BCube(2, 2), BCube(3, 2)])
-def test_what_is_solved_around_one_failure_can_be_executed(bcube: BCube) -> None:
-    for failed in (Failures(), *single_failures(bcube)):
-        problem = Problem(bcube, LINKS, None, (40, 0, 16, 4), 4, failed)
-        plan = solve(problem, method="detour").plan
-        assert plan is not None
-        rows = everything(problem, plan)
-        groups = [list(group) for _, group in groupby(sorted(rows, key=in_turn), in_turn)]
-        held = replay(plan, problem.size_bytes, groups)
-        living = [server for server in range(bcube.servers) if server not in failed.servers]
-        total = sum(256**server for server in living)
-        assert all(held[server] == [total] * problem.size_bytes for server in living)
 
 
 def test_an_example_by_hand() -> None:

@@ -9,22 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import Failures, Problem, Schedule, Transfer, evaluate
-from planner.families.bml.reroute import Damage, detour
+from planner.families.bml import Problem, Schedule, Transfer, evaluate
 from planner.families.bml.schedule import slice_of
+from planner.families.bml.trees import Plan
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from tests.bml.networks import SMALL, connected, damaged_networks, links_left
-from tests.thorough import THOROUGH
+from tests.bml.plans import all_transfers, detoured, intact, tree_planned
 
-ALL = [(n, k) for k in range(1, 9) for n in range(2, 257) if n**k <= 256]
-"""Every BCube of at most 256 servers."""
+ALL = [(n, k) for k in range(1, 7) for n in range(2, 65) if n**k <= 64]
+"""Every BCube of at most 64 servers."""
 
-USUAL = [(n, k) for n, k in ALL if (n > 254 if k == 1 else k < 8)]
-"""Those of one level differ in nothing but their number, and 2**7 servers are levels enough."""
-
-QUICK = [(n, k) for n, k in ALL if k * n**k <= 64]
-LARGE = sorted(set(ALL) - set(QUICK))
 Said = tuple[str, int, int, int, frozenset[tuple[int, ...]]]
 
 
@@ -57,53 +51,9 @@ def assert_equal(bcube: BCube) -> None:
             assert set(closed[thread]) == {tuple(one) for one in literal}
 
 
-@pytest.mark.parametrize(("n", "k"), [(n, k) for n, k in ALL if n**k <= 16])
-def test_closed_form_is_algorithm_1_on_small_networks(n: int, k: int) -> None:
+@pytest.mark.parametrize(("n", "k"), ALL)
+def test_closed_form_is_algorithm_1(n: int, k: int) -> None:
     assert_equal(BCube(n, k))
-
-
-Pieces = frozenset[tuple[int, ...]]
-
-
-def remembered(monkeypatch: pytest.MonkeyPatch, *, by_digits: bool = False) -> None:
-    """Let `CalcGset`, which looks at every piece, remember what it found for s, w and t.
-
-    Neighbours are remembered, too. Of s it reads the digits t … t+w alone: large networks
-    remember by these.
-    """
-    literal = algorithm1._calc_gset
-    found: dict[tuple[int, ...], Pieces] = {}
-
-    def calc_gset(bcube: BCube, s: int, w: int, full: list[tuple[int, ...]], thread: int) -> Pieces:
-        read = [bcube.digit(s, (thread + i) % bcube.k) for i in range(w + 1)] if by_digits else [s]
-        key = thread, w, *read
-        if key not in found:
-            found[key] = literal(bcube, s, w, full, thread)
-        return found[key]
-
-    monkeypatch.setattr(algorithm1, "_calc_gset", calc_gset)
-    monkeypatch.setattr(algorithm1, "_on_level", cache(algorithm1._on_level))
-
-
-@pytest.mark.parametrize(("n", "k"), QUICK)
-def test_closed_form_is_algorithm_1(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered(monkeypatch)
-    assert_equal(BCube(n, k))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "k"), [one for one in LARGE if THOROUGH or one in USUAL])
-def test_closed_form_is_algorithm_1_up_to_256_servers(
-    n: int, k: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remembered(monkeypatch, by_digits=k > 1)
-    assert_equal(BCube(n, k))
-
-
-@pytest.mark.parametrize("bcube", SMALL, ids=str)
-def test_every_server_owns_one_piece_of_every_thread(bcube: BCube) -> None:
-    for names in owned(bcube):
-        assert len(set(names)) == bcube.servers
 
 
 @given(st.integers(2, 20), st.integers(1, 6), st.data())
@@ -119,20 +69,6 @@ def test_slices_are_the_pieces_that_agree_in_digits(n: int, k: int, data: st.Dat
     assert agree == (offset <= piece < offset + length)
     assert length == n ** (k - 1 - step)
     assert schedule.owner(thread, slice_of(bcube, thread, k - 1, server)[0]) == server
-
-
-@given(st.integers(2, 9), st.integers(1, 5), st.data())
-def test_levels_and_lengths_of_steps(n: int, k: int, data: st.DataObject) -> None:
-    bcube = BCube(n, k)
-    server = data.draw(st.integers(0, bcube.servers - 1))
-    sent = list(Schedule(bcube).transfers(server))
-    assert len(sent) == 2 * k * k * (n - 1)
-    stages = ("aggregate", "broadcast")
-    assert sent == sorted(sent, key=lambda one: (stages.index(one.stage), one.step, one.thread))
-    for one in sent:
-        w = one.step if one.stage == "aggregate" else k - 1 - one.step
-        assert one.level == (one.thread + w) % k
-        assert one.length == n ** (k - 1 - w)
 
 
 @given(st.integers(2, 9), st.integers(1, 5), st.data())
@@ -168,12 +104,12 @@ def test_transfers_are_made_one_by_one(n: int, k: int) -> None:
 Hop = tuple[str, int, int, int, int]
 
 
-def hops_of(schedule: Schedule, thread: int, piece: int) -> list[Hop]:
+def hops_of(plan: Plan, thread: int, piece: int) -> list[Hop]:
     """Return the way of a piece up and, reversed, down again."""
     found = []
-    for step, sender, receiver, level in schedule.hops(thread, piece).tolist():
+    for step, sender, receiver, level in plan.hops(thread, piece).tolist():
         found.append(("aggregate", step, sender, receiver, level))
-        found.append(("broadcast", schedule.steps - 1 - step, receiver, sender, level))
+        found.append(("broadcast", plan.steps - 1 - step, receiver, sender, level))
     return sorted(found)
 
 
@@ -186,42 +122,21 @@ def sent_of(transfers: list[Transfer], thread: int, piece: int) -> list[Hop]:
     )
 
 
-def assert_hops_are_transfers(schedule: Schedule) -> None:
-    transfers = [
-        transfer
-        for server in range(schedule.bcube.servers)
-        for transfer in schedule.transfers(server)
-    ]
-    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
-        if thread * schedule.pieces + piece not in schedule.left_out:
-            assert hops_of(schedule, thread, piece) == sent_of(transfers, thread, piece)
-
-
-@pytest.mark.parametrize("bcube", SMALL, ids=str)
-def test_hops_are_transfers(bcube: BCube) -> None:
-    assert_hops_are_transfers(Schedule(bcube))
-
-
-@given(damaged_networks(most=1))
-def test_hops_are_transfers_around_failures(network: tuple[BCube, Failures]) -> None:
-    try:
-        schedule = detour(Damage(*network))
-    except ValueError:  # nothing can be summed up
-        return
-    assert connected(links_left(*network))
-    assert_hops_are_transfers(schedule)
+@given(intact() | detoured() | tree_planned())
+def test_hops_are_transfers(planned: tuple[Problem, Plan]) -> None:
+    _, plan = planned
+    transfers = all_transfers(plan)
+    for thread, piece in product(range(plan.threads), range(plan.pieces)):
+        if thread * plan.pieces + piece not in plan.left_out:
+            assert hops_of(plan, thread, piece) == sent_of(transfers, thread, piece)
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 3), st.integers(0, 16**4 - 1), st.integers(0, 16**4 - 1))
 def test_hops_are_transfers_on_65536_servers(thread: int, piece: int, server: int) -> None:
     schedule = Schedule(BCube(16, 4))
-    followed = hops_of_server(schedule, thread, piece, server)
+    followed = [hop for hop in hops_of(schedule, thread, piece) if hop[2] == server]
     assert followed == sent_of(list(schedule.transfers(server)), thread, piece)
-
-
-def hops_of_server(schedule: Schedule, thread: int, piece: int, server: int) -> list[Hop]:
-    return [hop for hop in hops_of(schedule, thread, piece) if hop[2] == server]
 
 
 def test_step_loads_of_the_paper() -> None:

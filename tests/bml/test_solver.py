@@ -3,9 +3,7 @@
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import pytest
@@ -26,7 +24,8 @@ from planner.families.bml import (
     lower_bound_ns,
     solve,
 )
-from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.families.bml.problem import MAX_DAMAGED_NICS
+from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.result import Result, Status
@@ -37,7 +36,7 @@ from tests.bml.networks import (
     links_left,
     small_bcubes,
 )
-from tests.bml.plans import problems, rates
+from tests.bml.plans import problems
 from tests.bml.simulator import simulate
 
 AROUND = ("detour", "trees")
@@ -92,48 +91,31 @@ def test_methods_around_failures(problem: Problem) -> None:
     assert error.value.path == "method"
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @given(small_bcubes, st.data())
 def test_methods_without_failures(bcube: BCube, data: st.DataObject) -> None:
     problem = data.draw(problems(bcube))
-    bml, auto, detour, trees = (
-        solve(problem, method=m) for m in ("bml", "auto", "detour", "trees")
-    )
-    for result in (bml, auto, detour, trees):
-        assert_answered(problem, result)
+    bml, auto, detour = (solve(problem, method=m) for m in ("bml", "auto", "detour"))
+    assert_answered(problem, bml)
     assert bml.plan == auto.plan == detour.plan == Schedule(bcube)
     assert auto.method == bml.method == "bml"
     assert bml.objective_ns is not None
     assert ideal_ns(problem) <= bml.objective_ns
 
 
-@settings(max_examples=60)
-@given(small_bcubes, st.integers(1, 50), st.integers(1, 4), rates)
-def test_even_pieces_are_optimal_without_start_up_costs(
-    bcube: BCube, share: int, element_bytes: int, rate: Fraction
-) -> None:
-    """2(N-1)/(kN)·T_F, which no plan can beat."""
-    size = bcube.nics * share * element_bytes
-    load = Fraction(2 * (bcube.servers - 1), bcube.k * bcube.servers)
-    problem = Problem(bcube, Network(rate), size, element_bytes=element_bytes)
-    result = solve(problem)
-    assert result.objective_ns == ideal_ns(problem) == ceil(load * size * 10**9 / rate)
-    assert result.status == Status.OPTIMAL
-    assert evaluate(problem, Schedule(bcube)).load == load
-
-
 @given(small_bcubes, st.integers(1, 50), st.integers(0, 10**4), st.integers(0, 5))
 def test_start_up_costs_and_adding_come_on_top(
     bcube: BCube, share: int, latency: int, adding: int
 ) -> None:
-    """2k start-up costs, and each server adds (N-1)/N of the gradient."""
+    """2(N-1)/(kN)·T_F, 2k start-up costs, and each server adds (N-1)/N of the gradient."""
     size = bcube.nics * share
     servers, levels = bcube.servers, bcube.k
     problem = Problem(bcube, Network(Fraction(10**9), latency, Fraction(adding)), size)
     sent = Fraction(2 * (servers - 1), levels * servers) * size
     added = Fraction(servers - 1, servers) * size * adding
-    assert solve(problem).objective_ns == 2 * levels * latency + sent + added == ideal_ns(problem)
+    result = solve(problem)
+    assert result.objective_ns == 2 * levels * latency + sent + added == ideal_ns(problem)
+    assert (result.status == Status.OPTIMAL) == (latency == 0)  # no plan can beat that
 
 
 @settings(max_examples=80)
@@ -203,30 +185,17 @@ def test_the_last_server_has_nothing_to_do(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [0, 1, 7, 17])
-def test_gradients_smaller_than_the_number_of_pieces(method: str, size: int) -> None:
-    """18 pieces: some are empty, and a step in which all are costs nothing."""
+@pytest.mark.parametrize("layers", [(0,), (1,), (7,), (17,), (0, 17, 0, 0), (0, 0)])
+def test_gradients_smaller_than_the_number_of_pieces(method: str, layers: tuple[int, ...]) -> None:
+    """18 pieces: some are empty, and a step or a layer in which all are costs nothing."""
     failed = Failures() if method == "bml" else Failures(nics=frozenset({(0, 0)}))
-    problem = Problem(BCube(3, 2), Network(Fraction(10**9), 1000), size, failed=failed)
+    network, size = Network(Fraction(10**9), 1000), sum(layers)
+    problem = Problem(BCube(3, 2), network, layer_bytes=layers, failed=failed)
     result = solve(problem, method=method)
     assert_answered(problem, result)
     assert (result.objective_ns == 0) == (size == 0)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_layers_of_no_bytes_cost_nothing(method: str) -> None:
-    failed = Failures() if method == "bml" else Failures(nics=frozenset({(0, 0)}))
-    network = Network(Fraction(10**9), 1000)
-    bcube = BCube(3, 2)
-    layers = Problem(bcube, network, layer_bytes=(0, 360, 0, 0), failed=failed)
-    one = Problem(bcube, network, 360, failed=failed)
-    assert (
-        solve(layers, method=method).objective_ns
-        == solve(one, method=method).objective_ns
-        == solve(replace(one, layer_bytes=(360,)), method=method).objective_ns
-    )
-    nothing = solve(Problem(bcube, network, layer_bytes=(0, 0), failed=failed), method=method)
-    assert (nothing.objective_ns, nothing.status) == (0, Status.OPTIMAL)
+    one = solve(Problem(BCube(3, 2), network, size, failed=failed), method=method)
+    assert result.objective_ns == one.objective_ns
 
 
 # --- no plan
@@ -272,48 +241,15 @@ def test_the_part_cut_off_is_named() -> None:
     assert result.infeasibility.reason.count("[") == 8
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_no_server_left(method: str) -> None:
-    problem = Problem(BCube(2, 2), Network(Fraction(1)), 1, failed=Failures(frozenset(range(4))))
-    result = solve(problem, method=method)
-    assert result.status == Status.INFEASIBLE
-    assert result.infeasibility is not None
-    assert result.infeasibility.binding == ("failed.servers",)
-
-
-# --- bad input
-
-NET = Network(Fraction(10**9))
-
-
-def test_a_wrong_plan_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise InvalidPlanError("somewhere", "it is wrong")
-
-    monkeypatch.setattr("planner.families.bml.family.check", refuse)
-    with pytest.raises(RuntimeError, match="method bml made no plan: somewhere: it is wrong"):
-        solve(Problem(BCube(2, 2), NET, 8), method="bml")
-
-
-def test_a_time_limit_is_kept_to() -> None:
-    """With hardly any time there is a plan all the same, and the bound still holds."""
-    failed = Failures(nics=frozenset({(0, 0), (5, 1), (9, 0), (17, 2)}))
-    problem = Problem(BCube(3, 3), Network(Fraction(10**9)), 10**6, failed=failed)
-    result = solve(problem, method="trees", time_limit=0.01)
-    if result.plan is None:  # on a very busy machine
-        assert result.status == Status.TIME_LIMIT
-        return
-    assert_answered(problem, result)
-    assert result.timed_out or result.status == Status.OPTIMAL
-
-
-NINE_HUNDRED = BCube(700, 2), Failures(switches=frozenset({(0, 3)}))
-SIXTEEN = BCube(2, 16), Failures(servers=frozenset({1}))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "detour", "trees"])
-@pytest.mark.parametrize("network", [NINE_HUNDRED, SIXTEEN])
+@pytest.mark.parametrize(
+    "network",
+    [
+        (BCube(700, 2), Failures(switches=frozenset({(0, 3)}))),
+        (BCube(2, 16), Failures(servers=frozenset({1}))),
+    ],
+)
 def test_a_time_limit_holds_for_damage_detours_trees_and_checks(
     network: tuple[BCube, Failures], method: str
 ) -> None:
@@ -336,20 +272,13 @@ def test_without_failures_there_is_a_plan_however_short_the_time_is(network: BCu
     result = solve(problem, time_limit=1e-9)
     assert time.process_time() - begin < 1.5
     assert isinstance(result.plan, Schedule)
+    if network.nics > MAX_DAMAGED_NICS:
+        with pytest.raises(NotApplicableError, match="at most 1048576 NICs"):
+            solve(problem, method="trees")
 
 
-@pytest.mark.parametrize("network", [BCube(2**30, 2), BCube(51, 10)])
-def test_trees_of_huge_networks_are_refused(network: BCube) -> None:
-    with pytest.raises(NotApplicableError, match="at most 1048576 NICs"):
-        solve(Problem(network, NET, 10**6), method="trees")
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["planner.families.bml", "planner.families.bml.reroute", "planner.families.bml.methods"],
-)
-def test_importing_loads_no_heavy_library(module: str) -> None:
+def test_importing_loads_no_heavy_library() -> None:
     heavy = ("numpy", "scipy", "ortools", "pulp", "torch", "matplotlib")
-    code = f"import sys, {module}; print([x for x in {heavy} if x in sys.modules])"
+    code = f"import sys, planner.bml; print([x for x in {heavy} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

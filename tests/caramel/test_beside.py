@@ -100,19 +100,6 @@ def test_a_bound_is_met_where_everything_is_hidden() -> None:
     assert result.objective_ns <= 330  # what it takes at least, and ten transfers
 
 
-def test_transfers_that_cost_much_are_fewer() -> None:
-    """What each transfer takes from computation is a reason to send less often."""
-    graph = chain()
-    cheap = solve(Problem(graph, AffineCost(0, Fraction(1, 2)))).plan
-    dear = Problem(graph, AffineCost(30, Fraction(1, 2)), interference=Interference(30))
-    assert cheap is not None
-    priced = evaluate(dear, cheap).iteration_ns
-    result = solve(dear)
-    assert result.plan is not None
-    assert result.objective_ns is not None
-    assert result.objective_ns <= priced
-
-
 def chain() -> Graph:
     """Ten layers of 30 bytes, 10 ns forward and 20 ns backward."""
     names = [f"l{place}" for place in range(10)]

@@ -40,12 +40,6 @@ def test_no_plan_that_cuts_beats_the_bound(known: Windows, cost: TransferCost) -
     assert lower_bound(known, cost) <= best_split(known, cost)
 
 
-@settings(max_examples=300)
-@given(windows_strategy(6), costs)
-def test_at_least_jackson_and_the_computation(known: Windows, cost: TransferCost) -> None:
-    assert lower_bound(known, cost) >= max(known.compute_ns, preemptive_bound(known, cost))
-
-
 @settings(max_examples=500)
 @given(nested_windows(7), st.integers(0, 40), st.integers(1, 9))
 def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, rate: int) -> None:

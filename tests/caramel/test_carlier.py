@@ -33,15 +33,6 @@ def test_as_good_as_every_order(rows: list[tuple[int, int, int]]) -> None:
     assert not found.timed_out
 
 
-@pytest.mark.slow
-def test_as_good_as_every_order_where_schrage_errs() -> None:
-    random = Random(1)
-    for _ in range(400):
-        heads, durations, tails = ([random.randint(low, 20) for _ in range(6)] for low in (0, 1, 0))
-        found = carlier(heads, durations, tails, Deadline(None))
-        assert found.value == found.lower_bound == best_sequence(heads, durations, tails)
-
-
 @settings(max_examples=40)
 @given(st.lists(st.tuples(huge, huge, huge), min_size=1, max_size=5))
 def test_huge_times_are_exact(rows: list[tuple[int, int, int]]) -> None:
@@ -61,7 +52,7 @@ def hard_jobs(count: int, seed: int) -> tuple[list[int], list[int], list[int]]:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_hundreds_of_jobs_to_the_end(seed: int) -> None:
     heads, durations, tails = hard_jobs(200, seed)
     found = carlier(heads, durations, tails, Deadline(20))

@@ -1,7 +1,5 @@
 """Control edges: what every order that they admit has in common."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,16 +32,6 @@ def test_every_order_is_ready_at_the_same_times(graph: Graph, data: st.DataObjec
     activation = activation_order(graph)
     order = any_order(graph, control_edges(graph, activation), data)
     assert ready_times(graph, order) == ready_times(graph, backward_order(graph, activation))
-
-
-@given(any_graphs, st.data())
-def test_one_order_of_parameters(graph: Graph, data: st.DataObject) -> None:
-    """Parameters follow each other as they should, or are completed by the same op."""
-    activation = activation_order(graph)
-    order = any_order(graph, control_edges(graph, activation), data)
-    place = {op: at for at, op in enumerate(order)}
-    last = [max(map(place.__getitem__, graph.updaters[parameter])) for parameter in activation]
-    assert all(before <= after for before, after in pairwise(settled(graph, activation, last)))
 
 
 @given(any_graphs)
@@ -86,21 +74,6 @@ def test_ops_of_no_gradient_wait() -> None:
     assert control_edges(graph, activation_order(graph)) == ((2, 3), (3, 1))
 
 
-def test_data_dependencies_need_no_edges() -> None:
-    graph = Graph(
-        (
-            Op("f", 1, "forward"),
-            Op("a", 5, "backward", ("f",)),
-            Op("b", 7, "backward", ("a",)),
-            Op("c", 1, "backward", ("f",)),
-            Op("d", 1, "backward", ("b", "c")),
-        ),
-        (Parameter("w", 1, ("a",), ("f",)), Parameter("x", 1, ("d",), ("f",))),
-    )
-    assert activation_order(graph) == (0, 1)
-    assert control_edges(graph, (0, 1)) == ((1, 3),)
-
-
 @given(any_graphs, st.data())
 def test_edges_of_a_given_order(graph: Graph, data: st.DataObject) -> None:
     """The order keeps them, none can be left out, and gradients are ready when it has them."""
@@ -117,34 +90,6 @@ def test_edges_of_a_given_order(graph: Graph, data: st.DataObject) -> None:
 @given(any_graphs)
 def test_there_are_at_most_two_edges_an_op(graph: Graph) -> None:
     assert len(control_edges(graph, activation_order(graph))) <= 2 * len(graph.ops)
-
-
-def settled(graph: Graph, activation: tuple[int, ...], last: list[int]) -> list[int]:
-    """Let parameters that share a tag be complete when the last of them is."""
-    ready = ready_times(graph, backward_order(graph, activation))
-    needs = [ancestors(graph, parameter) for parameter in activation]
-    done: set[int] = set()
-    groups: list[list[int]] = []
-    for at, needed in enumerate(needs):
-        if needed <= done:
-            groups[-1].append(at)
-        else:
-            groups.append([at])
-        done |= needed
-    for group in groups:
-        assert len({ready[activation[at]] for at in group}) == 1
-    return [max(last[at] for at in group) for group in groups]
-
-
-def ancestors(graph: Graph, parameter: int) -> set[int]:
-    found: set[int] = set()
-    stack = list(graph.updaters[parameter])
-    while stack:
-        op = stack.pop()
-        if op not in found:
-            found.add(op)
-            stack += graph.predecessors[op]
-    return found
 
 
 def any_order(graph: Graph, edges: tuple[tuple[int, int], ...], data: st.DataObject) -> list[int]:

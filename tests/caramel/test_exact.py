@@ -23,13 +23,11 @@ from planner.model.costs import DepthCost, TransferCost
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline
 from tests.caramel.exact_oracles import (
-    best_by_enumeration,
-    best_by_subsets,
     best_split,
     is_complete,
     price,
 )
-from tests.caramel.window_strategies import nested_windows, windows_strategy
+from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs
 
 
@@ -68,12 +66,6 @@ def solved(one: Windows, cost: TransferCost, quantum: int = 1) -> int:
     return found.value
 
 
-@settings(max_examples=60)
-@given(windows_strategy(5) | nested_windows(5), costs)
-def test_the_oracles_agree(one: Windows, cost: TransferCost) -> None:
-    assert best_by_subsets(one, cost) == best_by_enumeration(one, cost)
-
-
 @settings(max_examples=80)
 @given(windows_strategy(3, max_bytes=4), costs, st.sampled_from([1, 1, 2, 3]))
 def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: int) -> None:
@@ -82,18 +74,6 @@ def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: 
             grouped(one, cost)
         return
     assert solved(one, cost, quantum) == best_split(one, cost, quantum)
-
-
-@settings(max_examples=60)
-@given(windows_strategy(5), affine_costs(), st.data())
-def test_bound_split_whole_any_plan(one: Windows, cost: AffineCost, data: st.DataObject) -> None:
-    places = data.draw(st.lists(st.integers(0, 4), min_size=5, max_size=5))
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for j, size in enumerate(one.sizes):
-        groups.setdefault(places[j], []).append((j, size))
-    plan = [groups[place] for place in sorted(groups)]
-    whole = best_by_subsets(one, cost)
-    assert preemptive_bound(one, cost) <= solved(one, cost) <= whole <= price(one, cost, plan)
 
 
 @settings(max_examples=60)
@@ -120,20 +100,6 @@ def test_a_plan_that_meets_the_known_bound_ends_the_search() -> None:
     assert found == Grouping((), None, known, timed_out=False)
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_quanta_with_a_rest(seed: int) -> None:
-    random = Random(seed)
-
-    def drawn(count: int, size: int) -> Windows:
-        heads = tuple(random.randint(0, 25) for _ in range(count))
-        tails = tuple(random.randint(0, 25) for _ in range(count))
-        return Windows((size,) * count, heads, tails, max(heads), max(tails))
-
-    cost = AffineCost(random.randint(0, 4), Fraction(random.randint(2, 9), 2))
-    cut = drawn(2, random.choice([4, 5, 7]))
-    assert solved(cut, cost, 3) == best_split(cut, cost, 3)
-
-
 def random_windows(count: int, seed: int) -> Windows:
     random = Random(seed)
     heads = tuple(random.randint(0, 10**7) for _ in range(count))
@@ -142,7 +108,7 @@ def random_windows(count: int, seed: int) -> Windows:
     return Windows(sizes, heads, tails, max(heads), max(tails))
 
 
-@pytest.mark.parametrize("seconds", [0, 0.001, 0.05, 0.5])
+@pytest.mark.parametrize("seconds", [0, 0.05])
 def test_out_of_time_there_is_a_bound(seconds: float) -> None:
     one, cost = random_windows(14, 3), AffineCost(10**6, Fraction(2, 3))
     known = at_once(one, cost)
@@ -166,11 +132,6 @@ def test_times_of_many_digits_are_stopped_in_time() -> None:
     found = best_grouping(one, AffineCost(0, rate), known, deadline=Deadline(0.05), lower=1)
     assert process_time() - begin < 0.3
     assert found.lower_bound <= known
-
-
-def test_the_same_plan_every_time() -> None:
-    one, cost = random_windows(6, 5), AffineCost(10**6, Fraction(2, 3))
-    assert grouped(one, cost, 10**6) == grouped(one, cost, 10**6)
 
 
 def test_large_times_are_exact_or_refused() -> None:

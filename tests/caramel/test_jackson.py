@@ -2,16 +2,15 @@
 
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows
-from planner.model.costs import DepthCost, TransferCost, least_rate
+from planner.model.costs import TransferCost, least_rate
 from planner.solving.jackson import preemptive
-from tests.caramel.exact_oracles import best_split, preemptive_value, price
-from tests.caramel.window_strategies import windows_strategy
+from tests.caramel.exact_oracles import preemptive_value, price
 from tests.strategies import affine_costs, table_costs, times
 
 jobs = st.lists(st.tuples(times, times, times), min_size=1, max_size=7)
@@ -43,28 +42,6 @@ def test_the_least_rate_is_that_of_some_size_or_less(cost: TransferCost, most: i
         )
 
     assert least_rate(cost, most) == min(unrounded(size) / size for size in range(1, most + 1))
-
-
-@settings(max_examples=60)
-@given(windows_strategy(3, max_bytes=3), costs)
-def test_no_split_plan_beats_the_bound(one: Windows, cost: TransferCost) -> None:
-    assert preemptive_bound(one, cost) <= best_split(one, cost)
-
-
-@given(windows_strategy(8), st.tuples(affine_costs(), affine_costs()), st.data())
-def test_no_plan_beats_the_bound(
-    one: Windows, by_depth: tuple[AffineCost, AffineCost], data: st.DataObject
-) -> None:
-    cost = DepthCost(tuple(zip((1, 2), by_depth, strict=True)))
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for j, size in enumerate(one.sizes):
-        slots = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=min(size, 2)))
-        cuts = [0, size // 2, size] if len(slots) == 2 else [0, size]
-        for place, slot in enumerate(slots):
-            groups.setdefault(slot, []).append((j, cuts[place + 1] - cuts[place]))
-    assert preemptive_bound(one, cost) <= price(
-        one, cost, [groups[slot] for slot in sorted(groups)]
-    )
 
 
 def test_all_in_one_transfer_without_other_work_meets_the_bound() -> None:

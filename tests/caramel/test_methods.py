@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, Result, Status
+from planner import AffineCost, Result, Status
 from planner.families.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
 from planner.families.caramel.bounds import lower_bound
 from planner.families.caramel.checker import check_times
@@ -101,7 +101,15 @@ def test_every_plan_passes_the_checker_and_the_ladder_holds(problem: Problem) ->
         assert result.objective_ns == evaluation.iteration_ns
         assert result.lower_bound_ns is not None
         assert result.lower_bound_ns <= evaluation.iteration_ns
-        assert evaluation.iteration_ns >= evaluation.computation_ns
+        assert evaluation.iteration_ns == evaluation.computation_ns + evaluation.stall_ns
+        assert evaluation.stall_ns >= 0
+    for method in ("auto", "caramel", "ddp"):
+        priced = found[method].evaluation
+        assert priced is not None
+        assert priced.overlap <= 1 + 1e-12
+        if priced.rho is not None:
+            utilisation = 1 / (1 + priced.rho - priced.overlap * min(priced.rho, 1))
+            assert utilisation == pytest.approx(priced.utilisation)
     costs = {method: result.objective_ns or 0 for method, result in found.items()}
     assert costs["auto"] == min(costs.values())
     if "exact" in found:
@@ -178,48 +186,6 @@ def test_scaling_changes_nothing(problem: Problem, factor: int) -> None:
         assert second.status == first.status
 
 
-@pytest.mark.slow
-@settings(max_examples=80)
-@given(problems())
-def test_the_same_request_gets_the_same_plan_whatever_names_there_are(problem: Problem) -> None:
-    graph = problem.graph
-
-    def new(name: str) -> str:
-        return f"{name[::-1]}?"
-
-    ops = tuple(replace(op, name=new(op.name), after=tuple(map(new, op.after))) for op in graph.ops)
-    parameters = tuple(
-        Parameter(
-            f"p{parameter.name}",
-            parameter.size_bytes,
-            tuple(map(new, parameter.updated_by)),
-            tuple(map(new, parameter.read_by)),
-        )
-        for parameter in graph.parameters
-    )
-    order = None if problem.op_order is None else tuple(map(new, problem.op_order))
-    other = replace(problem, graph=Graph(ops, parameters), op_order=order)
-    for method, result in answers(problem).items():
-        again = solve(other, method=method)
-        assert again.plan == result.plan
-        assert again.lower_bound_ns == result.lower_bound_ns
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(problems())
-def test_metrics(problem: Problem) -> None:
-    for method in ("auto", "caramel", "ddp"):
-        plan = solve(problem, method=method).plan
-        assert plan is not None
-        one = evaluate(problem, plan)
-        assert one.iteration_ns == one.computation_ns + one.stall_ns
-        if one.rho is not None and one.computation_ns:
-            utilisation = 1 / (1 + one.rho - one.overlap * min(one.rho, 1))
-            assert utilisation == pytest.approx(one.utilisation)
-        assert one.overlap <= 1 + 1e-12
-
-
 @settings(max_examples=100)
 @given(problems())
 def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
@@ -283,17 +249,3 @@ def test_time_is_kept_however_many_workers_draw_orders() -> None:
     with pytest.raises(NotApplicableError, match="65536 workers") as error:
         solve(many, method="ddp", time_limit=0.001)
     assert error.value.path == "time_limit_s"
-
-
-def test_an_unknown_method_names_the_known_ones() -> None:
-    graph = Graph(
-        (Op("f", 1, "forward"), Op("b", 1, "backward", ("f",))),
-        (Parameter("w", 1, ("b",), ("f",)),),
-    )
-    problem = Problem(graph, AffineCost(1, Fraction(1)))
-    with pytest.raises(InvalidInputError, match="did you mean 'exact'") as error:
-        solve(problem, method="exakt")
-    assert error.value.path == "method"
-    with pytest.raises(InvalidInputError, match="> 0"):
-        solve(problem, time_limit=0)
-    assert solve(problem, method="auto", time_limit=1e-9).plan is not None

@@ -222,6 +222,7 @@ def test_profile_keeps_standard_output_for_the_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
     (tmp_path / "noisy_model.py").write_text(
         "import torch\nprint('hello')\n"
         "def make():\n    return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n"
@@ -245,6 +246,7 @@ def test_profile_keeps_standard_output_for_the_profile(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun sets it, before torch is loaded
     assert main(["profile", "noisy_model:make", *options]) == 0
     own = torch.get_num_threads()
+    torch.set_num_threads(threads)
     assert f"by {own} thread{'s' * (own > 1)}\n".encode() in capfdbinary.readouterr().err
     assert main(["profile", "noisy_model:make", *options, "-o", "made.json"]) == 0
     out, err = capfdbinary.readouterr()

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from planner import solve
 from planner.cli import main
 from planner.cli.compare_options import PROFILED
 
@@ -63,48 +62,6 @@ def test_a_profile_is_no_compiled_graph(capsys: pytest.CaptureFixture[str]) -> N
     path = str(DATA / "profiles/lenet5.json")
     assert main(["compare", path, "--problem", "overlap", "--cluster", "office-4"]) == 2
     assert "overlap needs a request" in capsys.readouterr().err
-
-
-def test_a_request_with_a_profile_is_answered_as_on_the_command_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    path = DATA / "profiles/lenet5.json"
-    best = compared(path, "yan", capsys, "--samples", "5000", "--computation", "1/10")[0]
-    request = {
-        "problem": "yan",
-        "samples": 5000,
-        "profile": json.loads(path.read_bytes()),
-        "cluster": json.loads((DATA / "clusters/office-4.json").read_bytes()),
-        "computation_scale": 0.1,
-    }
-    answer = solve(request)
-    assert answer["status"] == "optimal"
-    for field in ("configuration", "assumptions", "batch_size"):
-        assert answer[field] == best[field]
-    # Before, times were rounded to whole nanoseconds.
-    assert abs(answer["epoch_ns"] - best["epoch_ns"]) < 40 * 30
-
-
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"profile": None}, "layers"),
-        ({"cluster": None}, "cluster"),
-        ({"machines": 3}, "machines"),
-    ],
-)
-def test_requests_with_half_a_profile_are_refused(change: dict[str, Any], path: str) -> None:
-    request = {
-        "problem": "yan",
-        "samples": 10,
-        "profile": json.loads((DATA / "profiles/lenet5.json").read_bytes()),
-        "cluster": json.loads((DATA / "clusters/office-4.json").read_bytes()),
-        **change,
-    }
-    request = {name: value for name, value in request.items() if value is not None}
-    if path == "layers":
-        path = "cluster"  # which comes with a profile
-    assert solve(request)["error"]["path"] == path
 
 
 @pytest.mark.parametrize(

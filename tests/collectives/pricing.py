@@ -4,17 +4,23 @@ A step lasts as long as its busiest NIC sends or receives, plus the time in whic
 adds what arrives. At depth d the data is cut into d parts, each one step behind the part before.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import groupby
 from math import ceil
 from typing import NamedTuple
 
 from planner.families.collectives import Cost, Program
 from planner.families.collectives.program import sizes_of
 from planner.families.collectives.symmetric import SymmetricProgram
+from planner.model.clusters import Cluster
 from planner.model.network import Network
+from planner.model.topologies import BCube, Rails
 from planner.model.validation import integer
+
+Key = tuple[str, int, int]
+"""In or out, a rank and its NIC."""
 
 
 class Load(NamedTuple):
@@ -72,17 +78,8 @@ def time_of(
 ) -> int:
     """Return the time of a program (ns), rounded up once.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    networks : sequence of Network
-        Speed and start-up cost of each NIC of a rank; one entry if all are alike. The first one
-        gives the time of adding a byte.
-    elements, element_bytes : int
-        Number of elements, and the size of one.
-    depth : int
-        Number of parts that follow each other through the steps.
+    `networks` are the speed and start-up cost of each NIC of a rank; one if all are alike. The
+    first one gives the time of adding a byte. At a depth of d, d parts follow each other.
     """
     integer(depth, "depth", minimum=1)
     parts = min(depth, elements)
@@ -119,3 +116,42 @@ def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
         default=Fraction(0),
     )
     return carried + max(added.values(), default=0) * networks[0].reduce_ns_per_byte
+
+
+class Half(NamedTuple):
+    """Steps, start-up cost (ns) and time per byte of the gradient (ns)."""
+
+    steps: int
+    startup_ns: int
+    ns_per_byte: Fraction
+
+
+def half_of(program: Program, cluster: Cluster) -> Half:
+    """Add up the messages of one half on a cluster: the slower of NICs and links counts."""
+    topology, nic = cluster.topology, cluster.nic
+    rails = topology if isinstance(topology, Rails) else None
+    # On a switch every message is cut in as many pieces as a machine has NICs.
+    stripes = 1 if rails or isinstance(topology, BCube) else nic.per_machine
+    steps, startup, rate = 0, 0, Fraction(0)
+    for _, together in groupby(sorted(program.messages()), lambda message: message.step):
+        near, far, partners = Counter[Key](), Counter[Key](), defaultdict[Key, set[int]](set)
+        everything = Fraction(0)
+        for one in together:
+            size = Fraction(one.stop - one.first, program.chunks)
+            everything += size
+            inside = rails is not None and not one.link
+            ends: list[Key] = [("out", one.sender, one.link), ("in", one.receiver, one.link)]
+            for end in ends:
+                (near if inside else far)[end] += size / stripes  # type: ignore[assignment]
+            if not inside:
+                partners[ends[0]].add(one.receiver)
+        times = [max(far.values(), default=0) / nic.bytes_per_s]
+        if rails:
+            times.append(max(near.values(), default=0) / rails.link_bytes_per_s)
+        if cluster.shared_bytes_per_s is not None:
+            times.append(everything / cluster.shared_bytes_per_s)
+        rate += 10**9 * max(times)
+        startup += nic.startup_ns if far or not rails else rails.link_startup_ns
+        startup += nic.message_ns * max((len(them) - 1 for them in partners.values()), default=0)
+        steps += 1
+    return Half(steps, startup, rate)

@@ -9,12 +9,13 @@ from itertools import product
 
 from hypothesis import strategies as st
 
+from planner.families.bml.program import replanned
 from planner.families.collectives import COLLECTIVES, RAIL_PROGRAMS, program
 from planner.families.collectives.layout import by_shares
 from planner.families.collectives.program import KINDS, OWN, ListedProgram, Message, Program
 from planner.families.collectives.ring import bruck_program
 from planner.model.errors import NotApplicableError
-from planner.model.topologies import BCube, Rails
+from planner.model.topologies import BCube, Failures, Rails
 
 BCUBES = [BCube(*shape) for shape in ((2, 1), (3, 1), (5, 1), (9, 1), (2, 2), (3, 2), (2, 3))]
 TENSORS = (7, 1, 0, 12, 5)
@@ -62,6 +63,18 @@ def all_programs() -> Iterator[Program]:
             yield make(rails)
         except NotApplicableError:
             continue
+
+
+def around_failures() -> Iterator[Program]:
+    """Yield re-planned programs of BML, the last ones where only trees are left."""
+    for bcube, failed in (
+        (BCube(2, 2), Failures(nics=frozenset({(1, 0)}))),
+        (BCube(2, 2), Failures(servers=frozenset({2}))),
+        (BCube(3, 2), Failures(switches=frozenset({(1, 0)}))),
+        (BCube(3, 2), Failures(servers=frozenset({4}), nics=frozenset({(0, 1)}))),
+        (BCube(3, 2), Failures(nics=frozenset({(0, 0), (1, 1), (3, 0), (8, 0)}))),
+    ):
+        yield from (replanned(bcube, failed, rounds) for rounds in (1, 3))
 
 
 def right(wanted: Program, messages: Iterable[Message]) -> bool:

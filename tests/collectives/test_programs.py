@@ -1,5 +1,6 @@
 """Programs: every algorithm sums up once, costs what its formula says, and damage is noticed."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -14,12 +15,11 @@ from planner.families.collectives import (
     COLLECTIVES,
     RAIL_PROGRAMS,
     RAILS,
-    Fabric,
     collective,
     program,
 )
 from planner.families.collectives.checker import check, replay
-from planner.families.collectives.exchange import direct_on, direct_program, staged
+from planner.families.collectives.exchange import direct_program, staged
 from planner.families.collectives.program import KINDS, ListedProgram, Program
 from planner.families.collectives.ring import ring_program
 from planner.families.collectives.symmetric import SymmetricProgram
@@ -28,7 +28,7 @@ from planner.model.network import Network
 from planner.model.topologies import BCube, Rails
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import detoured, intact, tree_planned
-from tests.collectives.pricing import cost_of, loads, time_of
+from tests.collectives.pricing import loads, time_of
 from tests.collectives.programs import (
     TENSORS,
     all_programs,
@@ -72,7 +72,7 @@ def test_what_is_sent_is_received() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_programs_cost_what_the_formula_says(name: str) -> None:
-    for n, k in product(range(2, 10), range(1, 5)):
+    for n, k in (*product(range(2, 10), range(1, 5)), *((ranks, 1) for ranks in range(10, 70))):
         bcube = BCube(n, k)
         if bcube.servers > (30 if "bcube" in name and name[:2] in ("ps", "sh") else 130):
             continue
@@ -91,30 +91,6 @@ def test_programs_cost_what_the_formula_says(name: str) -> None:
         for times in (1, 3):
             expected = formula.time_ns(LINKS, times * elements)
             assert time_of(one, [LINKS], times * elements) == expected
-
-
-@pytest.mark.parametrize("name", ["ring", "ps", "shuffle", "halving_doubling", "hierarchical"])
-def test_any_number_of_ranks_costs_what_the_formula_says(name: str) -> None:
-    for ranks in range(2, 70):
-        if name == "halving_doubling" and ranks & (ranks - 1):
-            continue
-        bcube = BCube(ranks, 1)
-        formula = collective(f"{name}_fattree", bcube)
-        cost = cost_of(program(f"{name}_fattree", bcube))
-        assert (cost.steps, cost.volume, cost.reduced) == (
-            formula.steps,
-            formula.volume,
-            formula.reduced,
-        )
-
-
-def test_several_nics_cost_what_the_formula_says() -> None:
-    for ranks, nics in product(range(2, 12), range(1, 5)):
-        cost, formula = (
-            cost_of(direct_program(ranks, nics)),
-            direct_on("k_nics", Fabric(ranks, 4, nics)),
-        )
-        assert (cost.steps, cost.volume) == (formula.steps, formula.volume)
 
 
 @pytest.mark.parametrize("name", RAILS)
@@ -194,17 +170,7 @@ def test_a_damaged_hop_is_noticed_by_symmetry(whole: Program, data: st.DataObjec
     else:
         changed = hop._replace(adds=not hop.adds)
     hops = (*whole.hops[:place], changed, *whole.hops[place + 1 :])
-    one = SymmetricProgram(
-        whole.name,
-        whole.radices,
-        whole.orders,
-        tuple(sorted(hops, key=lambda each: each.step)),
-        whole.scatter_steps,
-        whole.steps,
-        whole.links,
-        whole.wire,
-        whole.places,
-    )
+    one = replace(whole, hops=tuple(sorted(hops, key=lambda each: each.step)))
     try:
         check(one)
     except InvalidPlanError:
@@ -246,35 +212,6 @@ def test_a_check_looks_at_the_clock() -> None:
     for one in (ring_program(4), program("ps_bcube", BCube(3, 1))):
         with pytest.raises(TimeUpError):
             check(one, Deadline(0))
-
-
-def test_depth_lets_links_of_different_kinds_work_at_once() -> None:
-    """Two levels, each with its own NIC: in parts the second works while the first goes on."""
-    one = program("hierarchical_bcube", BCube(4, 2))
-    elements = 64 * one.chunks
-    links = [Network(10**9)]  # type: ignore[arg-type]
-    whole = time_of(one, links, elements)
-    # Of the levels 3/4 and 3/16 of the data, up and down; the larger one is never idle.
-    assert whole == 2 * (elements * 3 // 4 + elements * 3 // 16)
-    assert elements * 3 // 2 <= time_of(one, links, elements, depth=16) < 0.9 * whole
-    # On one NIC there is nothing to gain, and every part starts up once more.
-    ring = ring_program(8)
-    slow = [Network(10**9, 1000)]  # type: ignore[arg-type]
-    times = [time_of(ring, slow, 800, depth=depth) for depth in (1, 2, 5)]
-    assert times == [14 * 1000 + 1400, 15 * 1000 + 1400, 18 * 1000 + 1400]
-
-
-def test_links_of_their_own_speed() -> None:
-    """Within hosts ten times as fast: the NICs take ten times as long for as many bytes."""
-    one = RAIL_PROGRAMS["hierarchical"](Rails(2, 2, 10**9))  # type: ignore[arg-type]
-    fast, slow = Network(10**9, 5), Network(10**8, 50)  # type: ignore[arg-type]
-    assert time_of(one, [fast, slow], 400) == 2 * (5 + 200) + 2 * (50 + 100 * 10)
-
-
-def test_nothing_takes_no_time() -> None:
-    assert time_of(ring_program(3), [LINKS], 0) == 0
-    assert time_of(ring_program(1), [LINKS], 10) == 0
-    check(ring_program(1))
 
 
 @pytest.mark.parametrize("whole", [ring_program(4), staged("three", (2, 2, 2), [[0, 1, 2]])])

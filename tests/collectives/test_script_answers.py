@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from planner.families import bml
@@ -28,13 +27,6 @@ def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method:
     play_all(routes, 2000, 2)
 
 
-@pytest.mark.slow
-def test_rounds_are_followed() -> None:
-    plan = answer(3, 2, failed=NIC, latency_ns=1000)
-    assert plan["rounds"] > 1
-    play_all(bcube_program(BCube(3, 2), msgspec.json.encode(plan)), 1000)
-
-
 def test_layers_are_followed() -> None:
     play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
 
@@ -55,7 +47,7 @@ def test_typed_plans_fit_every_size(method: str) -> None:
     routes = bcube_program(bcube, plan)
     assert routes[:2] == (routes[0], plan.rounds)
     assert routes[0].ranks == 8
-    for elements in (0, 1, 5, 333):
+    for elements in (0, 5, 333):
         play_all(routes, elements)
 
 

@@ -32,6 +32,7 @@ INTERNAL = {
     "planner.solving.pareto",
     "planner.solving.plugins",  # its interface are entry points; see `examples/plugin`
     "planner.solving.simulator",
+    "planner.solving.tie_break",
     "planner.solving.views",
 }
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import partial
 from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from itertools import product
 from pathlib import Path
 from threading import Thread
 
@@ -115,19 +114,3 @@ def test_nothing_runs_out_of_a_page(
     outside = json.loads(unescape(measured))
     assert len(outside) == len(pages) * len(WIDTHS)
     assert {name: what for name, what in outside.items() if what} == {}
-
-
-def test_pages_can_be_looked_at(browser: str, site: tuple[str, list[str]], tmp_path: Path) -> None:
-    """The screenshot lies in the folder of the test: each page at each width, side by side."""
-    image = pytest.importorskip("matplotlib.image")
-    shot, pages = tmp_path / "pages.png", ("runtime.html", "a-report.html")
-    widths = ",".join(map(str, WIDTHS))
-    asked = f"{site[0]}?widths={widths}&pages={','.join(pages)}&kept"
-    size = f"--window-size={len(pages) * sum(WIDTHS)},900"
-    _opened(browser, tmp_path / "user", asked, f"--screenshot={shot}", size)
-    pixels, left = image.imread(shot)[..., :3], 0
-    for name, width in product(pages, WIDTHS):
-        dark = (pixels[:, left : left + width].max(axis=2) < 0.5).mean()
-        assert dark > 0.01, f"{name} at {width}"
-        left += width
-    assert pixels.shape[1] == left

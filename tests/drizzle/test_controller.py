@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
 from math import ceil, log
 from typing import Any
 
@@ -130,24 +129,6 @@ def test_one_step(band: Band, size: int, overhead: Fraction) -> None:
         assert after in (size - band.step, 1, band.max_group_size)
     else:
         assert after == min(size, band.max_group_size)
-
-
-def test_up_is_fast_and_down_is_slow() -> None:
-    band = Band(Fraction(1, 100), Fraction(2, 100))
-    up = run(band, lambda _: Fraction(1, 2), 1, 5)
-    down = run(band, lambda _: Fraction(0), 32, 5)
-    assert up == [1, 2, 4, 8, 16, 32]
-    assert {a - b for a, b in pairwise(down)} == {1}
-
-
-def test_it_adapts_when_the_job_changes() -> None:
-    """More tasks, then fewer: the size follows."""
-    band = Band(Fraction(5, 1000), Fraction(10, 1000))
-    size = 1
-    for tasks in (256, 64, 512):
-        job = Problem(compute_ns=10**9, tasks=tasks, task_ns=333_333, max_overhead=0.01)
-        size = run(band, shares_of(job), size, 40)[-1]
-        assert size in inside(Band(band.low, band.high, max_group_size=MOST), shares_of(job))
 
 
 @settings(max_examples=100)

@@ -1,16 +1,15 @@
 """An interpreter of MSCCL's XML. It knows no schedule.
 
-It runs thread blocks in any order, with real buffers. What runs cannot show, that no order at all
-gives another result, is shown by `races`: of any two accesses to one chunk that are not both
-reads, one has ended before the other begins, in every run.
+`executed` runs thread blocks in one of the orders there are, with real buffers. That no order gives
+another result is shown by `races`: of any two accesses to one chunk that are not both reads, one
+has ended before the other begins, in every run.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from itertools import combinations
-from random import Random
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
@@ -95,113 +94,6 @@ EVENTS = {"s": 2, "nop": 2, "r": 3, "rrc": 3}
 """A send begins, when it reads, and ends; a receive begins, takes its message, and ends."""
 
 
-@dataclass
-class Run:
-    """One run, event by event.
-
-    A receive reads what it adds to when it takes its message, and writes when it ends. With
-    `rendezvous`, a send ends only when its receive has begun; without, it never blocks.
-    """
-
-    program: Program
-    in_place: bool
-    rendezvous: bool
-    inputs: list[list[int]]
-    outputs: list[list[int]] = field(init=False)
-    messages: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        chunks = len(self.inputs[0])
-        self.inputs = [list(row) for row in self.inputs]
-        self.outputs = self.inputs if self.in_place else [[-(10**30)] * chunks for _ in self.inputs]
-        self.at = {
-            (rank, number): (0, 0)  # step and event
-            for rank, blocks in enumerate(self.program)
-            for number in range(len(blocks))
-        }
-        self.held: dict[tuple[int, int], list[int]] = {}
-        self.pipes: dict[Key, deque[list[int]]] = defaultdict(deque)
-        self.receivers = {
-            (block.receive, rank, block.channel): (rank, number)
-            for rank, blocks in enumerate(self.program)
-            for number, block in enumerate(blocks)
-            if block.receive >= 0
-        }
-
-    def go(self, choose: "Choice") -> str:
-        """Run to the end; `choose` says which of the thread blocks that can move moves."""
-        while ready := [one for one in self.at if self._ready(one)]:
-            self._move(choose(self, ready))
-        if any(index < len(self.program[r][b].steps) for (r, b), (index, _) in self.at.items()):
-            return "deadlock"
-        return "unread" if any(self.pipes.values()) else "done"
-
-    def _ready(self, one: tuple[int, int]) -> bool:
-        rank, number = one
-        block = self.program[rank][number]
-        index, event = self.at[one]
-        if index == len(block.steps):
-            return False
-        step = block.steps[index]
-        if event == 0:
-            return step.wait is None or self.at[rank, step.wait[0]][0] > step.wait[1]
-        if event == 1 and step.kind in ("r", "rrc"):
-            return bool(self.pipes[block.receive, rank, block.channel])
-        if step.kind == "s" and self.rendezvous:
-            pipe = (rank, block.send, block.channel)
-            other = self.receivers[pipe]
-            index, event = self.at[other]
-            receives = self.program[other[0]][other[1]].steps[index:]
-            return event == 1 and receives[0].kind != "nop" and not self.pipes[pipe]
-        return True
-
-    def _move(self, one: tuple[int, int]) -> None:
-        rank, number = one
-        block = self.program[rank][number]
-        index, event = self.at[one]
-        step = block.steps[index]
-        self.at[one] = (index, event + 1) if event + 1 < EVENTS[step.kind] else (index + 1, 0)
-        buffers = {"i": self.inputs[rank], "o": self.outputs[rank]}
-        source = slice(step.source_chunk, step.source_chunk + step.length)
-        if step.kind == "s" and event == 0:
-            self.held[one] = buffers[step.source][source]
-        elif step.kind == "s":
-            self.pipes[rank, block.send, block.channel].append(self.held[one])
-            self.messages.append((rank, block.send, tuple(self.held[one])))
-        elif event == 1 and step.kind != "nop":
-            data = self.pipes[block.receive, rank, block.channel].popleft()
-            if step.kind == "rrc":
-                ours = buffers[step.source][source]
-                data = [one + other for one, other in zip(ours, data, strict=False)]
-            self.held[one] = data
-        elif event == 2:
-            target = slice(step.target_chunk, step.target_chunk + step.length)
-            buffers[step.target][target] = self.held[one]
-
-
-Choice = Callable[[Run, list[tuple[int, int]]], tuple[int, int]]
-
-
-def drawn(seed: int) -> Choice:
-    draw = Random(seed)
-    return lambda _, ready: draw.choice(ready)
-
-
-def overtaking(late: Key, waiting: Key) -> Choice:
-    """Return the choice that puts off the end of one step, and, if it can, overtakes it there.
-
-    What comes last is `late`, which may take its message; what comes before it is `waiting`.
-    """
-
-    def rank(run: Run, one: tuple[int, int]) -> int:
-        index, event = run.at[one]
-        if (*one, index) == late:
-            return 2 if event + 1 == EVENTS[run.program[late[0]][late[1]].steps[index].kind] else 0
-        return int((*one, index) == waiting)
-
-    return lambda run, ready: min(ready, key=lambda one: rank(run, one))
-
-
 Event = tuple[Key, int]
 
 
@@ -275,3 +167,30 @@ def races(program: Program, *, in_place: bool) -> set[frozenset[Key]]:
         if not one.past & other.end
         if not other.past & one.end
     }
+
+
+def executed(program: Program, inputs: list[list[int]], *, in_place: bool) -> list[list[int]]:
+    """Return the outputs of all ranks.
+
+    A send reads when it begins; a receive reads what it adds to when it takes its message, and
+    writes when it ends.
+    """
+    outputs = inputs if in_place else [[-(10**30)] * len(row) for row in inputs]
+    steps = {key: (block, step) for key, block, step in keys(program)}
+    pipes: dict[Key, deque[list[int]]] = defaultdict(deque)
+    held: dict[Key, list[int]] = {}
+    for key, event in TopologicalSorter(order(program, rendezvous=False)).static_order():
+        block, step = steps[key]
+        buffers = {"i": inputs[key[0]], "o": outputs[key[0]]}
+        ours = buffers[step.source][step.source_chunk : step.source_chunk + step.length]
+        if step.kind == "s" and event == 0:
+            held[key] = ours
+        elif step.kind == "s":
+            pipes[key[0], block.send, block.channel].append(held[key])
+        elif event == 1 and step.kind != "nop":
+            data = pipes[block.receive, key[0], block.channel].popleft()
+            added = step.kind == "rrc"
+            held[key] = [a + b for a, b in zip(ours, data, strict=True)] if added else data
+        elif event == 2:
+            buffers[step.target][step.target_chunk : step.target_chunk + step.length] = held[key]
+    return outputs

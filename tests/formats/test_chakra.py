@@ -35,9 +35,8 @@ GRAPH = Graph(
 )
 
 
-def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
-    request = {
-        "problem": "caramel",
+def described(graph: Graph) -> dict[str, Any]:
+    return {
         "ops": [
             {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
             for op in graph.ops
@@ -51,10 +50,13 @@ def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
             }
             for parameter in graph.parameters
         ],
-        "network": {"startup_ns": 2000, "ns_per_byte": 1},
-        "method": "exact",
     }
-    return planner.solve(request | given)
+
+
+def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
+    network = {"startup_ns": 2000, "ns_per_byte": 1}
+    request = {"problem": "caramel", "network": network, "method": "exact"}
+    return planner.solve(request | described(graph) | given)
 
 
 FIELDS = {  # name: (number, type, label, message or enum), from et_def.proto
@@ -238,23 +240,8 @@ def test_what_a_trace_cannot_say_is_refused() -> None:
 def test_the_command_writes_a_trace_for_each_rank(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = {
-        "name": "net",
-        "provenance": {"kind": "synthetic", "source": "a test"},
-        "ops": [
-            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
-            for op in GRAPH.ops
-        ],
-        "parameters": [
-            {
-                "name": parameter.name,
-                "bytes": parameter.size_bytes,
-                "updated_by": list(parameter.updated_by),
-                "read_by": list(parameter.read_by),
-            }
-            for parameter in GRAPH.parameters
-        ],
-    }
+    source = {"kind": "synthetic", "source": "a test"}
+    document = {"name": "net", "provenance": source, **described(GRAPH)}
     profile, path = tmp_path / "net.json", tmp_path / "plan.json"
     profile.write_text(json.dumps(document))
     path.write_text(json.dumps(plan()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner import InvalidInputError
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
 from planner.formats.importers.timed_rows import network_of
-from tests.formats.test_nccl_tables import damaged
+from tests.formats.test_nccl_tests import damaged
 
 LEFT = ("Comm. Op", "Message Size", "Count")
 HEADER = (*LEFT, "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")

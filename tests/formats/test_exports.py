@@ -1,10 +1,7 @@
 """Plans as settings of DDP, FSDP2, Horovod and DeepSpeed, by what these tools make of them."""
 
 import itertools
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,14 +58,6 @@ MADE: dict[str, Any] = {
 
 PULL = planner.solve({**IBATCH, "method": "layer_by_layer"})
 PUSH = planner.solve({**IBATCH, "direction": "push", "method": "one_batch"})
-
-
-def test_parts_in_flight_at_once_are_refused() -> None:
-    batches = [Batch((Piece("a"),)), Batch((Piece("b"),), depth=4)]
-    for settings in (ddp_settings, horovod_settings, fsdp2_settings):
-        with pytest.raises(NotApplicableError, match=r"in 4 parts at once.*--depths 1") as caught:
-            settings(batches)
-        assert caught.value.path in ("groups[1]", "batches[1]")
 
 
 def caramel(**changes: Any) -> dict[str, Any]:
@@ -174,11 +163,15 @@ def test_plans_about_something_else_are_refused() -> None:
         gradients_of(bigdl)
 
 
-def test_a_cut_parameter_is_refused_with_its_group() -> None:
+def test_parts_are_refused_with_their_group() -> None:
+    at_once = [Batch((Piece("a"),)), Batch((Piece("b"),), depth=4)]
     cut = (*batches(["a.weight"]), Batch((Piece("b.weight", 0, 600),), 600))
     for export in (ddp_settings, fsdp2_settings, horovod_settings):
         with pytest.raises(NotApplicableError, match=r"'b\.weight' is cut") as caught:
             export(cut)
+        assert caught.value.path.endswith("[1]")
+        with pytest.raises(NotApplicableError, match=r"in 4 parts at once.*--depths 1") as caught:
+            export(at_once)
         assert caught.value.path.endswith("[1]")
     with pytest.raises(NotApplicableError, match=r"'b\.weight' is cut"):
         deepspeed_settings(cut, SIZES)
@@ -260,33 +253,3 @@ def test_deepspeed_needs_sizes_in_whole_elements() -> None:
         deepspeed_settings(planned, SIZES, element_bytes=16)
     with pytest.raises(InvalidInputError, match="each parameter of the plan once"):
         deepspeed_settings(planned, SIZES, order=["a.weight"])
-
-
-def test_every_field_is_one_its_tool_reads() -> None:
-    horovod = horovod_settings(gradients_of(caramel()))
-    assert set(horovod) == {"params", "planner"}
-    assert set(horovod["params"]) <= {"fusion_threshold_mb", "cycle_time_ms", "cache_capacity"}
-    assert type(horovod["params"]["fusion_threshold_mb"]) is int  # as the command line has it
-    stage2 = deepspeed_settings(gradients_of(caramel()), SIZES)["zero_optimization"]
-    known = {"stage", "contiguous_gradients", "overlap_comm", "reduce_bucket_size"}
-    # A plan of gradients says nothing of allgather_bucket_size.
-    assert set(stage2) == known
-
-
-def test_horovodrun_reads_the_settings(tmp_path: Path) -> None:
-    parser = pytest.importorskip("horovod.runner.common.util.config_parser")
-    yaml = pytest.importorskip("yaml")
-    path = tmp_path / "horovod.json"
-    path.write_text(json.dumps(horovod_settings(gradients_of(caramel()))))
-    arguments = SimpleNamespace(use_gloo=False, use_mpi=False)
-    parser.set_args_from_config(arguments, yaml.safe_load(path.read_text()), set())
-    assert (arguments.fusion_threshold_mb, arguments.cycle_time_ms) == (1, 1.0)
-
-
-def test_deepspeed_reads_the_settings() -> None:
-    config = pytest.importorskip("deepspeed.runtime.config")
-    settings = deepspeed_settings(gradients_of(caramel()), SIZES)
-    read = config.DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, **settings})
-    assert read.zero_config.stage == 2
-    zero = settings["zero_optimization"]
-    assert read.zero_config.reduce_bucket_size == zero["reduce_bucket_size"]

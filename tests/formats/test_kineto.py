@@ -146,13 +146,6 @@ def test_events_may_be_in_any_order_and_the_file_compressed() -> None:
     assert profile.graph == read(a_step())[0].graph
 
 
-def test_a_python_stack_is_told() -> None:
-    around = [event("nn.Module: Linear_0", 4, 12, "python_function")]
-    profile, warnings = read(a_step() + around)
-    assert profile.layers == read(a_step())[0].layers
-    assert any("stack" in warning for warning in warnings)
-
-
 def test_a_shared_parameter_belongs_to_the_op_that_reads_it_first() -> None:
     # Both linear ops read one weight; its gradient is complete behind the node of the first.
     events = [

@@ -2,8 +2,14 @@
 
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.formats.importers.kineto_trace import clock_remarks, read_trace
 from planner.model.profiles import Profile
-from tests.formats.test_kineto import ACCUMULATE, RUN, Event, a_step, event, read
+from tests.formats.test_kineto import ACCUMULATE, RUN, Event, a_step, event, read, written
 
 
 def on_a_device() -> list[Event]:
@@ -116,3 +122,28 @@ def test_events_of_unknown_accelerators_are_not_ignored_silently() -> None:
     )
     assert any("runtime (mtia_runtime) but no kernels" in warning for warning in warnings)
     assert len(warnings) == 2 + len(read(a_step())[1])
+
+
+# --- files that were cut, and clocks that run backwards
+
+
+@given(st.data())
+def test_a_file_that_was_cut_is_refused(data: st.DataObject) -> None:
+    text = written(on_a_device())
+    stop = data.draw(st.integers(0, len(text) - 1))
+    with pytest.raises(InvalidInputError, match=r"not JSON"):
+        read_trace(text[:stop])
+
+
+def test_clocks_that_run_backwards_are_told() -> None:
+    assert clock_remarks(read_trace(written([*a_step(1), *a_step(2, 200)]))) == []
+    odd = event("aten::mul", 30, -3)
+    trace = read_trace(written([*a_step(), odd]))
+    assert trace.calls == read_trace(written(a_step())).calls
+    assert "1 event that end before they begin" in clock_remarks(trace)[0]
+    kernels = [
+        event("launch", 9, 1, "cuda_runtime", correlation=1),
+        event("k", 7, 1, "kernel", correlation=1, thread=7),
+    ]
+    early = read_trace(written([*a_step(), *kernels]))
+    assert "1 kernel begin before they are launched, up to 2 µs" in clock_remarks(early)[0]

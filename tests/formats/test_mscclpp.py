@@ -16,7 +16,7 @@ from planner.families.collectives.program import OWN, ListedProgram, Message, in
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.formats.exporters.mscclpp import MAX_BYTES, write_mscclpp
 from planner.model.errors import InvalidInputError
-from tests.collectives.programs import tensors_program
+from tests.collectives.programs import around_failures, tensors_program
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
 from tests.thorough import THOROUGH
 
@@ -59,7 +59,7 @@ def sums(plan: Plan, seed: int = 0) -> bool:
     "program",
     [
         pytest.param(one, marks=[pytest.mark.slow] if one.ranks > 4 else [], id=str(number))
-        for number, one in enumerate(programs())
+        for number, one in enumerate([*programs(), *around_failures()])
     ],
 )
 def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
@@ -123,22 +123,12 @@ def test_flushing_is_needed() -> None:
 
 
 @pytest.mark.slow
-def test_long_chains_are_cut_into_blocks() -> None:
-    program = made(Recipe("ring", (12,)))
-    text = write_mscclpp(program)
-    plan = Plan(text)
+@pytest.mark.parametrize(("generator", "ranks"), [("ring", 12), ("direct", 17), ("direct", 20)])
+def test_long_chains_are_cut_into_blocks(generator: str, ranks: int) -> None:
+    """So are those of more peers than a block has channels, which wait in their order."""
+    plan = Plan(write_mscclpp(made(Recipe(generator, (ranks,)))))
     assert len(plan.gpus[0]["threadblocks"]) > 1
     assert plan.gpus[0]["semaphores"]
-    assert not races(plan)
-    assert sums(plan)
-    many = Plan(write_mscclpp(made(Recipe("direct", (17,)))))
-    assert not races(many)
-    assert sums(many)
-
-
-@pytest.mark.slow
-def test_more_peers_than_a_block_has_channels_wait_in_their_order() -> None:
-    plan = Plan(write_mscclpp(made(Recipe("direct", (20,)))))
     assert not races(plan)
     assert sums(plan)
 
@@ -198,11 +188,7 @@ def listed(*messages: Message, ranks: int = 2, chunks: int = 1) -> ListedProgram
     [
         (made(Recipe("ring", (1,))), "program", "at least 2 ranks"),
         (made(Recipe("ring", (4,))).half("all_gather"), "program.kind", "expected an all_reduce"),
-        (
-            tensors_program((3, 5), 2),
-            "program",
-            "all of one size",
-        ),
+        (tensors_program((3, 5), 2), "program", "all of one size"),
         (
             listed(
                 Message(0, 0, 0, 1, 0, 0, 1, adds=True), Message(0, 0, 1, 0, 0, 0, 1, adds=True)
@@ -215,11 +201,7 @@ def listed(*messages: Message, ranks: int = 2, chunks: int = 1) -> ListedProgram
             "program",
             "no passing on through other ranks",
         ),
-        (
-            made(Recipe("hierarchical_rails", (1, 200))),
-            "program",
-            "thread blocks of a rank, got 73",
-        ),
+        (made(Recipe("hierarchical_rails", (1, 200))), "program", "blocks of a rank, got 73"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_the_reason(

@@ -1,7 +1,9 @@
-"""What nccl-tests print. The files here are made up in its format."""
+"""What nccl-tests print: tables, behind prefixes, damaged, and JSON. The files are made up."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,19 +12,29 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.formats.importers.nccl_tests import read_nccl_tests
-from planner.formats.importers.timed_rows import MOST_SIZES, TimedRow, bus_factor, network_of
+from planner.formats.importers.timed_rows import TimedRow, bus_factor
 
-COLUMNS = (
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong"
-    "     time   algbw   busbw #wrong\n"
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       "
-    "     (us)  (GB/s)  (GB/s)       "
-)
+NAMES = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
+UNITS = ("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2)
+WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
+ROWS = ((1024, 20.0), (1 << 20, 55.5), (1 << 24, 400.25))
+RIGHT = [(size, round(time * 1000)) for size, time in ROWS]
 
 
-def side(size: int, time: float, factor: float, wrong: str = "0") -> str:
-    bandwidth = size / time / 1000
-    return f"{time:.2f} {bandwidth:.4f} {bandwidth * factor:.4f} {wrong}"
+def aligned(cells: Sequence[str]) -> str:
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+
+
+def cells_of(size: int, time: float, factor: float = 7 / 4, wrong: str = "0") -> list[str]:
+    def side(time: float, wrong: str) -> list[str]:
+        bandwidth = size / time / 1000
+        return [f"{time:.2f}", f"{bandwidth:.4f}", f"{bandwidth * factor:.4f}", wrong]
+
+    sides = *side(time, wrong), *side(2 * time, "N/A")
+    return [str(size), str(size // 4), "float", "sum", "-1", *sides]
+
+
+HEADER = ["#" + aligned(NAMES)[1:], "#" + aligned(UNITS)[1:]]
 
 
 def run(
@@ -32,86 +44,324 @@ def run(
     hosts: int = 2,
     each: int = 4,
     wrong: str = "0",
-    header: str = COLUMNS,
 ) -> str:
     factor = float(bus_factor(test, hosts * each))  # type: ignore[arg-type]
     lines = [
         f"# Collective test starting: {test}_perf",
         "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20",
-        "#",
-        "# Using devices",
+        *(
+            f"#  Rank {rank:2} Group  0 Pid   {100 + rank} on      node{rank // each} device "
+            f"{rank % each:2} [0000:0{rank}:00] NVIDIA H100 80GB HBM3"
+            for rank in range(hosts * each)
+        ),
+        *HEADER,
+        *(aligned(cells_of(size, time, factor, wrong)) for size, time in rows),
+        *("# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 12.3 "),
+        f"# Collective test concluded: {test}_perf",
     ]
-    lines += [
-        f"#  Rank {host * each + place:2} Group  0 Pid  {100 + place} on  node{host} device "
-        f"{place:2} [0000:0{place}:00] NVIDIA H100 80GB HBM3"
-        for host in range(hosts)
-        for place in range(each)
-    ]
-    lines.append(header)
-    lines += [
-        f" {size} {size // 4} float sum -1 {side(size, time, factor, wrong)} "
-        f"{side(size, 2 * time, factor, 'N/A')}"
-        for size, time in rows
-    ]
-    lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 12.3 "]
-    return "\n".join([*lines, f"# Collective test concluded: {test}_perf", ""])
+    return "\n".join([*lines, ""])
 
 
-ROWS = ((1024, 20.0), (1 << 20, 55.5), (1 << 24, 400.25))
+OUTPUT = run(ROWS).splitlines()
+TOP = OUTPUT.index(HEADER[0])
+FIRST = TOP + 2
+"""Places of the header and of the first row; a line's number is one more."""
 
 
 def times(rows: Sequence[TimedRow]) -> list[tuple[int, int]]:
     return [(row.size_bytes, row.time_ns) for row in rows]
 
 
-def test_text() -> None:
-    rows, warnings = read_nccl_tests(run(ROWS).encode())
-    assert times(rows) == [(1024, 20_000), (1 << 20, 55_500), (1 << 24, 400_250)]
+def taken(lines: Sequence[str], **options: Any) -> tuple[list[TimedRow], tuple[str, ...]]:
+    return read_nccl_tests("\n".join(lines).encode(), name="all_reduce.log", **options)
+
+
+def read(lines: Sequence[str]) -> list[tuple[int, int]]:
+    rows, _ = taken(lines)
     assert {(row.collective, row.ranks, row.per_host) for row in rows} == {("all_reduce", 8, 4)}
+    return times(rows)
+
+
+def test_text() -> None:
+    rows, warnings = taken(OUTPUT)
+    assert read(OUTPUT) == times(rows) == RIGHT
     assert not warnings
-    assert rows[0].where.startswith("line ")
+    assert rows[0].where == f"line {FIRST + 1}"
 
 
-@pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "[0] ", "0: "])
-def test_prefixes_of_launchers(prefix: str) -> None:
-    text = "\n".join(prefix + line for line in run(ROWS).splitlines())
-    noise = f"{prefix}NCCL version 2.27.3+cuda12.9\n"
-    assert times(read_nccl_tests((noise + text).encode())[0]) == times(
-        read_nccl_tests(run(ROWS).encode())[0]
-    )
+@given(
+    st.lists(st.tuples(st.integers(8, 1 << 34), st.floats(1, 1e6)), min_size=1, max_size=8),
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
+    st.integers(1, 4),
+    st.integers(2, 8),
+)
+def test_what_is_printed_is_read(
+    rows: list[tuple[int, float]], test: str, hosts: int, each: int
+) -> None:
+    found, warnings = read_nccl_tests(run(rows, test=test, hosts=hosts, each=each).encode())
+    assert not warnings
+    assert [row.size_bytes for row in found] == [size for size, _ in rows]
+    for row, (_, time) in zip(found, rows, strict=True):
+        assert abs(row.time_ns - time * 1000) <= 6
+        assert (row.collective, row.ranks, row.per_host) == (test, hosts * each, each)
 
 
 def test_several_runs_in_one_file() -> None:
     text = run(ROWS) + run(ROWS, test="all_gather", hosts=1) + run(ROWS, test="reduce_scatter")
-    network, _ = network_of(read_nccl_tests(text.encode())[0])
-    assert [(table.collective, table.ranks, table.per_host) for table in network.tables] == [
+    rows, _ = read_nccl_tests(text.encode())
+    assert [(row.collective, row.ranks, row.per_host) for row in rows[::3]] == [
         ("all_reduce", 8, 4),
         ("all_gather", 4, 4),
         ("reduce_scatter", 8, 4),
     ]
 
 
-def test_elder_columns_show_an_error_not_a_count() -> None:
-    old = COLUMNS.replace("#wrong", " error").replace("   root ", "        ")
-    text = run(ROWS, header=old, wrong="2e-07").replace(" sum -1 ", " sum ")
-    assert len(read_nccl_tests(text.encode())[0]) == 3
+def test_a_second_run_that_was_listed_before_the_first_ends_does_not_take_its_rows() -> None:
+    assert read([*OUTPUT[: FIRST + 1], "# see all_gather_perf", *OUTPUT[FIRST + 1 :]]) == RIGHT
 
 
-def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks: int = 8) -> Any:
-    factor = float(bus_factor(test, ranks))  # type: ignore[arg-type]
+def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
+    text = "\n".join(line for line in OUTPUT if "_perf" not in line).encode()
+    with pytest.raises(InvalidInputError, match="unknown test \\(--collective says which\\)"):
+        read_nccl_tests(text)
+    assert times(read_nccl_tests(text, collective="all_reduce")[0]) == RIGHT
 
-    def timed(size: int, time: float) -> dict[str, float | None]:
+
+# --- prefixes
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "worker-0: ",
+        "[prterun-head-12345@1,0]<stdout>: ",
+        "[1,0]<stdout>:",
+        "[pod/nccl-launcher-x7k2p/launcher] ",
+        "worker-1  | ",
+        "[0]",
+        " 0: ",
+        "Nov 05 12:00:01 gpu-7 all_reduce[123]: ",
+        "\x1b[32mworker-1  |\x1b[0m ",
+        "[pod/a/b] 2024-11-05T12:00:01.123456789+01:00 [1,0]<stdout>:",
+        "0 ",
+        "{worker-0} ",
+        '{"log":"',
+    ],
+)
+def test_prefixes_of_launchers_are_found_by_the_header(prefix: str) -> None:
+    noise = ["+ srun -l all_reduce_perf", "gpu-7:12:13 [0] NCCL INFO comm 0x1 rank 1 nranks 8"]
+    assert read([*noise, *(prefix + line for line in OUTPUT)]) == RIGHT
+    assert read([(prefix + line).rstrip() for line in OUTPUT]) == RIGHT
+
+
+def test_prefixes_may_tell_the_time_of_each_line() -> None:
+    lines = [f"2024-11-05T12:00:{place:02}.{place:03}Z {line}" for place, line in enumerate(OUTPUT)]
+    assert read(lines) == RIGHT
+
+
+@given(st.text("ab09[]<>:|,.@- \t#", max_size=12).filter(lambda text: "size" not in text))
+def test_whatever_the_prefix_is_the_rows_are_right_or_refused(prefix: str) -> None:
+    try:
+        found = read([prefix + line for line in OUTPUT])
+    except InvalidInputError:
+        # A prefix that ends with a digit cannot be told from what follows it.
+        assert re.search(r"[\w.#-]$", prefix)
+        return
+    assert found == RIGHT
+
+
+# --- rows that are damaged, or cannot be true
+
+
+@pytest.mark.parametrize("damage", ["0x1", "1,5", "12?", "nan.", ""])
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_cell_that_cannot_be_read_is_an_error_with_line_and_column(damage: str, row: int) -> None:
+    for column, name in enumerate(NAMES):
+        cells = [cells_of(size, time) for size, time in ROWS]
+        cells[row][column] = damage
+        lines = [*OUTPUT[:FIRST], *(aligned(some) for some in cells)]
+        if (1 <= column <= 4 or column > 8) and damage:  # says nothing that is needed
+            assert read(lines) == RIGHT
+            continue
+        if not damage and row == 2:  # the end of a run that was stopped
+            assert read(lines) == RIGHT[:2]
+            continue
+        with pytest.raises(InvalidInputError) as caught:
+            read(lines)
+        last = name if damage else NAMES[-1]  # of fewer cells the last is missing
+        assert caught.value.path == f"line {FIRST + row + 1}, column {last}"
+
+
+@pytest.mark.parametrize("length", [60, 70, 100])
+def test_the_last_row_of_a_run_that_was_stopped_is_left_out(length: int) -> None:
+    lines = [*OUTPUT[: FIRST + 2], OUTPUT[FIRST + 2][:length]]
+    assert read(lines) == RIGHT[:2]
+    said = f"left out, 1 row without its last columns: line {FIRST + 3}"
+    assert taken(lines)[1] == (said,)
+    with pytest.raises(InvalidInputError, match=rf"line {FIRST + 3}, column .*: no value"):
+        read([*lines, OUTPUT[FIRST + 2]])
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3])
+def test_the_first_cells_of_a_row_are_a_row(cells: int) -> None:
+    lines = list(OUTPUT)
+    lines[FIRST + 1] = "  ".join(cells_of(*ROWS[1])[:cells])
+    with pytest.raises(InvalidInputError, match=rf"line {FIRST + 2}, column \w+: no value"):
+        read(lines)
+    assert read([*OUTPUT, "0", "4096 8192"]) == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (" 20.00 ", " 0.00 ", "with a time of 0"),
+        (" 20.00 ", " 2.00 ", "not what size and time say"),
+        ("0.0896", "9.0896", "not what its bandwidth and ranks say"),
+    ],
+)
+def test_rows_that_cannot_be_true_are_left_out(old: str, new: str, said: str) -> None:
+    rows, warnings = taken([line.replace(old, new) for line in OUTPUT])
+    assert times(rows) == RIGHT[1:]
+    assert any(said in warning and f"line {FIRST + 1}" in warning for warning in warnings)
+
+
+def test_rows_without_measurements_are_left_out() -> None:
+    cells = [cells_of(size, time) for size, time in ROWS]
+    cells[0][5:9] = cells[1][9:13] = ["N/A"] * 4  # times of one kind are not those of the other
+    nothing = ["0", "0", "float", "sum", "-1", *("22.5", "0.00", "0.00", "0") * 2]
+    lines = [*OUTPUT[:FIRST], *(aligned(some) for some in [*cells, nothing])]
+    assert read(lines) == RIGHT[1:]
+    assert taken(lines)[1] == (
+        f"left out, 1 row without a time out of place: line {FIRST + 1}",
+        f"left out, 1 row of 0 bytes: line {FIRST + 4}",
+    )
+    with pytest.raises(InvalidInputError, match="with wrong elements"):
+        taken(run(ROWS, wrong="3").splitlines())
+
+
+def damaged(text: str, draw: Random) -> str:
+    """Return a text of which a few characters are others, gone, blank or on another line."""
+    for _ in range(draw.randint(1, 3)):
+        start = draw.randrange(len(text))
+        end = start + draw.randint(1, 12)
+        odd = draw.choice("?x09.,-# []\t\n")
+        middle = draw.choice(
+            ["", odd, text[start] + odd, " " * (end - start), "[0] NCCL INFO 0 1 2"]
+        )
+        text = text[:start] + middle + text[draw.choice([start, start + 1, end]) :]
+    return text
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(["", "[0] ", "[1,0]<stdout>:", "w-0: "]))
+def test_whatever_is_damaged_no_time_is_that_of_another(draw: Random, prefix: str) -> None:
+    text = damaged("\n".join(prefix + line for line in OUTPUT), draw)
+    try:
+        rows, _ = taken([text])
+    except InvalidInputError:
+        return
+    right = dict(RIGHT)
+    for row in rows:
+        assert (row.ranks, row.per_host) == (8, 4)
+        if row.size_bytes in right:  # bandwidths say others to be wrong by more than this
+            assert abs(row.time_ns - right[row.size_bytes]) <= 0.05 * right[row.size_bytes]
+
+
+# --- headers
+
+
+@pytest.mark.parametrize("name", ["time", "algbw", "busbw"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_damaged_header_does_not_move_columns(name: str, place: int) -> None:
+    names = list(NAMES)
+    names[[at for at, known in enumerate(names) if known == name][place]] = f"{name},"
+    lines = [*OUTPUT[:TOP], "#" + aligned(names)[1:], *OUTPUT[TOP + 1 :]]
+    with pytest.raises(InvalidInputError, match=f"line {TOP + 1}: expected the columns time"):
+        read(lines)
+
+
+def test_times_of_a_cpu_are_not_those_of_transfers() -> None:
+    with pytest.raises(InvalidInputError, match=f"line {TOP + 1}: expected the columns time"):
+        read([line.replace("   time", "cputime") for line in OUTPUT])
+
+
+def test_a_first_column_that_is_no_size_is_named() -> None:
+    header = " p4dn" + HEADER[0].replace("#", " ")
+    rows = (f"   {place} {row}" for place, row in enumerate(OUTPUT[FIRST : FIRST + 3]))
+    with pytest.raises(InvalidInputError, match=rf"line {TOP + 2}: 14 cells.*names 13 columns"):
+        read([*OUTPUT[:TOP], header, *rows])
+
+
+def test_other_columns_and_those_of_elder_tests() -> None:
+    """Times of iterations and of day behind others; the largest error in place of their number."""
+    more = "i_min i_max i_p99 i_cv%"
+    lines = [*OUTPUT[:TOP], f"# {' '.join([*NAMES[:9], more, *NAMES[9:], more])} timestamp"]
+    for size, time in ROWS:
+        cells, extra = cells_of(size, time), "1.0 2.0 2.0 5.0"
+        day = "2025-01-01 12:00:00"
+        lines.append(f"{' '.join(cells[:9])} {extra} {' '.join(cells[9:])} {extra} {day}")
+    assert read(lines) == RIGHT
+    text = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", "       ")
+    assert read(text.replace("    -1 ", "       ").splitlines()) == RIGHT
+
+
+# --- ranks and hosts
+
+
+def others(old: str, new: str = "") -> list[str]:
+    """Return the output with another text, or without the lines that have it."""
+    if not new:
+        return [line for line in OUTPUT if old not in line]
+    return [re.sub(old, new, line) for line in OUTPUT]
+
+
+MIXED = others(r"(Rank  3 .* on +)node0", r"\1node1")
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        (others("Rank  5", "Rank  3"), {}, r"line 8: rank 3 is listed twice, on node1.*MPI=1"),
+        (others("Rank  5"), {}, "7 ranks listed up to 7, and not rank 5"),
+        (others("Rank  5 Group  0", "Rank  5 Group  1"), {}, "split into 2 groups"),
+        (MIXED, {}, r"numbers of ranks \(node0: 3, node1: 5"),
+        (MIXED, {"per_host": 4}, "5 ranks are listed on node1"),
+        (run(ROWS, hosts=1, each=1).splitlines(), {}, r"one rank is listed.*MPI=1"),
+        (OUTPUT, {"ranks": 16}, "8 ranks are listed"),
+        (others("Rank"), {}, "give --ranks"),
+    ],
+)
+def test_ranks_that_are_not_those_of_one_run(
+    lines: list[str], options: dict[str, int], said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        taken(lines, **options)
+
+
+def test_ranks_and_hosts_may_be_given() -> None:
+    rows, _ = taken(MIXED, per_host=8)
+    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
+    rows, warnings = taken(others("Rank"), ranks=8)
+    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
+    assert "all ranks are taken to share one; --ranks-per-host" in warnings[0]
+    rows, warnings = taken(others("Rank"), ranks=8, per_host=4)
+    assert {(row.ranks, row.per_host) for row in rows} == {(8, 4)}
+    assert not warnings
+
+
+# --- JSON
+
+
+def document(ranks: int = 8) -> Any:
+    def timed(size: int, time: float) -> dict[str, Any]:
         bandwidth = size / time / 1000
-        return {"time": time, "alg_bw": bandwidth, "bus_bw": bandwidth * factor, "nwrong": 0.0}
+        bus = bandwidth * 2 * (ranks - 1) / ranks
+        return {"time": time, "alg_bw": bandwidth, "bus_bw": bus, "nwrong": 0.0}
 
+    devices = [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(ranks)]
     return {
         "version": 1,
-        "args": [f"./build/{test}_perf", "-J", "out.json"],
-        "config": {
-            "nthreads": 1,
-            "ngpus": 1,
-            "devices": [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(ranks)],
-        },
+        "args": ["./build/all_reduce_perf", "-J", "out.json"],
+        "config": {"nthreads": 1, "ngpus": 1, "devices": devices},
         "results": [
             {
                 "size": size,
@@ -120,135 +370,52 @@ def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks:
                 "out_of_place": timed(size, time),
                 "in_place": None,
             }
-            for size, time in rows
+            for size, time in ROWS
         ],
     }
 
 
-def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
-    text = "\n".join(line for line in run(ROWS).splitlines() if "_perf" not in line)
-    with pytest.raises(InvalidInputError, match="unknown test \\(--collective says which\\)"):
-        read_nccl_tests(text.encode())
-    rows, _ = read_nccl_tests(text.encode(), collective="all_reduce")
-    assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
-
-
-def test_what_is_left_out_of_json_is_named_by_its_place() -> None:
-    known = document([(1 << power, 10.0) for power in range(10, 16)])
-    known["results"][1]["out_of_place"]["nwrong"] = 7
-    known["results"][4]["out_of_place"]["nwrong"] = 7
-    _, warnings = read_nccl_tests(json.dumps(known).encode())
-    assert warnings == ("left out, 2 rows with wrong elements: results[1], results[4]",)
+def of_json(change: Callable[[Any], object] = lambda known: None) -> Any:
+    known = document()
+    change(known)
+    return read_nccl_tests(json.dumps(known).encode())
 
 
 def test_json_says_the_same_as_text() -> None:
-    rows, _ = read_nccl_tests(json.dumps(document(ROWS)).encode())
-    assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
+    rows, _ = of_json()
+    assert times(rows) == RIGHT
     assert (rows[0].ranks, rows[0].per_host) == (8, 4)
+    one = {"devices": [{"rank": 0, "hostname": "a"}], "ngpus": 8}
+    rows, _ = of_json(lambda known: known["config"].update(one))
+    assert (rows[0].ranks, rows[0].per_host) == (8, 8)  # a process lists its first device only
 
 
-def test_one_process_lists_its_first_device_only() -> None:
-    known = document(ROWS, ranks=8)
-    known["config"] |= {"devices": [{"rank": 0, "hostname": "a"}], "ngpus": 8}
-    rows, _ = read_nccl_tests(json.dumps(known).encode())
-    assert (rows[0].ranks, rows[0].per_host) == (8, 8)
+def test_json_is_as_strict() -> None:
+    def change(known: Any) -> None:
+        first, second, _ = known["results"]
+        first["in_place"], first["out_of_place"] = first["out_of_place"], None
+        second["out_of_place"]["nwrong"] = 7
+        known["results"].append({**first, "size": 0})
 
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda text: text.replace(" 20.00 ", " 0.00 "), "with a time of 0"),
-        (lambda text: text.replace(" 20.00 ", " 2.00 "), "not what size and time say"),
-        (lambda text: text.replace("0.0896", "9.0896"), "not what its bandwidth and ranks say"),
-    ],
-)
-def test_rows_that_cannot_be_true_are_left_out(damage: Any, said: str) -> None:
-    text = run(ROWS)
-    assert damage(text) != text
-    rows, warnings = read_nccl_tests(damage(text).encode())
-    assert [row.size_bytes for row in rows] == [1 << 20, 1 << 24]
-    assert any(said in warning and "line " in warning for warning in warnings)
-
-
-def test_wrong_elements() -> None:
-    with pytest.raises(InvalidInputError, match="with wrong elements"):
-        read_nccl_tests(run(ROWS, wrong="3").encode())
-
-
-def test_unknown_ranks_are_asked_for() -> None:
-    text = "\n".join(line for line in run(ROWS).splitlines() if "Rank" not in line)
-    with pytest.raises(InvalidInputError, match="give --ranks"):
-        read_nccl_tests(text.encode())
-    rows, _ = read_nccl_tests(text.encode(), ranks=8, per_host=4)
-    assert (rows[0].ranks, rows[0].per_host) == (8, 4)
-    with pytest.raises(InvalidInputError, match="8 ranks are listed"):
-        read_nccl_tests(run(ROWS).encode(), ranks=16)
+    rows, warnings = of_json(change)
+    assert times(rows) == RIGHT[2:]
+    assert warnings == (
+        "left out, 1 row without a time out of place: results[0]",
+        "left out, 1 row with wrong elements: results[1]",
+        "left out, 1 row of 0 bytes: results[3]",
+    )
+    known = document()
+    for damage in ("12", None, True, "nan"):
+        known["results"][1]["out_of_place"]["time"] = damage
+        with pytest.raises(InvalidInputError, match="expected a number") as caught:
+            read_nccl_tests(json.dumps(known).encode())
+        assert caught.value.path == "results[1].out_of_place.time"
+    with pytest.raises(InvalidInputError, match="rank 0 is listed twice") as caught:
+        of_json(lambda known: known["config"]["devices"].append({"rank": 0, "hostname": "a"}))
+    assert caught.value.path == "config.devices[8]"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"{}", b'{"results": [1]}', b"\xff\xfe", b"1 2 3"])
 def test_what_is_no_output_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidInputError):
         read_nccl_tests(data)
-
-
-def row(size: int, time: int, ranks: int = 8) -> TimedRow:
-    return TimedRow("all_reduce", ranks, 8, size, time, "here")
-
-
-def test_repeated_sizes_count_by_their_median() -> None:
-    network, warnings = network_of([row(8, 5), row(8, 90), row(8, 7), row(16, 9)])
-    assert network.tables[0].points == ((8, 7), (16, 9))
-    assert any("measured more than once" in warning for warning in warnings)
-
-
-def test_falling_times_are_said_and_pooled() -> None:
-    network, warnings = network_of([row(8, 100), row(16, 10), row(32, 120)])
-    assert any("times fall" in warning for warning in warnings)
-    assert network.tables[0].cost.is_monotone
-
-
-def test_one_size_is_no_table() -> None:
-    with pytest.raises(InvalidInputError, match="two sizes"):
-        network_of([row(8, 5)])
-    network, warnings = network_of([row(8, 5), row(8, 5, 16), row(16, 6, 16)])
-    assert [table.ranks for table in network.tables] == [16]
-    assert any("left out, one size" in warning for warning in warnings)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_rows_are_thinned() -> None:
-    network, warnings = network_of([row(8 * place, 10 + place) for place in range(1, 100_001)])
-    points = network.tables[0].points
-    assert len(points) <= MOST_SIZES + 1
-    assert points[0][0] == 8
-    assert points[-1][0] == 800_000
-    assert any("100,000 sizes made" in warning for warning in warnings)
-    cost = network.tables[0].cost
-    for size in (100, 12_345, 700_000):
-        assert abs(cost.cost_ns(size) - (10 + size / 8)) <= 2
-
-
-def test_of_many_sizes_a_disturbed_one_does_not_stand_for_its_neighbours() -> None:
-    disturbed = [row(8 * place, 10_000 if place % 7 == 0 else 10) for place in range(1, 5001)]
-    network, _ = network_of(disturbed)
-    late = [time for size, time in network.tables[0].points if 8 * 500 < size < 8 * 5000]
-    assert late
-    assert set(late) == {10}
-
-
-@given(
-    st.lists(st.tuples(st.integers(8, 1 << 34), st.floats(1, 1e6)), min_size=1, max_size=8),
-    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
-    st.integers(1, 4),
-    st.integers(1, 8).filter(lambda each: each > 1),
-)
-def test_what_is_printed_is_read(
-    rows: list[tuple[int, float]], test: str, hosts: int, each: int
-) -> None:
-    text = run(rows, test=test, hosts=hosts, each=each)
-    read, warnings = read_nccl_tests(text.encode())
-    assert not warnings
-    assert [row.size_bytes for row in read] == [size for size, _ in rows]
-    for row, (_, time) in zip(read, rows, strict=True):
-        assert abs(row.time_ns - time * 1000) <= 6
-        assert (row.collective, row.ranks, row.per_host) == (test, hosts * each, each)

@@ -105,21 +105,6 @@ def test_without_parameters_there_is_no_dataflow_graph() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "expected"),
-    [
-        (row("node2", "Add(inplace)", "0.0", "0.0", "411041792.0"), "not timed"),
-        (row("node2", CONV, "22.3", "6.4", "8", "896.000"), "computes at least as much"),
-    ],
-)
-def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> None:
-    profile, warnings = read_pipedream(bad.encode(), name="m", source="s")
-    assert len(warnings) == 1
-    assert expected in warnings[0]
-    assert warnings[0].startswith(("line 1:", "lines 1:"))
-    assert warnings[0] in profile.provenance.notes
-
-
-@pytest.mark.parametrize(
     ("text", "path", "expected"),
     [
         ("", "", "at least one layer"),
@@ -143,11 +128,3 @@ def test_what_is_no_graph_is_refused(text: str, path: str, expected: str) -> Non
         read(text)
     assert caught.value.path == path
     assert expected in caught.value.message
-
-
-def test_views_are_no_missing_times_and_lists_of_lines_are_short() -> None:
-    rows = [row(f"node{i}", "__getitem__(0)", "0.0", "0.0", "411041792.0") for i in range(2, 9)]
-    assert read("\n".join(rows))[1] == ()
-    rows = [row(f"node{i}", "Add(inplace)", "0.0", "0.0", "411041792.0") for i in range(2, 109)]
-    (warning,) = read("\n".join(rows))[1]
-    assert warning.startswith("lines 1, 2, 3, 4, 5 and 102 more: Add handles large outputs")

@@ -1,9 +1,11 @@
 """Small problems, every plan of one, and what a plan takes, nanosecond by nanosecond."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from itertools import product
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -13,6 +15,11 @@ from planner.families.fsdp.problem import CHANNELS, Channels
 from tests.strategies import affine_costs, table_costs
 
 small = st.integers(0, 9)
+
+LISTS = {
+    *("forward_ns", "backward_ns", "parameter_bytes"),
+    *("gradient_bytes", "activation_bytes", "checkpoint_bytes"),
+}
 
 
 @st.composite
@@ -57,79 +64,54 @@ def problems(
     )
 
 
-@st.composite
-def plans(draw: st.DrawFn, problem: Problem) -> Plan:
+Choose: TypeAlias = Callable[[Sequence[Any]], Any]
+"""Chooses one of several."""
+
+
+def plans(problem: Problem) -> st.SearchStrategy[Plan]:
     """Any plan of a problem, whether or not it fits into memory."""
-    cuts = [0, *(i for i in range(1, problem.layers) if draw(st.booleans()))]
-    stops = [*cuts[1:], problem.layers]
-    count = len(cuts)
-    keep = [draw(st.booleans()) for _ in cuts]
-    steps, earliest = {}, 0
-    for step in range(2 * count):
-        u = step if step < count else 2 * count - 1 - step
-        if step >= count and keep[u]:
-            continue
-        earliest = max(earliest, _soonest(step, count))
-        earliest = steps[step] = draw(st.integers(earliest, step))
-    known = problem.checkpoint_bytes is not None
-    units = [
-        Unit(
-            start,
-            stop,
-            keep[u],
-            known and any(problem.activations[start:stop]) and draw(st.booleans()),
-            steps[u],
-            steps.get(2 * count - 1 - u),
-        )
-        for u, (start, stop) in enumerate(zip(cuts, stops, strict=True))
-    ]
-    return Plan(0, tuple(units), draw(st.integers(1, count)))
+    return st.composite(lambda draw: _made(problem, lambda some: draw(st.sampled_from(some))))()
 
 
 def every_plan(problem: Problem) -> Iterator[Plan]:
     """Yield all plans, whether or not they fit into memory."""
-    layers = problem.layers
-    for mesh in range(len(problem.meshes)):
-        for cuts in product((False, True), repeat=layers - 1):
-            starts = [0, *(i + 1 for i, cut in enumerate(cuts) if cut)]
-            ranges = list(zip(starts, [*starts[1:], layers], strict=True))
-            known = problem.checkpoint_bytes is not None
-            again = [
-                (False, True) if known and any(problem.activations[start:stop]) else (False,)
-                for start, stop in ranges
-            ]
-            for keep in product((False, True), repeat=len(ranges)):
-                for recompute in product(*again):
-                    yield from _issued(mesh, ranges, keep, recompute)
+    following: list[int] | None = []
+    while following is not None:
+        chosen: list[tuple[int, int]] = []  # which, of how many
+
+        yield _made(problem, partial(_choose, following, chosen))
+        while chosen and chosen[-1][0] + 1 == chosen[-1][1]:
+            chosen.pop()
+        following = [place for place, _ in chosen]
+        following = [*following[:-1], following[-1] + 1] if following else None
 
 
-def _soonest(step: int, count: int) -> int:
-    """Return the first step that may issue a gather for another, of so many units."""
-    if step < count:
-        return 0
-    return count - 1 if step == count else 2 * count - step
+def _choose(given: Sequence[int], chosen: list[tuple[int, int]], some: Sequence[Any]) -> Any:
+    """Choose as given, then always the first; note it."""
+    place = given[len(chosen)] if len(chosen) < len(given) else 0
+    chosen.append((place, len(some)))
+    return some[place]
 
 
-def _issued(
-    mesh: int,
-    ranges: Sequence[tuple[int, int]],
-    keep: Sequence[bool],
-    recompute: Sequence[bool],
-) -> Iterator[Plan]:
-    count = len(ranges)
-    backward = [u for u in reversed(range(count)) if not keep[u]]
-    choices = [*(range(u + 1) for u in range(count))]
-    choices += [range(_soonest(2 * count - 1 - u, count), 2 * count - u) for u in backward]
-    for steps in product(*choices):
-        if list(steps) != sorted(steps):
+def _made(problem: Problem, choose: Choose) -> Plan:
+    """Make a plan by choices that are all allowed."""
+    mesh = choose(range(len(problem.meshes)))
+    cuts = [0, *(i for i in range(1, problem.layers) if choose((False, True)))]
+    count, steps, earliest = len(cuts), {}, 0
+    keep = [choose((False, True)) for _ in cuts]
+    for step in range(2 * count):
+        if step >= count and keep[2 * count - 1 - step]:
             continue
-        again = dict(zip(backward, steps[count:], strict=True))
-        units = tuple(
-            Unit(start, stop, keep[u], recompute[u], steps[u], again.get(u))
-            for u, (start, stop) in enumerate(ranges)
-        )
-        for buffers in range(1, count + 1):
-            yield Plan(mesh, units, buffers)
+        # Again at the earliest behind the unit's forward step; the last unit's is beside it.
+        soonest = 0 if step < count else count - 1 if step == count else 2 * count - step
+        earliest = steps[step] = choose(range(max(earliest, soonest), step + 1))
+    units = []
+    for u, (start, stop) in enumerate(pairwise((*cuts, problem.layers))):
+        again = problem.checkpoint_bytes is not None and any(problem.activations[start:stop])
+        recompute = choose((False, True)) if again else False
+        backward = steps.get(2 * count - 1 - u)
+        units.append(Unit(start, stop, keep[u], recompute, steps[u], backward))
+    return Plan(mesh, tuple(units), choose(range(1, count + 1)))
 
 
 def followed(problem: Problem, plan: Plan) -> int:
@@ -226,3 +208,24 @@ def one_mesh(startup_ns: int, ns_per_byte: int, shards: int = 4) -> Mesh:
     """Return a mesh whose gathers and reduce-scatters cost the same."""
     cost = AffineCost(startup_ns, Fraction(ns_per_byte))
     return Mesh(shards=shards, all_gather=cost, reduce_scatter=cost)
+
+
+def chain(count: int, **fields: Any) -> Problem:
+    """Return so many equal layers; `fields` are those of a problem, one number for all layers."""
+    known = {
+        "forward_ns": 10,
+        "backward_ns": 20,
+        "parameter_bytes": 40,
+        "activation_bytes": 5,
+        "meshes": [one_mesh(0, 1)],
+        **fields,
+    }
+    for name in LISTS & known.keys():
+        if isinstance(known[name], int):
+            known[name] = (known[name],) * count
+    return Problem(**known)
+
+
+def kept(*stops: int) -> tuple[Unit, ...]:
+    """Return units that end at the stops, all gathered at once and kept."""
+    return tuple(Unit(*layers, True, False, 0, None) for layers in pairwise((0, *stops)))

@@ -10,26 +10,21 @@ from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.families import ibatch
-from planner.families.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
+from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
 from planner.families.fsdp.checker import checked_peak
 from planner.families.fsdp.evaluation import peak_of
 from planner.families.fsdp.family import solve
 from planner.families.fsdp.problem import Channels
 from planner.solving.simulator import TimedTransfer, simulate
-from tests.fsdp.making import followed, one_mesh, plans, problems
+from tests.fsdp.making import chain, followed, kept, one_mesh, plans, problems
 
-CHAIN = Problem(
-    forward_ns=(10, 10),
-    backward_ns=(20, 20),
-    parameter_bytes=(4, 8),
-    activation_bytes=(3, 5),
-    meshes=[one_mesh(1, 1)],
-)
+CHAIN = chain(2, parameter_bytes=(4, 8), activation_bytes=(3, 5), meshes=[one_mesh(1, 1)])
+TWICE = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
+NOTHING = {"forward_ns": 0, "backward_ns": 0}
 
 
 def test_times_of_a_chain_gathered_twice() -> None:
-    plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
-    evaluation = evaluate(CHAIN, plan)
+    evaluation = evaluate(CHAIN, TWICE)
     # Gathers take 5 and 9. The second one ends at 14, before the first layer has been computed.
     assert [step.start_ns for step in evaluation.steps] == [5, 15, 34, 68]
     # The second gather of layer 1 waits for its forward pass (25 to 34). Its gradients leave at 54
@@ -45,8 +40,7 @@ def test_times_of_a_chain_gathered_twice() -> None:
 
 
 def test_memory_of_a_chain_gathered_twice() -> None:
-    plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
-    evaluation = evaluate(CHAIN, plan)
+    evaluation = evaluate(CHAIN, TWICE)
     assert evaluation.state_bytes == 1 + 2
     levels = [(level.step, level.stage, level.moving) for level in evaluation.levels]
     assert levels == [
@@ -74,13 +68,7 @@ def test_memory_of_a_chain_gathered_twice() -> None:
 
 def test_shared_channels_are_half_as_fast() -> None:
     def lasts(channels: Channels) -> int:
-        problem = Problem(
-            forward_ns=(0, 0),
-            backward_ns=(0, 0),
-            parameter_bytes=(8, 8),
-            meshes=[one_mesh(0, 1)],
-            channels=channels,
-        )
+        problem = chain(2, **NOTHING, parameter_bytes=8, channels=channels)
         plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, True, False, 1, None)))
         return evaluate(problem, plan).iteration_ns
 
@@ -113,15 +101,8 @@ def test_sums_over_copies_have_a_channel_of_their_own(
         all_reduce=other,
         own_links=own_links,
     )
-    problem = Problem(
-        forward_ns=(0, 0),
-        backward_ns=(0, 0),
-        parameter_bytes=(8, 8),
-        meshes=[mesh],
-        channels=channels,
-    )
-    units = (Unit(0, 1, True, False, 0, None), Unit(1, 2, True, False, 0, None))
-    evaluation = evaluate(problem, Plan(0, units, 2))
+    problem = chain(2, **NOTHING, parameter_bytes=8, meshes=[mesh], channels=channels)
+    evaluation = evaluate(problem, Plan(0, kept(1, 2), 2))
     assert [transfer[2:] for transfer in evaluation.sums] == sums
     assert evaluation.iteration_ns == sums[-1][1]
 
@@ -131,29 +112,21 @@ def test_gradients_wait_for_a_buffer() -> None:
         shards=4, all_gather=AffineCost(0, Fraction(0)), reduce_scatter=AffineCost(100, Fraction(0))
     )
     problem = replace(CHAIN, meshes=[slow])
-    units = (Unit(0, 1, True, False, 0, None), Unit(1, 2, True, False, 0, None))
     # The first reduce-scatter lasts from 40 to 140; the other gradients are there at 60.
     for buffers, left in ((1, 140), (2, 60)):
-        evaluation = evaluate(problem, Plan(0, units, buffers))
+        evaluation = evaluate(problem, Plan(0, kept(1, 2), buffers))
         assert evaluation.steps[-1].left_ns == left
         assert evaluation.iteration_ns == 240
 
 
 @settings(max_examples=1200)
 @given(st.data())
-def test_times_are_those_of_a_host_that_gives_commands(data: st.DataObject) -> None:
-    problem = data.draw(problems(max_layers=5))
-    plan = data.draw(plans(problem))
-    check(problem, plan)
-    assert evaluate(problem, plan).iteration_ns == followed(problem, plan)
-
-
-@settings(max_examples=1200)
-@given(st.data())
-def test_both_ways_of_adding_up_memory_agree(data: st.DataObject) -> None:
+def test_times_and_memory_are_those_of_a_host_that_gives_commands(data: st.DataObject) -> None:
     problem = data.draw(problems(max_layers=6))
     plan = data.draw(plans(problem))
+    check(problem, plan)
     evaluation = evaluate(problem, plan)
+    assert evaluation.iteration_ns == followed(problem, plan)
     assert evaluation.peak_bytes == peak_of(problem, plan) == checked_peak(problem, plan)
     assert max(size for _, size in evaluation.memory) == evaluation.peak_bytes
     moments = [moment for moment, _ in evaluation.memory]
@@ -166,18 +139,17 @@ def test_without_a_second_gather_it_is_an_iteration_of_pushes_and_pulls(
     data: st.DataObject,
 ) -> None:
     problem = data.draw(problems(max_layers=5, channels="one", recomputed=False))
-    cuts = [0, *(i for i in range(1, problem.layers) if data.draw(st.booleans()))]
-    ranges = list(zip(cuts, [*cuts[1:], problem.layers], strict=True))
-    units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
+    cuts = [i for i in range(1, problem.layers) if data.draw(st.booleans())]
+    units = kept(*cuts, problem.layers)
     mesh, done = replace(problem.meshes[0], replicas=1, all_reduce=None), sum(problem.backward_ns)
     problem = replace(problem, meshes=[mesh])
     transfers = []
-    for start, stop in reversed(ranges):
+    for start, stop, *_ in reversed(units):
         made = problem.gradients[start:stop]
         if any(made):
             ready = sum(problem.backward_ns[start:])
             transfers.append(TimedTransfer(ready, mesh.reduce_ns(sum(made)), problem.layers))
-    for start, stop in ranges:
+    for start, stop, *_ in units:
         time = mesh.gather_ns(sum(problem.parameter_bytes[start:stop]))
         transfers.append(TimedTransfer(done, time, start))
     backward, forward = tuple(reversed(problem.backward_ns)), problem.forward_ns
@@ -210,23 +182,17 @@ def test_one_way_it_is_a_pull_or_a_push(
 
 
 def test_parameters_are_there_twice_while_they_are_copied() -> None:
-    frozen = Problem(
-        forward_ns=(1,),
-        backward_ns=(1,),
-        parameter_bytes=(10,),
-        gradient_bytes=(0,),
+    frozen = chain(
+        1,
+        parameter_bytes=10,
+        gradient_bytes=0,
+        activation_bytes=0,
         meshes=[one_mesh(0, 0, shards=2)],
     )
-    plan = Plan(0, (Unit(0, 1, True, False, 0, None),))
+    plan = Plan(0, kept(1))
     assert peak_of(frozen, plan) == checked_peak(frozen, plan) == 5 + 20
 
 
 def test_optimiser_is_stored_by_shares() -> None:
-    problem = Problem(
-        forward_ns=(1,),
-        backward_ns=(1,),
-        parameter_bytes=(10,),
-        meshes=[one_mesh(0, 0, shards=4)],
-        optimiser=Fraction(5, 2),
-    )
+    problem = chain(1, parameter_bytes=10, optimiser=Fraction(5, 2))
     assert problem.state_bytes(4) == 9  # a fourth of 35, rounded up

@@ -8,21 +8,10 @@ from typing import Any
 import pytest
 
 from planner import AffineCost, InvalidInputError
-from planner.families.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
+from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
 from planner.families.fsdp.baselines import RULES, fsdp2, one_unit, zero_3
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
-from tests.fsdp.making import one_mesh
-
-
-def chain(count: int, **changes: Any) -> Problem:
-    settings = {
-        "forward_ns": (10,) * count,
-        "backward_ns": (20,) * count,
-        "parameter_bytes": (40,) * count,
-        "activation_bytes": (5,) * count,
-        "meshes": [one_mesh(0, 1)],
-    }
-    return Problem(**{**settings, **changes})
+from tests.fsdp.making import chain, one_mesh
 
 
 def issues(plan: Plan) -> tuple[list[int], list[int | None]]:
@@ -48,12 +37,12 @@ def test_rules_take_the_blocks_that_people_wrap() -> None:
 
 def test_zero_3_keeps_what_is_used_again_soon() -> None:
     size = 4 * 200_000_000  # so many elements: 5 units, of which the last 3 are used again in time
-    plan = zero_3(chain(5, parameter_bytes=(size,) * 5))
+    plan = zero_3(chain(5, parameter_bytes=size))
     assert [unit.keep for unit in plan.units] == [False, False, True, True, True]
 
 
 def test_zero_3_fetches_until_its_bucket_is_full() -> None:
-    plan = zero_3(chain(5, parameter_bytes=(4 * 20_000_000,) * 5))
+    plan = zero_3(chain(5, parameter_bytes=4 * 20_000_000))
     # With each step until 50,000,000 elements are on their way: three units.
     assert [unit.forward_at for unit in plan.units] == [0, 0, 0, 0, 1]
 

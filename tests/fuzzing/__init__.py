@@ -1,10 +1,10 @@
 """Generated requests, good and bad: every one is answered, or refused with an error as documented.
 
-``python -m tests.fuzzing --requests 100000 --seed 7 --processes 2`` asks so many, of all problems
-by turns, and says what is wrong with the answers: internal errors, answers against their schema,
+``python -m tests.fuzzing --requests 100000 --seed 7`` asks so many, equally many of each problem,
+and says what is wrong with the answers: internal errors, answers against their schema,
 answers more than a second after the time limit or a cancel, `optimal` where the bound does not
 prove it, bounds above objectives, and other answers to the same request. Faults alike are told
-once, with a small request.
+once, with a request: ``--problem P --seed S --start N --requests 1`` asks it again.
 
 Requests are made whole (`valid`, of `parts`), by the schema (`fields.by_schema`), and by damaging
 others (`oddities`). Whatever they are, options that the schema knows are added (`fields.enriched`),

@@ -19,22 +19,13 @@ TEXTS = [
 
 
 class Near(NamedTuple):
-    """What a request holds, of which new fields are made: so that they often fit.
+    """What a request holds, of which new fields are made: so that they often fit."""
 
-    Attributes
-    ----------
-    numbers : dict of str to list of numbers
-        By the unit that a field's name ends with: limits that can just be met are often between
-        the largest and the sum.
-    names : list of list of str
-        What the objects of each list are called.
-    counts : list of int
-        How long lists are.
-    """
-
+    # By the unit that a field's name ends with: limits that can just be met are often between the
+    # largest and the sum.
     numbers: dict[str, list[Any]]
-    names: list[list[str]]
-    counts: list[int]
+    names: list[list[str]]  # what the objects of each list are called
+    counts: list[int]  # how long lists are
 
 
 def near(request: Any, most: int = 2000) -> Near:
@@ -72,20 +63,8 @@ def by_schema(
 ) -> Any:
     """Return a value that a part of a request's schema allows, boundaries preferred.
 
-    Parameters
-    ----------
-    problem : str
-        Whose request.
-    part : mapping
-        The part.
-    draw : Random
-        Whence.
-    depth : int
-        How deep in the request: further down there are fewer options.
-    beside : Near, optional
-        What the request holds already.
-    name : str
-        Of the field.
+    `depth` is that in the request, since further down there are fewer options; `beside` is what the
+    request holds already, and `name` that of the field.
     """
 
     def made(inner: Mapping[str, Any], name: str = name) -> Any:

@@ -24,14 +24,7 @@ def told(detail: str, kind: str = "internal") -> Fault:
 def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
     """Return what is wrong with an answer or an error by itself, None if nothing is.
 
-    Parameters
-    ----------
-    problem : str
-        What was asked.
-    data : bytes
-        The answer.
-    thorough : bool
-        Whether to read it again too.
+    `thorough` says whether to read it again too.
     """
     error = data.startswith(b'{"error"')
     value = json.loads(data)

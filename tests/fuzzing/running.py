@@ -2,16 +2,14 @@
 
 import json
 import os
-import signal
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import FrameType, TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -141,23 +139,14 @@ def findings(
 
 
 class Asker:
-    """Asks one problem's requests in processes of their own, and judges the answers.
-
-    Parameters
-    ----------
-    problem : str
-        Its name.
-    limits : Limits
-        What a request may take.
-    """
+    """Asks one problem's requests in processes of their own, and judges the answers."""
 
     def __init__(self, problem: str, limits: Limits) -> None:
         self._problem = problem
         roomy = limits.memory_bytes and CALL_MEMORY * limits.memory_bytes
         self._used_s = 0.0  # processor time of the last answer
-        self._stacks: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
-        self._worker = Worker(self._served, limits)
-        self._caller = Worker(self._served, replace(limits, memory_bytes=roomy))
+        self._worker = Worker(_served, limits)
+        self._caller = Worker(_served, replace(limits, memory_bytes=roomy))
 
     def __enter__(self) -> Self:
         return self
@@ -170,15 +159,12 @@ class Asker:
     ) -> None:
         self._worker.close()
         self._caller.close()
-        self._stacks.close()
 
     def fault(self, asked: Asked, call: bytes | None = None) -> Fault | None:
         """Return what is wrong with the answer to a request, or to a library call of it."""
         worker = self._worker if call is None else self._caller
-        message = b"%r J%s" % (asked.end_s or 0.0, asked.data) if call is None else b"0.0 " + call
+        message = b"J" + asked.data if call is None else call
         end = asked.end_s
-        self._stacks.seek(0)
-        self._stacks.truncate()
         try:
             status, data = self._ask(worker, message, asked)
             if status == 1:
@@ -190,9 +176,7 @@ class Asker:
                     self._ask(worker, message, asked)
                     used.append(self._used_s)
                 if min(used) > end + SLACK_S:
-                    return Fault(
-                        "time", f"{min(used):.2f} s of {end} s\n{self._stack()}", self._stack()
-                    )
+                    return Fault("time", f"{min(used):.2f} s of {end} s", "")
             again = asked.dice % CALLED == 1
             found = wrong(self._problem, data, thorough=again)
             if found is None and answered and again and end is None:
@@ -202,7 +186,7 @@ class Asker:
         except OverLimitError as error:
             kinds = {"seconds": SLOW if end is None else "time"}
             kind = kinds.get(error.limit, error.limit)
-            return Fault(kind, f"{error.limit}, limit {end}\n{self._stack()}", self._stack())
+            return Fault(kind, f"{error.limit}, limit {end}", "")
         except WorkerFaultError as error:
             return Fault("death", str(error), str(error))
         return found
@@ -214,32 +198,11 @@ class Asker:
         self._used_s = float(used)
         return status, data
 
-    def _stack(self) -> str:
-        """Return where a request was that took too long: its innermost functions of planner."""
-        self._stacks.seek(0)
-        lines = self._stacks.read().decode().splitlines()
-        own = [line.partition("planner/")[2] for line in lines if "planner/" in line]
-        return " < ".join([line for line in own if "workers.py" not in line][:3])
 
-    def _served(self, message: bytes, *others: Any) -> tuple[int, bytes]:
-        end, _, message = message.partition(b" ")
-        late = (float(end) + SLACK_S + 0.5) if float(end) else 5.0
-        signal.signal(signal.SIGALRM, self._keep_stack)
-        signal.setitimer(signal.ITIMER_REAL, late)
-        before = sum(os.times()[:4])
-        try:
-            status, data = _answered(message, *others)
-            return status, b"%r %s" % (sum(os.times()[:4]) - before, data)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _keep_stack(self, _: int, frame: FrameType | None) -> None:
-        """Keep where the request is: between two steps of it, else what is read could change."""
-        while frame is not None:
-            code = frame.f_code
-            self._stacks.write(f"{code.co_filename}:{frame.f_lineno} {code.co_name}\n".encode())
-            frame = frame.f_back
-        self._stacks.flush()
+def _served(message: bytes, *others: Any) -> tuple[int, bytes]:
+    before = sum(os.times()[:4])
+    status, data = _answered(message, *others)
+    return status, b"%r %s" % (sum(os.times()[:4]) - before, data)
 
 
 def _answered(message: bytes, *others: Any) -> tuple[int, bytes]:

@@ -11,7 +11,6 @@ from planner.jsonio.workers import Limits
 from tests.fuzzing.fields import whole
 from tests.fuzzing.judging import wrong
 from tests.fuzzing.running import SLOW, findings, requests
-from tests.fuzzing.shrinking import smallest
 from tests.fuzzing.valid import MAKERS
 
 COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
@@ -73,20 +72,6 @@ def test_answers_that_contradict_themselves_are_found(answer: dict[str, Any], ki
     found = wrong("ibatch", json.dumps(right | answer).encode(), thorough=True)
     assert found is not None
     assert found.kind == kind
-
-
-def test_requests_are_made_smaller() -> None:
-    request = {"a": [5, 6, 700], "b": [1, 2, 3], "c": {"d": 10**6, "e": "x"}, "f": None}
-
-    def same(one: Any) -> bool:
-        return "a" in one and max(one["a"], default=0) >= 600 and one.get("c", {}).get("d", 0) > 7
-
-    small = smallest(request, same, 1000)
-    assert same(small)
-    assert small.keys() == {"a", "c"}
-    assert len(small["a"]) == 1
-    assert small["c"].keys() == {"d"}
-    assert small["c"]["d"] < 10**3
 
 
 def test_many_requests_are_valid_and_many_are_not() -> None:

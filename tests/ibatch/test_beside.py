@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, Status
+from planner import AffineCost, Status
 from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, family, solve
 from planner.families.ibatch.bounds import least_beside
 from planner.families.ibatch.family import IBATCH
@@ -145,92 +145,6 @@ def test_the_search_is_never_behind_a_rule_nor_ahead_of_the_best(problem: Proble
             except NotApplicableError:
                 continue
             assert other is None or found.objective_ns <= other
-
-
-@settings(max_examples=100)
-@given(problems(objective="makespan").map(with_cost), st.sampled_from(FAST))
-def test_what_takes_nothing_changes_nothing(problem: Problem, method: str) -> None:
-    try:
-        one = solve(problem, method=method)
-    except NotApplicableError:
-        return
-    nothing = Interference(0, Fraction(0), Fraction(1))
-    two = solve(replace(problem, interference=nothing), method=method)
-    assert (one.plan, one.objective_ns, one.lower_bound_ns) == (
-        two.plan,
-        two.objective_ns,
-        two.lower_bound_ns,
-    )
-
-
-@settings(max_examples=100)
-@given(disturbed, st.integers(0, 50), st.integers(0, 4))
-def test_what_takes_more_is_not_shorter(problem: Problem, startup: int, rate: int) -> None:
-    one = problem.interference
-    two = Interference(one.startup_ns + startup, one.ns_per_byte + rate, one.slowdown, one.delay_ns)
-    more = replace(problem, interference=two)
-    assert least_beside(problem) <= least_beside(more)
-    for plan in every_plan(problem):
-        short, long = (evaluate(each, plan).makespan_ns for each in (problem, more))
-        assert short <= long + 3 * len(plan.batches) + 3
-
-
-@settings(max_examples=50)
-@given(disturbed, st.integers(2, 1000))
-def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) -> None:
-    one = problem.interference
-    sizes = problem.layer_bytes
-    assert sizes is not None
-    cost = AffineCost(7, Fraction(3))
-    problem = replace(problem, cost=cost)
-    slow = replace(
-        problem,
-        compute_ns=tuple(factor * time for time in problem.compute_ns),
-        cost=AffineCost(factor * cost.startup_ns, factor * cost.ns_per_byte),
-        interference=Interference(
-            factor * one.startup_ns,
-            factor * one.ns_per_byte,
-            one.slowdown,
-            factor * one.delay_ns,
-        ),
-    )
-    for plan in every_plan(problem):
-        off = evaluate(slow, plan).makespan_ns - factor * evaluate(problem, plan).makespan_ns
-        assert abs(off) <= 2 * factor * (3 * len(plan.batches) + 3)
-
-
-def test_dear_communications_are_fewer() -> None:
-    """What each takes from computation is a reason to send less often."""
-    sizes, compute = (1000,) * 30, (50_000,) * 30
-    problem = Problem(
-        compute_ns=compute,
-        layer_bytes=sizes,
-        cost=AffineCost(2000, Fraction(1)),
-        direction="push",
-    )
-    dear = replace(problem, interference=Interference(2000))
-    one, two = solve(problem).plan, solve(dear).plan
-    assert one is not None
-    assert two is not None
-    assert evaluate(dear, two).makespan_ns <= evaluate(dear, one).makespan_ns
-    layers = problem.plan(range(31))
-    assert evaluate(dear, two).makespan_ns < evaluate(dear, layers).makespan_ns
-
-
-def test_what_cannot_be_known_is_refused() -> None:
-    beside = Interference(5)
-    with pytest.raises(InvalidInputError) as caught:
-        Problem(compute_ns=(1,), startup_ns=1, transfer_ns=(1,), interference=beside)
-    assert caught.value.path == "cost"
-    with pytest.raises(InvalidInputError) as caught:
-        Problem(
-            compute_ns=(1,),
-            layer_bytes=(1,),
-            cost=AffineCost(1, Fraction(1)),
-            objective="eq4",
-            interference=beside,
-        )
-    assert caught.value.path == "objective"
 
 
 def test_pairs_of_neighbours_keep_to_the_cap() -> None:

@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 
 from planner.families.ibatch import Plan, Problem, evaluate, solve
 from planner.families.ibatch.methods import default, exported
 from planner.model.contention import ALONE
-from planner.model.errors import InvalidInputError
 from planner.solving.deadline import Deadline
-from planner.solving.targets import FSDP2, TARGETS
+from planner.solving.targets import FSDP2
 from tests.ibatch.test_beside import disturbed
 from tests.ibatch.test_beside import every_plan as every_cut
 from tests.oracles import brute_force
@@ -58,20 +56,6 @@ def test_without_time_there_is_the_default(problem: Problem) -> None:
     assert solve(mine, method="fsdp2").objective_ns == evaluate(mine, usual).makespan_ns
 
 
-@pytest.mark.parametrize(
-    ("changes", "path", "message"),
-    [
-        ({"target": TARGETS["ddp"]}, "target", "pulls no parameters"),
-        ({"direction": "push", "target": FSDP2}, "target", "in the units that it gathers"),
-        ({"objective": "eq4", "target": FSDP2}, "objective", "expected makespan"),
-    ],
-)
-def test_what_it_cannot_be_told_is_refused(
-    changes: dict[str, object], path: str, message: str
-) -> None:
-    problem = Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(3, 4))
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        replace(problem, **changes)  # type: ignore[arg-type]
-    assert caught.value.path == path
-    pushed = replace(problem, direction="push")
+def test_pushes_are_not_told_to_it() -> None:
+    pushed = Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(3, 4), direction="push")
     assert exported(pushed, evaluate(pushed, Plan(((0, 2),)))) == {}

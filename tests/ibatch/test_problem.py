@@ -6,8 +6,10 @@ import pytest
 
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.families.ibatch import IBATCH, Plan, Problem, solve
+from planner.model.contention import Interference
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
+from planner.solving.targets import FSDP2, TARGETS
 
 GOOD: dict[str, Any] = {"startup_ns": 1, "transfer_ns": [1, 2], "compute_ns": [3, 4]}
 SIZED: dict[str, Any] = {
@@ -18,33 +20,41 @@ SIZED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("fields", "path"),
+    ("fields", "path", "message"),
     [
-        ({**GOOD, "compute_ns": None}, "compute_ns"),
-        ({**GOOD, "compute_ns": 3}, "compute_ns"),
-        ({**GOOD, "compute_ns": [3, "4"]}, "compute_ns[1]"),
-        ({**GOOD, "compute_ns": [3]}, "compute_ns"),
-        ({**GOOD, "transfer_ns": ()}, "transfer_ns"),
-        ({**GOOD, "startup_ns": None}, "startup_ns"),
-        ({**GOOD, "startup_ns": True}, "startup_ns"),
-        ({**GOOD, "transfer_ns": None}, "transfer_ns"),
-        ({**GOOD, "direction": "up"}, "direction"),
-        ({**GOOD, "objective": 5}, "objective"),
-        ({**GOOD, "cost": AffineCost(1, 1)}, "startup_ns"),  # type: ignore[arg-type]
-        ({**GOOD, "max_batch_bytes": 5}, "layer_bytes"),
-        ({**SIZED, "cost": "cheap"}, "cost"),
-        ({**SIZED, "layer_bytes": None}, "layer_bytes"),
-        ({**SIZED, "max_batch_bytes": 0}, "max_batch_bytes"),
-        ({**SIZED, "cost": TableCost(((0, 1), (1, 2**62)))}, "cost_table"),
-        ({**SIZED, "layer_bytes": [2**62, 2**62]}, "layer_bytes"),
-        ({**GOOD, "compute_ns": [2**62, 2**62]}, "compute_ns"),
-        ({**GOOD, "transfer_ns": [2**62, 2**62]}, "transfer_ns"),
+        ({**GOOD, "compute_ns": None}, "compute_ns", ""),
+        ({**GOOD, "compute_ns": 3}, "compute_ns", ""),
+        ({**GOOD, "compute_ns": [3, "4"]}, "compute_ns[1]", ""),
+        ({**GOOD, "compute_ns": [3]}, "compute_ns", ""),
+        ({**GOOD, "transfer_ns": ()}, "transfer_ns", ""),
+        ({**GOOD, "startup_ns": None}, "startup_ns", ""),
+        ({**GOOD, "startup_ns": True}, "startup_ns", ""),
+        ({**GOOD, "transfer_ns": None}, "transfer_ns", ""),
+        ({**GOOD, "direction": "up"}, "direction", ""),
+        ({**GOOD, "objective": 5}, "objective", ""),
+        ({**GOOD, "cost": AffineCost(1, 1)}, "startup_ns", ""),  # type: ignore[arg-type]
+        ({**GOOD, "max_batch_bytes": 5}, "layer_bytes", ""),
+        ({**SIZED, "cost": "cheap"}, "cost", ""),
+        ({**SIZED, "layer_bytes": None}, "layer_bytes", ""),
+        ({**SIZED, "max_batch_bytes": 0}, "max_batch_bytes", ""),
+        ({**SIZED, "cost": TableCost(((0, 1), (1, 2**62)))}, "cost_table", ""),
+        ({**SIZED, "layer_bytes": [2**62, 2**62]}, "layer_bytes", ""),
+        ({**GOOD, "compute_ns": [2**62, 2**62]}, "compute_ns", ""),
+        ({**GOOD, "transfer_ns": [2**62, 2**62]}, "transfer_ns", ""),
+        ({**GOOD, "startup_ns": 2**62}, "startup_ns", "63 bits"),
+        ({**GOOD, "spread_ns": [1]}, "spread_ns", ""),
+        ({**GOOD, "interference": Interference(5)}, "cost", "interference needs it"),
+        ({**SIZED, "objective": "eq4", "interference": Interference(5)}, "objective", ""),
+        ({**GOOD, "target": TARGETS["ddp"]}, "target", "pulls no parameters"),
+        ({**GOOD, "direction": "push", "target": FSDP2}, "target", "in the units that it gathers"),
+        ({**GOOD, "objective": "eq4", "target": FSDP2}, "objective", "expected makespan"),
     ],
 )
-def test_bad_problems(fields: dict[str, Any], path: str) -> None:
+def test_bad_problems(fields: dict[str, Any], path: str, message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         Problem(**fields)
     assert caught.value.path == path
+    assert message in caught.value.message
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan"), "1", True])
@@ -54,10 +64,10 @@ def test_bad_time_limits(limit: Any) -> None:
     assert caught.value.path == "time_limit_s"
 
 
-@pytest.mark.parametrize("method", ["fast", "", [], None])
-def test_unknown_methods(method: Any) -> None:
+@pytest.mark.parametrize("method", ["fast", "", [], None, "mg_wfbp", "ddp"])
+def test_methods_that_are_unknown_or_only_push(method: Any) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        solve(Problem(**GOOD), method=method)
+        solve(Problem(**GOOD, layer_bytes=[1, 2]), method=method)
     assert caught.value.path == "method"
 
 

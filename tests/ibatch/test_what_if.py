@@ -110,27 +110,6 @@ def test_of_many_layers_it_is_no_worse(
     )
 
 
-@settings(max_examples=30)
-@given(spread_problems(), st.integers(2, 1000))
-def test_in_other_units_it_is_as_good(problem: ibatch.Problem, factor: int) -> None:
-    if problem.startup_ns is None or problem.transfer_ns is None:
-        return
-    larger = replace(
-        problem,
-        startup_ns=factor * problem.startup_ns,
-        transfer_ns=[factor * time for time in problem.transfer_ns],
-        compute_ns=[factor * time for time in problem.compute_ns],
-        spread_ns=[factor * time for time in problem.spread_ns or ()],
-    )
-    (_, small), (_, large) = (
-        robust_plan(IBATCH, one, measured(), NEVER) for one in (problem, larger)
-    )
-    assert (small is None) == (large is None)
-    if small is not None and large is not None:
-        assert large.value == factor * small.value
-        assert large.bound == factor * small.bound
-
-
 def test_what_costs_little_and_bears_much_is_taken() -> None:
     """One batch is best by a nanosecond, and late whenever the last gradient is."""
     problem = ibatch.Problem(
@@ -154,12 +133,6 @@ def test_eq4_knows_no_scenarios() -> None:
     with pytest.raises(InvalidInputError) as refused:
         robust_plan(IBATCH, problem, Outlook(((Scenario(), Fraction(1)),)), NEVER)
     assert refused.value.path == "objective"
-
-
-def test_a_spread_a_layer_is_expected() -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        ibatch.Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(1, 1), spread_ns=(1,))
-    assert refused.value.path == "spread_ns"
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Hypothesis strategies of clusters, and of whole iterations on them."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -8,53 +9,24 @@ from planner.families.iteration import Problem
 from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from planner.testing import strategies as testing
 from tests.bml.networks import connected, failures, links_left
 from tests.caramel.graph_strategies import graphs, training_graphs
-
-speeds = st.sampled_from([Fraction(10**9 * a, b) for a, b in ((1, 1), (2, 1), (1, 3), (4, 7))])
-"""Bytes a second: about a nanosecond a byte, as whole numbers and not."""
-
-startups = st.sampled_from([0, 0, 1, 3, 10, 40])
-
-
-@st.composite
-def topologies(draw: st.DrawFn, *, single: bool = True) -> tuple[int, Topology]:
-    """Machines, and what they are plugged into: up to 16 workers."""
-    least = 1 if single else 2
-    kind = draw(st.sampled_from(["switch", "fattree", "bcube", "rails"]))
-    if kind == "switch":
-        machines = draw(st.integers(least, 9))
-        return machines, Switch(machines)
-    if kind == "fattree":
-        tree = FatTree(draw(st.sampled_from([2, 4])))
-        return draw(st.integers(least, tree.servers)), tree
-    if kind == "bcube":
-        n, k = draw(st.sampled_from([(2, 1), (5, 1), (2, 2), (3, 2), (2, 3), (4, 2)]))
-        return n**k, BCube(n, k)
-    pairs = [(h, g) for h in range(1, 5) for g in range(1, 5) if h * g >= least]
-    hosts, accelerators = draw(st.sampled_from(pairs))
-    return hosts, Rails(hosts, accelerators, draw(speeds) * 3, draw(startups))
 
 
 @st.composite
 def clusters(draw: st.DrawFn, *, single: bool = True) -> Cluster:
-    machines, topology = draw(topologies(single=single))
-    shared, per_machine, failed = None, draw(st.integers(1, 3)), Failures()
-    if isinstance(topology, BCube):
-        per_machine = topology.k
-        if draw(st.booleans()):
-            failed = draw(failures(topology, most=1))
-            left = links_left(topology, failed)
-            if not connected(left) or len(left) < (1 if single else 2):
-                failed = Failures()
-    elif isinstance(topology, Rails):
-        per_machine = topology.accelerators
-    elif draw(st.booleans()):
-        shared = draw(speeds) * draw(st.integers(1, 6))
-    nic = Nic(draw(speeds), draw(startups), per_machine, draw(st.sampled_from([0, 0, 2, 5])))
-    return Cluster(
-        "drawn", "a test", machines, topology, nic, shared_bytes_per_s=shared, failed=failed
-    )
+    """Clusters of which something may be shared, or have failed."""
+    cluster = draw(testing.clusters().filter(lambda one: single or one.workers > 1))
+    topology = cluster.topology
+    if isinstance(topology, Rails) or draw(st.booleans()):
+        return cluster
+    if not isinstance(topology, BCube):
+        return replace(cluster, shared_bytes_per_s=draw(testing.rates))
+    failed = draw(failures(topology, most=1))
+    left = links_left(topology, failed)
+    works = connected(left) and len(left) >= (1 if single else 2)
+    return replace(cluster, failed=failed if works else Failures())
 
 
 @st.composite
@@ -69,7 +41,9 @@ def whole_rates(draw: st.DrawFn) -> Cluster:
     ]
     machines, topology, speed = draw(st.sampled_from(known))
     per_machine = 2 if isinstance(topology, BCube | Rails) else 1
-    nic = Nic(Fraction(speed * 10**6), draw(startups), per_machine, draw(st.sampled_from([0, 3])))
+    nic = Nic(
+        Fraction(speed * 10**6), draw(testing.times), per_machine, draw(st.sampled_from([0, 3]))
+    )
     return Cluster("whole", "a test", machines, topology, nic)
 
 

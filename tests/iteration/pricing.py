@@ -1,13 +1,12 @@
 """What an iteration lasts, found out event by event: an oracle for prices.
 
 Independent of the library's simulator, which computes starts in closed form: here workers compute,
-one channel carries, and at every event each of them does what it may. `lasts_beside` knows what
-both take from each other, and rounds nothing.
+one channel carries, and at every event each of them does what it may. It knows what both take from
+each other, and rounds nothing but the times of transfers.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import count
 from math import ceil
 
 from planner.families.iteration import Plan, Problem, Synchronisation, Transfer
@@ -37,47 +36,6 @@ def ready_times(graph: Graph, plan: Plan) -> list[int]:
     return ready
 
 
-def lasts(problem: Problem, plan: Plan, known: Mapping[How, Synchronisation] | None = None) -> int:
-    """Run a plan, and return when its last forward op has ended."""
-    graph = problem.graph
-    if known is None:
-        known = {(option.algorithm, option.depth): option for option in problem.single}
-    ready = ready_times(graph, plan)
-    to_send = list(plan.transfers)
-    to_compute = [graph.ops[index] for index in plan.forward_order]
-    under_way: Transfer | None = None
-    computes_until = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
-    backward_ends = computes_until
-    sends_until = now = 0
-    for _ in count():
-        if under_way is not None and sends_until <= now:
-            under_way = None
-        if under_way is None and to_send and _may_leave(to_send[0], ready, now, backward_ends):
-            under_way = to_send.pop(0)
-            sends_until = now + takes(known[plan.how(under_way)], under_way)
-            continue
-        if to_compute and computes_until <= now:
-            coming = to_send if under_way is None else [under_way, *to_send]
-            if not any(_waits(graph, to_compute[0].name, one, plan.barrier) for one in coming):
-                computes_until = now + to_compute.pop(0).duration_ns
-                continue
-        if not to_compute:
-            return computes_until
-        later = [computes_until, sends_until, *ready]
-        later += [one.not_before_ns for one in to_send]
-        now = min(moment for moment in later if moment > now)
-    raise AssertionError
-
-
-def _may_leave(transfer: Transfer, ready: list[int], now: int, backward_ends: int) -> bool:
-    """Pulls hand out what the optimiser updated, which it does after the backward pass."""
-    if now < transfer.not_before_ns:
-        return False
-    if transfer.kind == "pull":
-        return now >= backward_ends
-    return all(ready[part.parameter] <= now for part in transfer.parts)
-
-
 def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:
     if barrier:
         return True
@@ -86,10 +44,13 @@ def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:
     )
 
 
-def lasts_beside(problem: Problem, plan: Plan) -> Fraction:
-    """Run a plan by shares of work at constant rates, exactly."""
+def lasts(
+    problem: Problem, plan: Plan, known: Mapping[How, Synchronisation] | None = None
+) -> Fraction:
+    """Run a plan by shares of work at constant rates, exactly; return when it has computed all."""
     graph, beside = problem.graph, problem.cluster.interference
-    known = {(option.algorithm, option.depth): option for option in problem.single}
+    if known is None:
+        known = {(option.algorithm, option.depth): option for option in problem.single}
     ready = ready_times(graph, plan)
     backward = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
     starts, total = {}, backward  # work before each forward op

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -12,11 +11,10 @@ from hypothesis import strategies as st
 
 from planner.families.iteration import Plan, Problem, Transfer, check, evaluate
 from planner.families.iteration.evaluation import check_room, check_times
-from planner.model.clusters import Cluster, Nic
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Switch
-from planner.solving.transfers import Kind, Part
+from planner.solving.transfers import Kind
+from tests.iteration.making import on_switch, one
 
 F1, F2, B2, B1, B0 = range(5)
 GRAPH = Graph(
@@ -29,13 +27,8 @@ GRAPH = Graph(
     ),
     (Parameter("w1", 8, ("b1",), ("f1",)), Parameter("w2", 10, ("b2", "b0"), ("f2",))),
 )
-CLUSTER = Cluster("c", "a test", 4, Switch(4), Nic(Fraction(750 * 10**6), 1))
-PROBLEM = Problem(GRAPH, CLUSTER, element_bytes=4)
+PROBLEM = Problem(GRAPH, on_switch(4, 1), element_bytes=4)
 ORDERS = {"backward_orders": ((B2, B1, B0),), "forward_order": (F1, F2)}
-
-
-def one(kind: Kind, *parts: tuple[int, int, int], not_before_ns: int = 0) -> Transfer:
-    return Transfer(tuple(Part(*part) for part in parts), 1, not_before_ns, kind)
 
 
 def plan(*transfers: Transfer, **options: object) -> Plan:
@@ -150,9 +143,9 @@ def test_some_pushed_and_others_all_reduced_is_refused() -> None:
     ("broken", "place"),
     [
         (plan(*HALVES.transfers[:4], one("push"), HALVES.transfers[4]), "transfers[4]"),
-        (instead(HALVES, 2, one("push", (1, 4, 12))), "transfers[2]"),
+        (BROKEN["pushed more than there is"], "transfers[2]"),
         (instead(HALVES, 4, one("pull")), "transfers[4]"),
-        (swapped(HALVES, 2, 3), "transfers[2]"),
+        (BROKEN["pulled before pushed"], "transfers[2]"),
         (plan(HALVES.transfers[0], HALVES.transfers[3]), "transfers"),
     ],
 )
@@ -207,17 +200,13 @@ def shifted(lane: str, number: int, start: int, end: int) -> Callable[[], object
         shifted("forward", 1, 0, 1),
         shifted("backward", 1, 0, -1),
         shifted("backward", 2, 1, 1),
+        lambda: check_times(PROBLEM, HALVES, replace(TIMES, end_ns=TIMES.end_ns - 1)),
     ],
 )
 def test_times_that_cannot_be(checked: Callable[[], object]) -> None:
     check_times(PROBLEM, HALVES, TIMES)
     with pytest.raises(InvalidPlanError):
         checked()
-
-
-def test_an_end_that_is_not_that_of_the_last_op() -> None:
-    with pytest.raises(InvalidPlanError):
-        check_times(PROBLEM, HALVES, replace(TIMES, end_ns=TIMES.end_ns - 1))
 
 
 def test_a_barrier_and_a_time_to_wait_for() -> None:

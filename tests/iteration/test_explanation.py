@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import count
 from threading import Event
 
 import pytest
@@ -23,10 +24,10 @@ from planner.families.iteration.plan import How
 from planner.families.iteration.why import changes
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Rails, Switch
+from planner.model.topologies import Rails
 from planner.solving.deadline import Deadline
 from tests.iteration.iteration_strategies import problems
+from tests.iteration.making import chain, on_switch
 from tests.iteration.pricing import lasts, takes
 
 Cost = AffineCost | TableCost
@@ -61,7 +62,7 @@ def elsewhere(
     return replace(known, half=half, whole=changed(known.all_reduce, starting.all_reduce))
 
 
-def priced(problem: Problem, plan: Plan, **factors: Fraction) -> int:
+def priced(problem: Problem, plan: Plan, **factors: Fraction) -> Fraction:
     """Price a plan on another network, by the oracle, each transfer at the depth that suits it."""
     known = {how: elsewhere(problem, how, **factors) for how in problem.costs}
 
@@ -98,8 +99,8 @@ def wins(
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(capped=False))
-def test_where_the_time_goes(problem: Problem) -> None:
-    plan, explanation, _ = explained(problem)
+def test_where_the_time_goes_and_where_the_other_plan_wins(problem: Problem) -> None:
+    plan, explanation, found = explained(problem)
     computation = sum(op.duration_ns for op in problem.graph.ops)
     assert explanation.computation_ns == computation
     assert explanation.exposed_bytes_ns >= 0
@@ -110,13 +111,6 @@ def test_where_the_time_goes(problem: Problem) -> None:
     none = {"startup": Fraction(0), "message": Fraction(0)}
     prompt = {how: elsewhere(problem, how, **none) for how in problem.costs}
     assert explanation.exposed_bytes_ns == lasts(problem, plan, prompt) - computation
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(problems(capped=False))
-def test_at_the_factor_the_other_plan_wins_and_before_it_does_not(problem: Problem) -> None:
-    plan, explanation, found = explained(problem)
     other = explanation.runner_up
     if other is None:
         assert not explanation.changes
@@ -135,24 +129,21 @@ def test_at_the_factor_the_other_plan_wins_and_before_it_does_not(problem: Probl
 
 def _power(factor: Fraction) -> int:
     """The exponent of the first power of two, away from 1, that reaches a factor."""
-    exponent = 0
-    while factor > 1 and Fraction(2) ** exponent < factor:
-        exponent += 1
-    while factor < 1 and Fraction(2) ** exponent > factor:
-        exponent -= 1
-    return exponent
+    if factor < 1:
+        return -_power(1 / factor)
+    return next(exponent for exponent in count() if Fraction(2) ** exponent >= factor)
 
 
-GRAPH = Graph(
-    (Op("f", 10, "forward"), Op("b", 10, "backward", ("f",))),
-    (Parameter("w", 1000, ("b",), ("f",)),),
-)
+GRAPH = chain((10, 10, 1000))
 
 
-def on_switch(machines: int, startup_ns: int, message_ns: int = 0) -> Problem:
-    """The graph on machines with NICs of a byte a nanosecond."""
-    nic = Nic(Fraction(10**9), startup_ns, message_ns=message_ns)
-    return Problem(GRAPH, Cluster("c", "a test", machines, Switch(machines), nic))
+def on(machines: int, startup_ns: int, message_ns: int = 0) -> Problem:
+    return Problem(GRAPH, on_switch(machines, startup_ns, message_ns=message_ns))
+
+
+def on_rails() -> Problem:
+    rails, nic = Rails(3, 2, Fraction(10**15)), Nic(Fraction(10**9), 10, 2)
+    return Problem(GRAPH, Cluster("c", "a test", 3, rails, nic))
 
 
 def alternative(problem: Problem, algorithm: str, mode: str = "replicated") -> Alternative:
@@ -160,120 +151,99 @@ def alternative(problem: Problem, algorithm: str, mode: str = "replicated") -> A
     return next(one for one in found if one.mode == mode)
 
 
-def test_no_change_where_one_wins_by_both() -> None:
-    """Of one and the same volume, the algorithm of more steps can never win."""
-    problem = on_switch(6, 100)
-    direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
-    assert direct.plan is not None
-    explanation = explain(problem, direct.plan, (direct, ring))
-    assert explanation.runner_up == ring
-    assert explanation.changes == ()
-
-
-def test_the_factors_by_hand() -> None:
-    """A half of the direct exchange: 10 ns + 4 messages of 20 ns and 5/6 ns a byte.
-
-    By ring 5·10 ns and the same volume: better while 40 times the start-ups' factor is less than 80
-    times the messages'.
-    """
-    problem = on_switch(6, 10, message_ns=20)
-    ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
-    assert direct.synchronisation.half == AffineCost(90, Fraction(5, 6))
-    assert ring.synchronisation.half == AffineCost(50, Fraction(5, 6))
-    assert ring.plan is not None
-    found = {
-        change.what: change.factor for change in explain(problem, ring.plan, (ring, direct)).changes
-    }
-    assert set(found) == {"startup", "message"}
-    # Times are rounded up to whole nanoseconds, of which one is 1/40 or 1/80 of a factor.
-    assert 2 < found["startup"] < 2.1
-    assert 0.45 < found["message"] < 0.5
-
-
-def test_fewer_steps_of_more_bytes_by_hand() -> None:
-    """On three hosts of two a half takes 50 ns and 5/12 ns a byte by ring, 10 ns and 2/3 by ps."""
-    rails, nic = Rails(3, 2, Fraction(10**15)), Nic(Fraction(10**9), 10, 2)
-    problem = Problem(GRAPH, Cluster("c", "a test", 3, rails, nic))
-    ring, few = alternative(problem, "ring"), alternative(problem, "ps")
-    assert few.synchronisation.half == AffineCost(10, Fraction(2, 3))
-    assert ring.synchronisation.half == AffineCost(50, Fraction(5, 12))
-    assert ring.plan is not None
-    found = {
-        change.what: change.factor for change in explain(problem, ring.plan, (ring, few)).changes
-    }
+BY_HAND: list[tuple[Problem, str, str, list[AffineCost], dict[str, tuple[float, float]]]] = [
+    # Of one and the same volume, the algorithm of more steps can never win.
+    (
+        on(6, 100),
+        "ps",
+        "ring",
+        [AffineCost(100, Fraction(5, 6)), AffineCost(500, Fraction(5, 6))],
+        {},
+    ),
+    # A half of the direct exchange: 10 ns + 4 messages of 20 ns. By ring 5·10 ns: better while 40
+    # times the start-ups' factor is less than 80 times the messages'. Times are rounded up to whole
+    # nanoseconds, of which one is 1/40 or 1/80 of a factor.
+    (
+        on(6, 10, 20),
+        "ring",
+        "ps",
+        [AffineCost(50, Fraction(5, 6)), AffineCost(90, Fraction(5, 6))],
+        {"startup": (2, 2.1), "message": (0.45, 0.5)},
+    ),
+    # A dearer message can make the ring win: 50 ns of start-ups against 10 and 4 messages of 5.
+    (
+        on(6, 10, 5),
+        "ps",
+        "ring",
+        [AffineCost(30, Fraction(5, 6)), AffineCost(50, Fraction(5, 6))],
+        {"startup": (0.45, 0.5), "message": (2, 2.1)},
+    ),
     # 2·(50·s + 416⅔/b) against 2·(10·s + 666⅔/b): equal at s·b = 6¼.
-    assert set(found) == {"startup", "bandwidth"}
-    assert 6.2 < found["startup"] < 6.4
-    assert 6.2 < found["bandwidth"] < 6.4
+    (
+        on_rails(),
+        "ring",
+        "ps",
+        [AffineCost(50, Fraction(5, 12)), AffineCost(10, Fraction(2, 3))],
+        {"startup": (6.2, 6.4), "bandwidth": (6.2, 6.4)},
+    ),
+]
 
 
-def test_a_dearer_message_can_make_the_ring_win() -> None:
-    """A half takes 50 ns of start-ups by ring, 10 ns and 4 messages of 5 ns by direct exchange."""
-    problem = on_switch(6, 10, message_ns=5)
-    direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
-    assert direct.plan is not None
-    explanation = explain(problem, direct.plan, (direct, ring))
-    found = {change.what: change.factor for change in explanation.changes}
-    assert set(found) == {"startup", "message"}
-    assert 0.45 < found["startup"] < 0.5
-    assert 2 < found["message"] < 2.1
-
-
-def test_what_time_left_out_is_not_said_to_be_impossible() -> None:
-    problem = on_switch(6, 10, message_ns=5)
-    direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
-    assert direct.plan is not None
+@pytest.mark.parametrize(("problem", "first", "second", "costs", "factors"), BY_HAND)
+def test_the_factors_by_hand(
+    problem: Problem,
+    first: str,
+    second: str,
+    costs: list[AffineCost],
+    factors: dict[str, tuple[float, float]],
+) -> None:
+    known = alternative(problem, first), alternative(problem, second)
+    assert [each.synchronisation.half for each in known] == costs
+    assert known[0].plan is not None
+    explanation = explain(problem, known[0].plan, known)
+    assert explanation.runner_up == known[1]
+    assert not explanation.timed_out
+    assert {change.what for change in explanation.changes} == set(factors)
+    for change in explanation.changes:
+        low, high = factors[change.what]
+        assert low < change.factor < high
     cancelled = Event()
     cancelled.set()
-    late = explain(problem, direct.plan, (direct, ring), Deadline(None, cancelled))
-    assert (late.changes, late.timed_out) == ((), True)
-    assert not explain(problem, direct.plan, (direct, ring)).timed_out
+    late = explain(problem, known[0].plan, known, Deadline(None, cancelled))
+    assert (late.changes, late.timed_out) == ((), True)  # not said to be impossible
 
 
 def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:
     """A half takes 140 ns by ring, 20 + 240 ns by direct exchange, 60 ns by halving."""
-    problem = on_switch(8, 20, message_ns=40)
+    problem = on(8, 20, 40)
     ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
     halving = alternative(problem, "halving_doubling")
     assert ring.plan is not None
-    found = {
-        change.what: change.factor for change in changes(problem, ring.plan, direct, (ring, direct))
-    }
-    assert 2 < found["startup"] < 2.1
-    assert 0.45 < found["message"] < 0.5
-    all_three = changes(problem, ring.plan, direct, (ring, direct, halving))
-    found = {one.what: one.factor for one in all_three}
-    assert 5.9 < found["startup"] < 6.1
-    assert 0.15 < found["message"] < 0.17
+    for candidates, startup, message in (
+        ((ring, direct), (2, 2.1), (0.45, 0.5)),
+        ((ring, direct, halving), (5.9, 6.1), (0.15, 0.17)),
+    ):
+        found = {one.what: one.factor for one in changes(problem, ring.plan, direct, candidates)}
+        assert startup[0] < found["startup"] < startup[1]
+        assert message[0] < found["message"] < message[1]
 
 
 def test_a_single_worker_has_no_other_way_that_costs_something_else() -> None:
-    problem = Problem(GRAPH, Cluster("c", "a test", 1, Switch(1), Nic(Fraction(10**9), 5)))
-    _, explanation, found = explained(problem)
+    _, explanation, found = explained(on(1, 5))
     assert explanation.exposed_bytes_ns == explanation.exposed_startup_ns == 0
     assert {one.synchronisation.algorithm for one in found} == {"none"}
     assert explanation.changes == ()
 
 
 def test_factors_that_leave_the_range_of_times_are_tried_all_the_same() -> None:
-    problem = on_switch(6, 2**53, message_ns=1)
-    _, explanation, _ = explained(problem)
+    _, explanation, _ = explained(on(6, 2**53, 1))
     assert explanation.exposed_startup_ns >= 2 * 2**53
 
 
 def test_hidden_start_ups_are_not_counted() -> None:
     """w2 travels while b1 computes; only w1's bytes (1.5 µs by ring) and start-ups are seen."""
-    graph = Graph(
-        (
-            Op("f1", 1000, "forward"),
-            Op("f2", 1000, "forward", ("f1",)),
-            Op("b2", 1000, "backward", ("f2",)),
-            Op("b1", 100_000, "backward", ("b2",)),
-        ),
-        (Parameter("w1", 1000, ("b1",), ("f1",)), Parameter("w2", 20_000, ("b2",), ("f2",))),
-    )
-    cluster = Cluster("c", "a test", 4, Switch(4), Nic(Fraction(10**9), 50))
-    problem = Problem(graph, cluster, algorithms=("ring",), modes=("replicated",))
+    graph = chain((1000, 100_000, 1000), (1000, 1000, 20_000))
+    problem = Problem(graph, on_switch(4, 50), algorithms=("ring",), modes=("replicated",))
     plan, explanation, _ = explained(problem)
     assert len(plan.transfers) == 2
     assert explanation.exposed_bytes_ns == 1500

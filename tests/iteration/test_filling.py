@@ -2,25 +2,19 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.iteration import Problem, bound, check, evaluate, solve
+from planner.families.iteration import Problem, bound, check, evaluate
 from planner.families.iteration.evaluation import check_room
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.transfers import filled
-from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster
-from planner.model.clusters import Cluster, Nic
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Switch
+from planner.model.costs import AffineCost
 from tests.iteration.iteration_strategies import problems
+from tests.iteration.making import chain, cluster_of, on_switch, profile_of, solved
 from tests.iteration.pricing import lasts
-
-DATA = Path(__file__).parents[2] / "data"
 
 modes = st.sampled_from(["replicated", "sharded"])
 
@@ -47,9 +41,12 @@ def test_filled_transfers_make_a_plan(problem: Problem, mode: Mode, waiting: boo
 @given(problems(capped=False, one_order=True))
 def test_byte_by_byte_and_without_start_ups_it_is_optimal(problem: Problem) -> None:
     """Then it is Jackson's preemptive rule, whose bound it meets."""
-    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 0))
     problem = replace(
-        problem, cluster=cluster, max_transfer_bytes=1, element_bytes=1, algorithms=("ring",)
+        problem,
+        cluster=on_switch(2, 0),
+        max_transfer_bytes=1,
+        element_bytes=1,
+        algorithms=("ring",),
     )
     option = problem.single[0]
     assert option.all_reduce.cost_ns(1) == 1
@@ -64,23 +61,11 @@ def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> No
     2 of w2 until 46, when the forward pass begins, and the last 2 of w2 until 58. Better is to keep
     the channel free for w1 from 20 to 36.
     """
-    graph = Graph(
-        (
-            Op("f1", 100, "forward"),
-            Op("f2", 100, "forward", ("f1",)),
-            Op("b2", 10, "backward", ("f2",)),
-            Op("b1", 10, "backward", ("b2",)),
-        ),
-        (Parameter("w1", 6, ("b1",), ("f1",)), Parameter("w2", 12, ("b2",), ("f2",))),
-    )
-    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 5))
-    problem = Problem(
-        graph, cluster, algorithms=("ps",), modes=("replicated",), max_transfer_bytes=8
-    )
+    graph = chain((100, 10, 6), (100, 10, 12))
+    options = {"algorithms": ("ps",), "modes": ("replicated",), "max_transfer_bytes": 8}
+    problem = Problem(graph, on_switch(2, 5), **options)  # type: ignore[arg-type]
     (option,) = problem.single
-    cost = option.all_reduce
-    assert cost.startup_ns == 10
-    assert cost.ns_per_byte == 1
+    assert option.all_reduce == AffineCost(10, Fraction(1))
     plan = filled(problem, option, "replicated", waiting=False)
     assert [[tuple(part) for part in transfer.parts] for transfer in plan.transfers] == [
         [(1, 0, 8)],
@@ -88,27 +73,24 @@ def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> No
         [(1, 10, 12)],
     ]
     assert evaluate(problem, plan).iteration_ns == 46 + 200
-    assert solve(problem).objective_ns == 36 + 200
+    assert solved(problem).iteration_ns == 36 + 200
 
 
 @pytest.mark.parametrize("modes", [("replicated",), ("sharded",)])
 @pytest.mark.parametrize("cluster", ["h100-8", "bml-bcube"])
 def test_auto_fills_transfers_where_there_is_a_cap(cluster: str, modes: tuple[Mode, ...]) -> None:
     """Of LeNet-5 with transfers of a mebibyte: cut from large ones they were 33 % too long."""
-    profile = decode_profile((DATA / "profiles" / "lenet5.json").read_bytes())
     problem = Problem.from_profile(
-        profile,
-        decode_cluster((DATA / "clusters" / f"{cluster}.json").read_bytes()),
+        profile_of("lenet5"),
+        cluster_of(cluster),
         computation=Fraction(1, 50),
         max_transfer_bytes=2**20,
         modes=modes,
         element_bytes=4,
     )
-    result = solve(problem)
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
-    assert result.objective_ns <= 1.05 * result.lower_bound_ns
+    _, objective, least = solved(problem)
+    assert objective <= 1.05 * least
     for option in problem.single:
         for waiting in (True, False):
             plan = filled(problem, option, modes[0], waiting=waiting)
-            assert result.objective_ns <= evaluate(problem, plan).iteration_ns
+            assert objective <= evaluate(problem, plan).iteration_ns

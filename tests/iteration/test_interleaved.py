@@ -1,7 +1,6 @@
 """Pushes between pulls: what is made are plans, however parameters are cut."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +12,10 @@ from planner.families.iteration.plan import lines_of
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfers import settled
-from planner.model.clusters import Cluster, Nic
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Switch
 from planner.solving.deadline import Deadline
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems
-from tests.iteration.test_memory import chain, machines
+from tests.iteration.making import chain, on_switch
 
 
 def assert_plans(problem: Problem) -> int:
@@ -41,29 +37,22 @@ def test_every_plan_is_one(problem: Problem, element_bytes: int) -> None:
 
 def test_what_is_left_of_an_element_comes_last_wherever_it_is_sent() -> None:
     """800 bytes are twelve and a half elements."""
-    pieces = assert_plans(Problem(chain(4000, 800), machines(4, None), element_bytes=64))
+    pieces = assert_plans(
+        Problem(chain((10, 20, 4000), (10, 20, 800)), on_switch(4, 5), element_bytes=64)
+    )
     assert pieces > 4 * 3  # some parameter is cut
 
 
 def test_the_rest_of_an_element_and_other_bytes_of_it_are_one_piece() -> None:
     """181142431 bytes by elements of two: answers say one range of bytes of a parameter."""
-    graph = chain(1, 181142431)
-    assert_plans(Problem(graph, machines(4, None), element_bytes=2))
+    graph = chain((10, 20, 1), (10, 20, 181142431))
+    assert_plans(Problem(graph, on_switch(4, 5), element_bytes=2))
 
 
 def test_what_is_read_late_is_pushed_while_the_forward_pass_computes() -> None:
     """By hand: w1 is pushed from 2 to 17 and pulled until 32; w2's 420 ns hide behind f1."""
-    graph = Graph(
-        (
-            Op("f1", 1000, "forward"),
-            Op("f2", 5, "forward", ("f1",)),
-            Op("b2", 1, "backward", ("f2",)),
-            Op("b1", 1, "backward", ("b2",)),
-        ),
-        (Parameter("w1", 10, ("b1",), ("f1",)), Parameter("w2", 400, ("b2",), ("f2",))),
-    )
-    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 10))
-    problem = Problem(graph, cluster, algorithms=("ring",), modes=("sharded",))
+    graph = chain((1000, 1, 10), (5, 1, 400))
+    problem = Problem(graph, on_switch(2, 10), algorithms=("ring",), modes=("sharded",))
     assert solve(problem).objective_ns == 32 + 1005
     every = (evaluate(problem, plan).iteration_ns for plan in brute_force.sharded(problem, "ring"))
     assert min(every) == 32 + 1005

@@ -7,7 +7,7 @@ import pytest
 
 import planner
 from planner.families.iteration.transfers import MAX_TRANSFERS
-from tests.test_time_limits import tiny_iteration
+from tests.large import tiny_iteration
 
 Request = dict[str, Any]
 
@@ -21,8 +21,9 @@ def request(**fields: Any) -> Request:
     return asked
 
 
-@pytest.mark.parametrize("more", [{}, {"epoch_samples": 1000}])
-@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+@pytest.mark.parametrize(
+    ("mode", "more"), [("replicated", {}), ("sharded", {}), ("sharded", {"epoch_samples": 1000})]
+)
 def test_without_time_a_plan_is_priced_three_times(
     monkeypatch: pytest.MonkeyPatch, mode: str, more: Request
 ) -> None:

@@ -27,12 +27,12 @@ from planner.families.iteration.transfers import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
-from planner.model.graphs import Graph, Op, Parameter
 from planner.model.network import Network
 from planner.model.topologies import Rails, Switch
 from tests.collectives.pricing import time_of as time_in_parts
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import clusters, problems
+from tests.iteration.making import chain, solved
 from tests.iteration.pricing import lasts
 
 affine = st.builds(
@@ -44,13 +44,6 @@ affine = st.builds(
 
 def time_of(cost: AffineCost | TableCost, size: int) -> Fraction:
     return cost.startup_ns + cost.ns_per_byte * size
-
-
-@given(affine, st.integers(0, 60))
-def test_an_all_reduce_costs_both_halves_worked_out_once(half: AffineCost, size: int) -> None:
-    way = Synchronisation("some", 0, half)
-    assert time_of(way.all_reduce, size) == 2 * time_of(half, size)
-    assert way.all_reduce is way.all_reduce  # plans of thousands of transfers ask for each
 
 
 @given(st.lists(st.tuples(affine, affine), min_size=1, max_size=5), st.integers(1, 60))
@@ -145,9 +138,7 @@ def test_no_choice_of_algorithms_undercuts_a_bound(problem: Problem) -> None:
     (mixed,) = problem.cheapest
     assume(1 < len(mixed.options) < 5)
     name = mixed.options[0].algorithm
-    result = solve(problem)
-    assert result.lower_bound_ns is not None
-    assert result.objective_ns is not None
+    _, objective, least = solved(problem)
     for mode, made in (("replicated", brute_force.replicated), ("sharded", brute_force.sharded)):
         if mixed.refusal(mode):  # failures leave workers without a share
             continue
@@ -156,10 +147,9 @@ def test_no_choice_of_algorithms_undercuts_a_bound(problem: Problem) -> None:
             for plan in made(problem, name)
             for chosen in every_way(plan, mixed.options)
         )
-        assert bound(problem, mixed, mode) <= best  # type: ignore[arg-type]
-        assert result.lower_bound_ns <= best
+        assert max(bound(problem, mixed, mode), least) <= best  # type: ignore[arg-type]
         if mode == "replicated":
-            assert result.objective_ns <= best
+            assert objective <= best
 
 
 @settings(max_examples=40)
@@ -180,22 +170,11 @@ def test_the_choice_by_size_is_the_best_for_a_plan(problem: Problem, random: obj
 
 def one_large_one_small(topology: Rails | Switch) -> Problem:
     """Many bytes that have all the time of the backward pass, and a few that come last."""
-    ops = (
-        Op("f0", 100_000, "forward"),
-        Op("f1", 100_000, "forward", ("f0",)),
-        Op("b1", 100_000, "backward", ("f1",)),
-        Op("b0", 1_000_000, "backward", ("b1",)),
-    )
-    parameters = (
-        Parameter("small", 4_000, ("b0",), ("f0",)),
-        Parameter("large", 16_000_000, ("b1",), ("f1",)),
-    )
+    graph = chain((100_000, 1_000_000, 4_000), (100_000, 100_000, 16_000_000))
     machines = topology.hosts if isinstance(topology, Rails) else topology.servers
     accelerators = topology.accelerators if isinstance(topology, Rails) else 1
     nic = Nic(Fraction(10**10), 2_000, accelerators, message_ns=2_000)
-    return Problem(
-        Graph(ops, parameters), Cluster("c", "a test", machines, topology, nic), element_bytes=4
-    )
+    return Problem(graph, Cluster("c", "a test", machines, topology, nic), element_bytes=4)
 
 
 RAILS = Rails(3, 4, Fraction(3 * 10**10), 500)
@@ -213,11 +192,11 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     assert result.evaluation is not None
     startups = by_large.all_reduce.startup_ns + by_small.all_reduce.startup_ns
     assert result.evaluation.startup_ns == startups
+    assert result.objective_ns is not None
     assert result.objective_ns == result.lower_bound_ns
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
         alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option))]
         times = [evaluate(problem, settled(other, option)).iteration_ns for other in alike]
-        assert result.objective_ns is not None
         assert result.objective_ns < min(times)
 
 
@@ -230,8 +209,7 @@ def test_a_single_algorithm_is_no_mixture() -> None:
 
 def test_a_transfer_cannot_name_what_the_cluster_does_not_allow() -> None:
     problem = one_large_one_small(RAILS)
-    plan = solve(problem).plan
-    assert plan is not None
+    plan = solved(problem).plan
     for change, path in (({"algorithm": "bml"}, "algorithm"), ({"depth": 3}, "depth")):
         first = replace(plan.transfers[0], **change)
         wrong = replace(plan, transfers=(first, *plan.transfers[1:]))

@@ -1,13 +1,14 @@
 """Parts of a cluster that communicate at the same time: all together keep to every link's rate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner import Layer, Profile, Provenance
+from planner import Layer, Profile, Provenance, read_cluster
 from planner.families import fsdp
 from planner.families.iteration.fsdp_from_profile import (
     costs_of_part,
@@ -16,20 +17,15 @@ from planner.families.iteration.fsdp_from_profile import (
 )
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
-from planner.model.errors import NotApplicableError
+from planner.model.errors import InvalidInputError
 from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.topologies import FatTree, Rails, Switch
-from tests.iteration.iteration_strategies import speeds, startups
+from planner.testing.strategies import clusters, rates
+from tests.iteration.making import on_switch
 
 SECOND = 10**9
 
 Groups = Sequence[Sequence[int]]
-
-
-def on_switch(machines: int, shared: int | None = None, **more: int) -> Cluster:
-    nic = Nic(Fraction(SECOND), 10, **more)
-    rate = None if shared is None else Fraction(shared)
-    return Cluster("c", "a test", machines, Switch(machines), nic, shared_bytes_per_s=rate)
 
 
 def on_rails(hosts: int, accelerators: int, *, link: int = 90, nic: int = 1) -> Cluster:
@@ -40,15 +36,11 @@ def on_rails(hosts: int, accelerators: int, *, link: int = 90, nic: int = 1) -> 
 @st.composite
 def parted(draw: st.DrawFn) -> tuple[Cluster, int]:
     """Draw a cluster, and by how many ranks to shard."""
-    if draw(st.booleans()):
-        machines = draw(st.integers(2, 12))
-        shared = draw(st.none() | speeds.map(lambda speed: speed * 2))
-        nic = Nic(draw(speeds), draw(startups), draw(st.integers(1, 3)))
-        cluster = Cluster("c", "a test", machines, Switch(machines), nic, shared_bytes_per_s=shared)
-    else:
-        hosts, size = draw(st.integers(1, 6)), draw(st.integers(1, 8))
-        rails = Rails(hosts, size, draw(speeds) * draw(st.integers(1, 5)), draw(startups))
-        cluster = Cluster("c", "a test", hosts, rails, Nic(draw(speeds), draw(startups), size))
+    cluster = draw(
+        clusters(machines=12).filter(lambda one: isinstance(one.topology, Rails | Switch))
+    )
+    if isinstance(cluster.topology, Switch) and draw(st.booleans()):
+        cluster = replace(cluster, shared_bytes_per_s=draw(rates))
     workers, size = cluster.workers, cluster.workers_per_host
     divisors = [count for count in range(1, workers + 1) if not workers % count]
     whole = [count for count in divisors if not count % size or not size % count]
@@ -91,9 +83,12 @@ def loads(cluster: Cluster, groups: Groups) -> dict[str, Fraction]:
     return busy
 
 
+SHARING = on_switch(72, 10, shared_bytes_per_s=Fraction(8 * SECOND))
+
+
 @settings(max_examples=300)
 @given(parted(), st.integers(1, 10**6))
-@example((on_switch(72, 8 * SECOND), 9), 10**6)
+@example((SHARING, 9), 10**6)
 @example((on_rails(1, 8), 4), 10**6)
 @example((on_rails(4, 4, link=1, nic=9), 2), 10**6)
 def test_all_parts_together_keep_to_every_rate(drawn: tuple[Cluster, int], size: int) -> None:
@@ -111,7 +106,7 @@ def test_all_parts_together_keep_to_every_rate(drawn: tuple[Cluster, int], size:
 
 @settings(max_examples=100)
 @given(parted(), st.lists(st.integers(1, 1000), min_size=1, max_size=3), st.integers(0, 200))
-@example((on_switch(72, 8 * SECOND), 9), [527, 13], 2)
+@example((SHARING, 9), [527, 13], 2)
 @example((on_rails(4, 8, link=1, nic=2), 4), [527, 13], 2)
 def test_an_iteration_keeps_to_every_rate(
     drawn: tuple[Cluster, int], sizes: list[int], compute: int
@@ -131,48 +126,107 @@ def test_an_iteration_keeps_to_every_rate(
         assert lasts >= 2 * sum(sizes) * (busy + between[link] / shards), link
 
 
-def test_copies_share_what_machines_share() -> None:
-    """Eight copies of nine send 64 models in a half, nine rows of eight 7/9 of a share each."""
-    (mesh,) = meshes_of(on_switch(72, SECOND), [9])
-    assert mesh.all_gather == mesh.reduce_scatter == AffineCost(80, Fraction(64))
-    assert mesh.all_reduce == AffineCost(140, Fraction(2 * 9 * 7))
-    assert not mesh.own_links
+@pytest.mark.parametrize(
+    ("cluster", "shards", "gather", "both", "own_links"),
+    [
+        # Three steps of 100 ns, and three quarters of the bytes at a byte a nanosecond.
+        (on_switch(4, 100), 4, AffineCost(300, Fraction(3, 4)), None, True),
+        # Eight copies of nine send 64 models in a half, nine rows of eight 7/9 of a share each.
+        (
+            on_switch(72, 10, shared_bytes_per_s=Fraction(SECOND)),
+            9,
+            AffineCost(80, Fraction(64)),
+            AffineCost(140, Fraction(2 * 9 * 7)),
+            False,
+        ),
+        # Rows within hosts take links: the gathers take the same.
+        (on_rails(1, 8), 4, AffineCost(6, Fraction(1, 120)), AffineCost(4, Fraction(1, 90)), False),
+        # Six ranks of three hosts, over two NICs of each.
+        (
+            on_rails(3, 8),
+            4,
+            AffineCost(6, Fraction(1, 120)),
+            AffineCost(100, Fraction(5, 6)),
+            False,
+        ),
+        # Over NVLink: seven steps of 3.4 µs, seven eighths of the bytes at 450 GB/s. Among 32
+        # hosts over a NIC each: 62 steps of 14 µs at 50 GB/s.
+        (
+            read_cluster("h100-32"),
+            8,
+            AffineCost(7 * 3400, Fraction(7, 8) / 450),
+            AffineCost(62 * 14_000, Fraction(2 * 31, 32) / 50),
+            True,
+        ),
+    ],
+)
+def test_meshes_by_hand(
+    cluster: Cluster, shards: int, gather: AffineCost, both: AffineCost | None, own_links: bool
+) -> None:
+    (mesh,) = meshes_of(cluster, [shards])
+    assert (mesh.shards, mesh.ranks) == (shards, cluster.workers)
+    assert mesh.all_gather == mesh.reduce_scatter == gather
+    assert mesh.all_reduce == both
+    if both is not None:
+        assert mesh.own_links == own_links
 
 
-@pytest.mark.parametrize("shards", [6, 12])
-def test_copies_do_not_straddle_hosts(shards: int) -> None:
-    with pytest.raises(NotApplicableError, match="straddle hosts of 8 accelerators") as refused:
-        meshes_of(on_rails(3, 8), [shards])
-    assert refused.value.path == "shards"
-    (four,) = meshes_of(on_rails(3, 8), [4])
-    assert four.all_gather == AffineCost(3 * 2, Fraction(3, 4) / 90)
+def test_meshes_are_those_of_hosts_by_default() -> None:
+    meshes = meshes_of(read_cluster("h100-32"))
+    assert [mesh.shards for mesh in meshes] == [256, 128, 64, 32, 16, 8]
+    measured = read_cluster("h100ib-10")
+    (mesh, *_) = meshes_of(measured)
+    assert mesh.shards == measured.workers
+    assert mesh.gather_ns(10**9) > mesh.gather_ns(10**6)
 
 
-def test_rows_within_hosts_take_links() -> None:
-    (mesh,) = meshes_of(on_rails(1, 8), [4])
-    assert mesh.all_reduce == AffineCost(2 * 2, Fraction(1, 90))
-    assert not mesh.own_links  # the gathers take the same
-    assert meshes_of(on_rails(2, 8), [8])[0].own_links
-
-
-def test_what_was_not_measured_is_refused() -> None:
-    table = ((10**3, 10**4), (10**6, 10**6))
-    tables = tuple(
-        Measured(name, 6, per_host, table)
+TABLE = ((10**3, 10**4), (10**6, 10**6))
+MEASURED = MeasuredNetwork(
+    tuple(
+        Measured(name, 6, per_host, TABLE)
         for name in ("all_gather", "reduce_scatter")
         for per_host in (1, 6)
     )
-    network = MeasuredNetwork(tables)
-    nic = Nic(Fraction(SECOND), 10)
-    alone = Cluster("c", "a test", 6, Switch(6), nic, network=network)
-    assert len(meshes_of(alone, [3])) == 1
-    shared = Cluster(
-        "c", "a test", 6, Switch(6), nic, network=network, shared_bytes_per_s=Fraction(SECOND)
-    )
-    assert len(meshes_of(shared, [6])) == 1
-    with pytest.raises(NotApplicableError, match="of one group alone"):
-        meshes_of(shared, [3])
-    tree = Cluster("c", "a test", 16, FatTree(4), nic)
-    for shards in (1, 4):
-        with pytest.raises(NotApplicableError, match="no part of this topology"):
-            meshes_of(tree, [shards])
+)
+SHARED = on_switch(6, 10, network=MEASURED, shared_bytes_per_s=Fraction(SECOND))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "shards", "path", "message"),
+    [
+        (on_switch(4, 100), [3], "shards[0]", "expected a divisor of 4 ranks"),
+        (on_switch(4, 100), [4, 0], "shards[1]", "expected a divisor of 4 ranks"),
+        (on_rails(3, 8), [6], "shards", "straddle hosts of 8 accelerators"),
+        (on_rails(3, 8), [12], "shards", "straddle hosts of 8 accelerators"),
+        (SHARED, [3], "shards", "of one group alone"),
+        *(
+            (
+                Cluster("c", "a test", 16, FatTree(4), Nic(Fraction(SECOND), 10)),
+                [shards],
+                "shards",
+                "no part of this topology",
+            )
+            for shards in (1, 4)
+        ),
+    ],
+)
+def test_meshes_that_are_refused(
+    cluster: Cluster, shards: list[int], path: str, message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message) as refused:
+        meshes_of(cluster, shards)
+    assert refused.value.path == path
+
+
+def test_what_was_measured_has_a_mesh() -> None:
+    assert len(meshes_of(on_switch(6, 10, network=MEASURED), [3])) == 1
+    assert len(meshes_of(SHARED, [6])) == 1
+
+
+def test_people_wrap_what_is_numbered_and_what_is_between() -> None:
+    names = ("tokens", "positions", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "norm", "head")
+    layers = tuple(Layer(name, 10, 20, 8, activation_bytes=4) for name in names)
+    profile = Profile("tiny", layers, Provenance("synthetic", "a test"))
+    problem = sharded_problem(profile, read_cluster("office-4"), recompute=True)
+    assert problem.blocks == (0, 2, 4, 6)
+    assert problem.checkpoint_bytes == (0, *[4] * 7)  # the output of the layer before

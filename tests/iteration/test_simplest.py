@@ -3,16 +3,16 @@
 import pytest
 from hypothesis import assume, given, settings
 
-from planner.families.iteration import Plan, Problem, best_of
+from planner.families.iteration import Plan, Problem, best_of, evaluate
 from planner.families.iteration.alternatives import alternatives
 from planner.solving.deadline import NEVER
-from tests.iteration.iteration_strategies import problems, whole_rates
+from tests.iteration.test_beside import disturbed, whole
 from tests.iteration.test_mixture import RAILS, one_large_one_small
 
 
 @pytest.mark.slow
 @settings(max_examples=150)
-@given(problems(cluster=whole_rates(), capped=False))
+@given(whole | disturbed(whole))
 def test_no_alternative_as_long_is_simpler(problem: Problem) -> None:
     def key(plan: Plan) -> tuple[int, bool, int]:
         used = [transfer.algorithm or plan.algorithm for transfer in plan.transfers]
@@ -20,6 +20,9 @@ def test_no_alternative_as_long_is_simpler(problem: Problem) -> None:
         return len(used), len(set(used)) > 1, sum(sizes)
 
     known = alternatives(problem, NEVER)
+    for one in known:
+        if one.plan is not None:
+            assert one.objective_ns == evaluate(problem, one.plan).iteration_ns
     chosen = best_of(problem, known, 0.0)
     assume(chosen.plan is not None)
     assert chosen.plan is not None

@@ -15,11 +15,11 @@ from planner.families.iteration import sizing as module
 from planner.families.iteration.sizing import Sizing, choose_size, resized
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
-from planner.model.topologies import BCube, FatTree, Rails, Switch
+from planner.model.topologies import BCube, FatTree, Rails
 from tests.iteration.iteration_strategies import clusters
+from tests.iteration.making import chain, on_switch
 
 SOURCE = Provenance("synthetic", "a test")
 NIC = Nic(Fraction(10**9), 100)
@@ -33,27 +33,17 @@ def profile(*layers: tuple[int, int, int], batch: int | None = 4) -> Profile:
     )
 
 
-def on_switch(machines: int, nic: Nic = NIC, **fields: Any) -> Cluster:
-    return Cluster("c", "a test", machines, Switch(machines), nic, **fields)
-
-
 def every_epoch(
     model: Profile, cluster: Cluster, samples: int, options: Mapping[str, Any]
 ) -> dict[int, int]:
     """Plan with every number of machines."""
     found = {}
     for machines in range(1, cluster.machines + 1):
-        topology = cluster.topology
-        if isinstance(topology, Switch):
-            topology = Switch(machines)
-        if isinstance(topology, Rails):
-            topology = replace(topology, hosts=machines)
-        smaller = replace(cluster, machines=machines, topology=topology)
+        smaller = resized(cluster, machines)
         objective = solve(Problem.from_profile(model, smaller, **options)).objective_ns
         if objective is not None:
-            assert model.batch_size is not None
-            found[machines] = ceil(Fraction(samples, model.batch_size * smaller.workers))
-            found[machines] *= objective
+            batch = (model.batch_size or 0) * smaller.workers
+            found[machines] = ceil(Fraction(samples, batch)) * objective
     return found
 
 
@@ -93,28 +83,22 @@ def test_chosen_is_the_best_of_all_sizes(
 
 def test_candidates_by_hand() -> None:
     """10 batches on up to 9 machines: 10, 5, 4, 3, 2, 2, 2, 2, 2 iterations."""
-    found = choose_size(profile((500, 500, 1), batch=2), on_switch(9, Nic(FAST, 1)), 20)
+    found = choose_size(profile((500, 500, 1), batch=2), on_switch(9, 1), 20)
     # 5 machines are the fewest for 2 iterations; 6 to 8 have the least bounds behind it.
     assert [candidate.machines for candidate in found.candidates] == [1, 5, 6, 7, 8, 9]
     assert [candidate.iterations for candidate in found.candidates] == [10, 2, 2, 2, 2, 2]
     assert found.chosen is found.candidates[1]
-    assert [candidate.result is None for candidate in found.candidates] == [True, False] + 4 * [
-        True
-    ]
+    assert [one.result is None for one in found.candidates] == [True, False, *[True] * 4]
 
 
-def test_slow_network_means_one_machine() -> None:
-    found = choose_size(profile((1, 1, 10**6)), on_switch(4), 1000)
-    assert found.chosen is not None
-    assert (found.chosen.machines, found.chosen.epoch_ns) == (1, 250 * 2)
-    assert [candidate.result is None for candidate in found.candidates] == [False, True, True, True]
-
-
-def test_graph_without_layers() -> None:
-    ops = (Op("f", 10, "forward"), Op("b", 30, "backward", ("f",)))
-    graph = Graph(ops, (Parameter("w", 8, ("b",), ("f",)),))
-    found = choose_size(Profile("g", (), SOURCE, 1, graph), on_switch(2), 10)
-    assert [candidate.iterations for candidate in found.candidates] == [10, 5]
+def test_a_slow_network_means_one_machine_also_without_layers() -> None:
+    graph = chain((1, 1, 10**6))
+    for model in (profile((1, 1, 10**6)), Profile("g", (), SOURCE, 4, graph)):
+        found = choose_size(model, on_switch(4, 100), 1000)
+        assert found.chosen is not None
+        assert (found.chosen.machines, found.chosen.epoch_ns) == (1, 250 * 2)
+        assert [one.iterations for one in found.candidates] == [250, 125, 84, 63]
+        assert [one.result is None for one in found.candidates] == [False, True, True, True]
 
 
 def test_memory() -> None:
@@ -123,7 +107,7 @@ def test_memory() -> None:
 
     def choose(memory: int) -> Sizing:
         return choose_size(
-            model, on_switch(4, Nic(FAST, 0), memory_bytes=memory), 40, optimiser=2, element_bytes=1
+            model, on_switch(4, 0, memory_bytes=memory), 40, optimiser=2, element_bytes=1
         )
 
     tight = choose(needed + 300 // 4 + 1)
@@ -152,31 +136,31 @@ def test_sizes_an_algorithm_cannot_have() -> None:
 
 def test_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "bound_under", lambda _: 0)  # nothing is cut
-    found = choose_size(profile((50, 50, 80)), on_switch(5), 100, time_limit=1e-9)
+    found = choose_size(profile((50, 50, 80)), on_switch(5, 100), 100, time_limit=1e-9)
     planned = [candidate for candidate in found.candidates if candidate.result is not None]
     assert found.timed_out
     assert [found.chosen] == planned
 
 
 def test_resized() -> None:
-    assert resized(on_switch(4), 3) == on_switch(3)
+    assert resized(on_switch(4, 100), 3) == on_switch(3, 100)
     tree = Cluster("t", "a test", 12, FatTree(4), NIC)
     assert resized(tree, 5) == replace(tree, machines=5)
     rails = Cluster("r", "a test", 3, Rails(3, 2, Fraction(10)), replace(NIC, per_machine=2))
     assert resized(rails, 1).workers == 2
     for machines in (0, 5):
         with pytest.raises(InvalidInputError, match="machines"):
-            resized(on_switch(4), machines)
+            resized(on_switch(4, 100), machines)
 
 
 @pytest.mark.parametrize(
     ("model", "cluster", "samples", "path"),
     [
-        (profile((1, 1, 1)), on_switch(2), 0, "epoch_samples"),
-        (profile((1, 1, 1), batch=3), on_switch(2), 2**62, "epoch_samples"),
-        (profile((1, 1, 1), batch=None), on_switch(2), 5, "profile.batch_size"),
-        (profile((1, 1, 1)), on_switch(4097), 5, "cluster.machines"),
-        (profile((2**60, 1, 1)), on_switch(2), 2**10, "epoch_samples"),
+        (profile((1, 1, 1)), on_switch(2, 100), 0, "epoch_samples"),
+        (profile((1, 1, 1), batch=3), on_switch(2, 100), 2**62, "epoch_samples"),
+        (profile((1, 1, 1), batch=None), on_switch(2, 100), 5, "profile.batch_size"),
+        (profile((1, 1, 1)), on_switch(4097, 100), 5, "cluster.machines"),
+        (profile((2**60, 1, 1)), on_switch(2, 100), 2**10, "epoch_samples"),
         (
             profile((1, 1, 1)),
             Cluster("b", "a test", 4, BCube(2, 2), replace(NIC, per_machine=2)),

@@ -1,33 +1,20 @@
 """When transfers are ready and due, and what start-ups cost, by hand."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 
 from planner.families.iteration import Problem, Transfer, check, evaluate
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.evaluation import check_times, lasting
-from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidPlanError
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Switch
 from planner.solving.transfers import Kind, Part
+from tests.iteration.making import chain, on_switch
 
 
 def test_times_by_hand() -> None:
     """Half a nanosecond a byte and 10 ns to start each way, between two machines."""
-    graph = Graph(
-        (
-            Op("f1", 40, "forward"),
-            Op("f2", 60, "forward", ("f1",)),
-            Op("b2", 30, "backward", ("f2",)),
-            Op("b1", 20, "backward", ("b2",)),
-        ),
-        (Parameter("w1", 100, ("b1",), ("f1",)), Parameter("w2", 200, ("b2",), ("f2",))),
-    )
-    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 10))
-    problem = Problem(graph, cluster)
+    problem = Problem(chain((40, 20, 100), (60, 30, 200)), on_switch(2, 10))
     w1, w2 = Part(0, 0, 100), Part(1, 0, 200)
     sent = [
         Transfer((w2,), kind="push"),  # 30 to 140
@@ -50,16 +37,7 @@ def test_times_by_hand() -> None:
 
 def test_a_pull_between_pushes_waits_for_the_backward_pass() -> None:
     """No optimiser steps before: w2 is pushed by 50, when b1 still runs until 70."""
-    graph = Graph(
-        (
-            Op("f1", 40, "forward"),
-            Op("f2", 60, "forward", ("f1",)),
-            Op("b2", 30, "backward", ("f2",)),
-            Op("b1", 40, "backward", ("b2",)),
-        ),
-        (Parameter("w1", 100, ("b1",), ("f1",)), Parameter("w2", 20, ("b2",), ("f2",))),
-    )
-    problem = Problem(graph, Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 10)))
+    problem = Problem(chain((40, 40, 100), (60, 30, 20)), on_switch(2, 10))
     w1, w2 = Part(0, 0, 100), Part(1, 0, 20)
     kinds: list[tuple[Kind, Part]] = [("push", w2), ("pull", w2), ("push", w1), ("pull", w1)]
     plan = enforced(problem, "ring", [Transfer((part,), kind=kind) for kind, part in kinds])

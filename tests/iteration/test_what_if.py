@@ -12,13 +12,15 @@ from planner.families import iteration
 from planner.families.iteration import ITERATION, Plan, Problem
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.topologies import Rails, Switch
+from planner.model.graphs import Graph
+from planner.model.topologies import Rails
 from planner.model.validation import MAX_VALUE
 from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import Scenario
 from tests.iteration.iteration_strategies import problems
+from tests.iteration.making import chain as graph_of
+from tests.iteration.making import on_switch
 from tests.iteration.pricing import lasts
 
 MEBIBYTE = 2**20
@@ -31,7 +33,7 @@ def spread_problems(draw: st.DrawFn, *, one_order: bool = False) -> Problem:
     return replace(problem, graph=Graph(tuple(ops), problem.graph.parameters))
 
 
-def takes(problem: Problem, plan: Plan, scenario: Scenario) -> int:
+def takes(problem: Problem, plan: Plan, scenario: Scenario) -> Fraction:
     """What a plan lasts in a scenario."""
     return lasts(ITERATION.perturb(problem, scenario), plan)
 
@@ -44,12 +46,10 @@ def result_of(problem: Problem, method: str) -> int | None:
 
 
 def test_the_whole_network_is_another() -> None:
-    ops = (Op("f", 10, "forward"), Op("b", 10, "backward", ("f",)))
-    graph = Graph(ops, (Parameter("w", 8, ("b",), ("f",)),))
     nic = Nic(Fraction(1000), 40, 2, 8)
     cluster = Cluster("r", "", 3, Rails(3, 2, Fraction(5000), 12), nic)
     scenario = Scenario(Fraction(2), Fraction(1, 2), Fraction(3), Fraction(1, 2))
-    other = ITERATION.perturb(Problem(graph, cluster), scenario)
+    other = ITERATION.perturb(Problem(graph_of((10, 10, 8)), cluster), scenario)
     assert other.cluster.nic == Nic(Fraction(3000), 20, 2, 4)
     assert other.cluster.topology == Rails(3, 2, Fraction(15000), 6)
     assert [op.duration_ns for op in other.graph.ops] == [20, 30]
@@ -57,18 +57,8 @@ def test_the_whole_network_is_another() -> None:
 
 def chain(compute: int) -> Problem:
     """Two layers on two workers; a byte takes a nanosecond in an all-reduce."""
-    ops = (
-        Op("f1", compute, "forward"),
-        Op("f2", compute, "forward", ("f1",)),
-        Op("b2", compute, "backward", ("f2",)),
-        Op("b1", compute, "backward", ("b2", "f1")),
-    )
-    parameters = (
-        Parameter("w1", 2 * MEBIBYTE, ("b1",), ("f1",)),
-        Parameter("w2", 4 * MEBIBYTE, ("b2",), ("f2",)),
-    )
-    cluster = Cluster("two", "a test", 2, Switch(2), Nic(Fraction(10**9), 0))
-    return Problem(Graph(ops, parameters), cluster, modes=("replicated",))
+    graph = graph_of((compute, compute, 2 * MEBIBYTE), (compute, compute, 4 * MEBIBYTE))
+    return Problem(graph, on_switch(2, 0), modes=("replicated",))
 
 
 def small() -> Problem:

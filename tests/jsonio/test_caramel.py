@@ -1,24 +1,20 @@
 """Requests for gradient plans and their answers: the contract, and that what they say adds up."""
 
 import json
-from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from msgspec import to_builtins
 
 import planner
 from planner.families import caramel
-from planner.jsonio import decode_answer, reply, schema
+from planner.jsonio import decode_answer, reply
 from planner.jsonio.graphs import documents_of
 from planner.model.graphs import Graph
-from planner.model.validation import MAX_VALUE
-from planner.solving.methods import REPLAN
 from tests import schemas
-from tests.caramel.graph_strategies import graphs, training_graphs
-from tests.jsonio.test_service import ask, json_values, without
+from tests.caramel.graph_strategies import graphs
+from tests.jsonio.test_service import ask, without
 
 CONTRACT: dict[str, Any] = {
     "problem": "caramel",
@@ -55,26 +51,6 @@ def chain(**fields: Any) -> dict[str, Any]:
     return {k: v for k, v in {**CHAIN, **fields}.items() if v is not without}
 
 
-def changed(field: str, place: int, **fields: Any) -> dict[str, Any]:
-    """The request with one op or parameter changed."""
-    rows = [
-        {k: v for k, v in {**row, **fields}.items() if v is not without} if i == place else row
-        for i, row in enumerate(CHAIN[field])
-    ]
-    return chain(**{field: rows})
-
-
-def request_of(graph: Graph, **fields: Any) -> dict[str, Any]:
-    import msgspec
-
-    ops, parameters = (msgspec.to_builtins(part) for part in documents_of(graph))
-    return {**chain(ops=ops, parameters=parameters), **fields}
-
-
-def validate(value: Any, kind: str) -> None:
-    schemas.validate(value, "caramel", kind)
-
-
 def test_the_contracts_example() -> None:
     answer = ask(CONTRACT)
     assert answer["problem"] == answer["method"] == "caramel"
@@ -89,12 +65,9 @@ def test_the_contracts_example() -> None:
     assert group["startup_end_ns"] == 50020
     assert group["due_ns"] == 20
     assert answer["iteration_ns"] == answer["objective_ns"] == answer["lower_bound_ns"] == 53307
-    assert answer["status"] == "optimal"
-    assert answer["communication_ns"] == 53277
-    assert answer["computation_ns"] == 30
-    assert answer["stall_ns"] == 53277
-    assert answer["rho"] == 53277 / 30
-    assert answer["overlap"] == 0
+    assert (answer["status"], answer["overlap"]) == ("optimal", 0)
+    assert (answer["communication_ns"], answer["computation_ns"]) == (53277, 30)
+    assert (answer["stall_ns"], answer["rho"]) == (53277, 53277 / 30)
     assert answer["utilisation"] == 30 / 53307
     assert answer["schedule"] == [
         {"op": "b1", "pass": "backward", "start_ns": 0, "end_ns": 20},
@@ -106,61 +79,57 @@ def test_the_contracts_example() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", list(caramel.METHODS))
+@pytest.mark.parametrize("network", [TABLE, DEPTHS], ids=["table", "depths"])
+def test_every_option_at_once(method: str, network: dict[str, Any]) -> None:
+    request = chain(
+        method=method,
+        network=network,
+        op_order=["f1", "f2", "b2", "b0", "b1"],
+        time_limit_s=1000,
+        stages={"serialization": False, "batching": True},
+        threshold_bytes=200,
+        element_bytes=4,
+        workers=4,
+        servers=2,
+        seed=7,
+    )
+    schemas.validate(request, "caramel", "request")
+    answer = ask(request)
+    schemas.validate(answer, "caramel", "answer")
+    assert answer["op_order"] == request["op_order"]
+    decoded, timeline = decode_answer(json.dumps(answer))
+    assert timeline.end_ns == decoded.iteration_ns
+
+
 @pytest.mark.parametrize(
-    "network", [CHAIN["network"], TABLE, DEPTHS], ids=["affine", "table", "depths"]
+    ("rate", "size", "expected"),
+    [
+        ("1e-1", 30, 3),
+        ("3", 7, 21),
+        (str(2**53 + 1), 1, 2**53 + 1),
+        ("9007199254740993.0", 100, 900719925474099300),
+        ("0.333333333333333333", 3 * 10**18, 10**18 - 1),
+        ("0.3333333333333333331", 3 * 10**18, 10**18),
+        ("0.1", 10**18, 10**17),
+        ("1e-400", 10, 1),
+        ("4611686018427387904.0", 1, 2**62),
+    ],
 )
-def test_requests_and_answers_fit_their_schemas(method: str, network: dict[str, Any]) -> None:
-    small = chain(method=method, network=network)
-    full = {
-        **small,
-        "op_order": ["f1", "f2", "b2", "b0", "b1"],
-        "time_limit_s": 1000,
-        "stages": {"serialization": False, "batching": True},
-        "threshold_bytes": 200,
-        "element_bytes": 4,
-        "workers": 4,
-        "servers": 2,
-        "seed": 7,
-    }
-    for request in (small, full):
-        validate(request, "request")
-        answer = ask(request)
-        validate(answer, "answer")
-        assert answer["method"] == (method if method != "auto" else "search")
-        decoded, timeline = decode_answer(json.dumps(answer).encode())
-        assert timeline.end_ns == decoded.iteration_ns
-    assert answer["op_order"] == full["op_order"]
-
-
-def test_the_schema_lists_every_method() -> None:
-    everything = schema("caramel")
-    for one in everything.values():
-        schemas.check_schema(one)
-    listed = everything["request"]["$defs"]["CaramelRequest"]["properties"]["method"]["enum"]
-    assert listed == [*caramel.METHODS, "buckets", "deepspeed", "megatron", REPLAN]
-
-
-def test_the_method_is_auto_by_default() -> None:
-    answer = ask(chain())
-    assert answer["method"] == "search"
-    assert answer["status"] == "optimal"
-
-
-def test_rates_are_the_decimals_as_written() -> None:
-    for text, size, expected in (("0.1", 30, 3), ("1e-1", 30, 3), ("0.3", 10, 3), ("3", 7, 21)):
-        request = json.dumps(
-            {**CONTRACT, "network": {"startup_ns": 0, "ns_per_byte": "RATE"}}
-        ).replace('"RATE"', text)
-        request = request.replace("4096", str(size))
-        answer = json.loads(reply(request.encode()).data)
-        assert answer["communication_ns"] == expected, text
-
-
-def test_integer_rates_are_exact() -> None:
-    parameter = {**CONTRACT["parameters"][0], "bytes": 1}
-    network = {"startup_ns": 0, "ns_per_byte": 2**53 + 1}
-    answer = ask({**CONTRACT, "parameters": [parameter], "network": network})
-    assert answer["communication_ns"] == 2**53 + 1
+def test_rates_are_exactly_the_decimals_written(rate: str, size: int, expected: int) -> None:
+    request = json.dumps(
+        {
+            **CONTRACT,
+            "parameters": [{**CONTRACT["parameters"][0], "bytes": size}],
+            "network": {"startup_ns": 0, "ns_per_byte": "RATE"},
+            "method": "layer_by_layer",
+        }
+    ).replace('"RATE"', rate)
+    answer = json.loads(reply(request.encode()).data)
+    if expected == 2**62:  # more than four times that does not fit, but the number is understood
+        assert answer["error"]["path"] == "network"
+        assert "four times" in answer["error"]["message"]
+    else:
+        assert answer["communication_ns"] == expected
 
 
 def test_depths() -> None:
@@ -171,7 +140,6 @@ def test_depths() -> None:
     for network in (inside, both):
         other = ask(chain(network=network, method="exact"))
         assert {**other, "runtime_s": 0} == {**answer, "runtime_s": 0}
-        validate(chain(network=network), "request")
     base_table = {**TABLE, "depths": {"64": CHAIN["network"]}}
     assert ask(chain(network=base_table))["status"] == "optimal"
 
@@ -186,11 +154,11 @@ def test_every_size_can_be_small() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("element_bytes", [1, 4, 7, 64, 1000])
-def test_parameters_need_not_consist_of_whole_elements(element_bytes: int) -> None:
-    for method in caramel.METHODS:
+@pytest.mark.parametrize("method", list(caramel.METHODS))
+def test_parameters_need_not_consist_of_whole_elements(method: str) -> None:
+    for element_bytes in (7, 1000):
         answer = ask(chain(element_bytes=element_bytes, method=method))
-        validate(answer, "answer")
+        schemas.validate(answer, "caramel", "answer")
 
 
 def test_stages_can_be_switched_off() -> None:
@@ -234,9 +202,11 @@ def test_control_edges_name_ops() -> None:
     answer = ask(chain(ops=ops, parameters=parameters))
     assert answer["order"] == ["v", "w"]
     assert answer["control_edges"] == [["short", "long"]]
-    other = ask(chain(ops=ops, parameters=parameters, op_order=["long", "short", "f"]))
-    assert other["order"] == ["w", "v"]
-    assert other["control_edges"] == [["long", "short"]]
+    free = [{**op, "ns": 0 if op["pass"] == "backward" else 1} for op in ops]
+    for same in (ops, free):
+        other = ask(chain(ops=same, parameters=parameters, op_order=["long", "short", "f"]))
+        assert other["order"] == ["w", "v"]
+        assert other["control_edges"] == [["long", "short"]]
 
 
 def test_parts_say_which_bytes() -> None:
@@ -251,7 +221,7 @@ def test_nothing_to_compute_is_fine() -> None:
     for method in caramel.METHODS:
         answer = ask({**CONTRACT, "ops": ops, "method": method})
         assert answer["rho"] is None
-        validate(answer, "answer")
+        schemas.validate(answer, "caramel", "answer")
         decode_answer(json.dumps(answer).encode())
     free = {"startup_ns": 0, "ns_per_byte": 0}
     answer = ask({**CONTRACT, "ops": ops, "network": free})
@@ -260,120 +230,35 @@ def test_nothing_to_compute_is_fine() -> None:
     decode_answer(json.dumps(answer).encode())
 
 
-costs = st.fixed_dictionaries(
-    {
-        "startup_ns": st.integers(0, 30),
-        "ns_per_byte": st.integers(0, 5) | st.sampled_from([0.1, 0.3, 1.7, 1e-9, 5e-324]),
-    }
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(
-    graphs(max_parameters=4) | training_graphs(max_blocks=2, max_branches=2),
-    costs,
-    st.sampled_from(["auto", "caramel", "exact", "ddp", "horovod", "bytescheduler", "ps"]),
-    st.integers(0, 99),
-)
-def test_what_answers_say_adds_up(
-    graph: Graph, network: dict[str, Any], method: str, seed: int
-) -> None:
-    request = request_of(graph, network=network, method=method, seed=seed, workers=3)
-    if method in ("auto", "exact") and len(graph.parameters) > 3:
-        request["method"] = "caramel"  # proofs take their time
-    answer = ask(request)
-    assert "error" not in answer, answer
-    validate(answer, "answer")
-    _, timeline = decode_answer(json.dumps(answer).encode())
-    assert len(timeline.windows) == len(answer["groups"])
-    check_adds_up(request, answer)
-
-
-def check_adds_up(request: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Recompute from the request what the answer says."""
-    span = {row["op"]: (row["start_ns"], row["end_ns"]) for row in answer["schedule"]}
-    assert [row["op"] for row in answer["schedule"]] == answer["op_order"]
-    assert sorted(span) == sorted(op["name"] for op in request["ops"])
-    for op in request["ops"]:
-        start, end = span[op["name"]]
-        assert end - start == op["ns"]
-        for needed in op.get("after", ()):
-            before = next(one for one in request["ops"] if one["name"] == needed)
-            if before["pass"] == op["pass"]:
-                assert span[needed][1] <= start
-    known = {parameter["name"]: parameter for parameter in request["parameters"]}
-
-    def names(value: Any) -> list[str]:
-        return [value] if isinstance(value, str) else list(value)
-
-    rate = Fraction(repr(request["network"]["ns_per_byte"]))
-    sent = dict.fromkeys(known, 0)
-    free = 0
-    for group in answer["groups"]:
-        ready = max(
-            span[op][1] for name in group["parameters"] for op in names(known[name]["updated_by"])
-        )
-        if "workers" in answer:
-            assert group["ready_ns"] >= ready
-        else:
-            assert group["ready_ns"] == ready
-        assert group["start_ns"] == max(free, group["ready_ns"])
-        free = group["end_ns"]
-        cost = request["network"]["startup_ns"] + ceil(rate * group["bytes"])
-        if answer["method"] != "ps":
-            assert free - group["start_ns"] == cost
-        part = group.get("part", {})
-        total = 0
-        for name in group["parameters"]:
-            first, stop = part.get(name, (0, known[name]["bytes"]))
-            sent[name] += stop - first
-            total += stop - first
-            assert all(span[op][0] >= free for op in names(known[name]["read_by"]))
-        assert total == group["bytes"]
-    assert sent == {name: one["bytes"] for name, one in known.items()}
-    assert sorted(answer["order"]) == sorted(known)
-    assert answer["iteration_ns"] == max(end for _, end in span.values())
-    assert answer["computation_ns"] == sum(op["ns"] for op in request["ops"])
-    assert answer["stall_ns"] == answer["iteration_ns"] - answer["computation_ns"]
-    assert answer["lower_bound_ns"] <= answer["objective_ns"] == answer["iteration_ns"]
-    assert ("workers" in answer) == (answer["method"] not in ("search", "exact", "caramel"))
-
-
 @settings(max_examples=30)
 @given(graphs(max_parameters=3))
 def test_an_answers_op_order_can_be_asked_for(graph: Graph) -> None:
-    request = request_of(graph, method="caramel")
+    ops, parameters = map(to_builtins, documents_of(graph))
+    request = chain(ops=ops, parameters=parameters, method="caramel")
     answer = planner.solve(request)
     again = planner.solve({**request, "op_order": answer["op_order"]})
     others = {"runtime_s": 0, "order": (), "control_edges": (), "targets": {}}  # these enforce none
     assert {**again, **others} == {**answer, **others}
 
 
-some_names = st.sampled_from(["f1", "f2", "b1", "b2", "w1", "x", ""])
-some_values = st.sampled_from([0, 1, -1, 7, MAX_VALUE, 2**63, 10**30, 0.5, 1e300, 5e-324, None])
-some_rows = st.lists(st.lists(some_values, max_size=3), max_size=3)
-some_costs = st.dictionaries(
-    st.sampled_from(["startup_ns", "ns_per_byte", "table", "startup"]), some_values | some_rows
-)
-some_networks = st.builds(
-    lambda cost, depths: {**cost, **({} if depths is None else {"depths": depths})},
-    some_costs,
-    st.none()
-    | st.dictionaries(st.sampled_from(["1", "2", "64", "65", "x y", "[...]", ""]), some_costs),
-)
-some_fields = st.fixed_dictionaries(
-    {},
-    optional={
-        "network": some_networks | json_values,
-        "op_order": st.lists(some_names, max_size=5) | json_values,
-        "method": st.sampled_from([*caramel.METHODS, "x"]) | json_values,
-        "stages": json_values,
-        "threshold_bytes": some_values | json_values,
-        "element_bytes": some_values | json_values,
-        "workers": st.sampled_from([1, 2, 5]) | json_values,
-        "servers": some_values | json_values,
-        "seed": some_values | json_values,
-        "time_limit_s": json_values,
-    },
-)
+def test_answers_that_do_not_fit_are_refused() -> None:
+    """Servers that are few multiply the traffic: it must not leave the range in silence."""
+    network = {"startup_ns": 0, "ns_per_byte": 2**50}
+    answer = ask(chain(network=network, method="ps", workers=64, servers=1))
+    assert answer["error"]["path"] == "network"
+    assert "63 bits" in answer["error"]["message"]
+
+
+def test_answers_say_what_is_sent_and_whether_the_forward_pass_waits() -> None:
+    told = {
+        method: (answer["barrier"], answer["traffic"])
+        for method in ("caramel", "exact", "bytescheduler", "ddp", "horovod", "mg_wfbp")
+        for answer in [ask(chain(method=method))]
+    }
+    assert told == {
+        **dict.fromkeys(("caramel", "exact", "bytescheduler"), (False, 1)),
+        **dict.fromkeys(("ddp", "horovod", "mg_wfbp"), (True, 1)),
+    }
+    answer = ask(chain(method="ps", workers=4, servers=2))
+    assert not answer["barrier"]
+    assert answer["traffic"] == pytest.approx(4 * 4 / (2 * 3))

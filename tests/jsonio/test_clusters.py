@@ -1,7 +1,7 @@
 """Cluster files: what is read, where the first bad field is, and a schema that says the same."""
 
 import json
-from copy import deepcopy
+import tomllib
 from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given, settings
 from msgspec import to_builtins
 
+import planner
+from planner.cli import main
+from planner.jsonio import decode_profile, encode_profile, shipped_clusters
 from planner.jsonio.clusters import ClusterDocument, cluster_of, decode_cluster
 from planner.jsonio.decoding import typed
 from planner.jsonio.links import failed_document
@@ -18,13 +21,14 @@ from planner.jsonio.schemas import _of
 from planner.model.clusters import Cluster, Nic, Scheduling
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, FatTree, Rails, Switch
-from planner.model.validation import MAX_VALUE
 from tests import schemas
 from tests.iteration.iteration_strategies import clusters
-from tests.jsonio.test_service import json_values
+from tests.jsonio.patches import patched
 
 SCHEMA = _of(ClusterDocument)
-FILES = sorted((Path(__file__).parents[2] / "data" / "clusters").glob("*.json"))
+DATA = Path(__file__).parents[2] / "data"
+FILES = sorted((DATA / "clusters").glob("*.json"))
+PROFILES = sorted((DATA / "profiles").glob("*.json"))
 
 SWITCH: dict[str, Any] = {
     "name": "rack",
@@ -55,16 +59,8 @@ BCUBE: dict[str, Any] = {
 TREE: dict[str, Any] = {**SWITCH, "topology": {"kind": "fattree", "ports": 4}}
 
 
-NAMED = {name: value for name, value in RAILS.items() if name != "memory_bytes"} | {
-    "accelerator_memory_bytes": 80
-}
-
-
 def test_an_accelerator_s_memory_is_read() -> None:
-    assert read(NAMED).worker_memory_bytes == 80
-    with pytest.raises(InvalidInputError) as caught:
-        read({**SWITCH, "accelerator_memory_bytes": 80})
-    assert caught.value.path == "accelerator_memory_bytes"
+    assert read({**RAILS, "accelerator_memory_bytes": 80}).worker_memory_bytes == 80
 
 
 def read(document: Any) -> Cluster:
@@ -75,31 +71,6 @@ def fits(document: Any) -> bool:
     return schemas.fits(document, "cluster")
 
 
-def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Return a document with one field changed, or without it if the value is `...`."""
-    document = deepcopy(base)
-    inner = document
-    *outer, last = path.split(".")
-    for name in outer:
-        inner = inner[name]
-    if value is ...:
-        del inner[last]
-    else:
-        inner[last] = value
-    return document
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_shipped_files_are_read_and_fit_the_schema(path: Path) -> None:
-    cluster = decode_cluster(path.read_bytes())
-    assert cluster.name == path.stem
-    assert fits(json.loads(path.read_bytes()))
-
-
-def test_there_are_shipped_files() -> None:
-    assert FILES
-
-
 @pytest.mark.parametrize(
     ("document", "topology"),
     [
@@ -107,7 +78,7 @@ def test_there_are_shipped_files() -> None:
         (TREE, FatTree(4)),
         (BCUBE, BCube(2, 2)),
         (RAILS, Rails(4, 8, Fraction(9), 3)),
-        (changed(RAILS, "topology.link_startup_ns", ...), Rails(4, 8, Fraction(9))),
+        (patched(RAILS, {"topology.link_startup_ns": ...}), Rails(4, 8, Fraction(9))),
     ],
 )
 def test_topologies(document: dict[str, Any], topology: object) -> None:
@@ -142,139 +113,41 @@ def test_the_documents_fields_are_the_librarys() -> None:
         assert set(SCHEMA["$defs"][name]["properties"]) == {field.name for field in fields(kind)}
 
 
-BY_THE_SCHEMA = [
-    *((FULL, name, ...) for name in ("name", "source", "machines", "topology", "nic")),
-    (FULL, "topology.kind", ...),
-    (FULL, "nic.bytes_per_s", ...),
-    (FULL, "nic.startup_ns", ...),
-    (FULL, "scheduling.task_ns", ...),
-    (FULL, "name", ""),
-    (FULL, "name", 3),
-    (FULL, "source", ""),
-    (FULL, "source", None),
-    (FULL, "machines", 0),
-    (FULL, "machines", 2**16 + 1),
-    (FULL, "machines", "4"),
-    (FULL, "machines", 4.5),
-    (FULL, "machines", True),
-    (FULL, "cores", 0),
-    (FULL, "cores", 2**20 + 1),
-    (FULL, "memory_bytes", 0),
-    (FULL, "memory_bytes", -1),
-    (FULL, "memory_bytes", MAX_VALUE + 1),
-    (FULL, "shared_bytes_per_s", 0),
-    (FULL, "shared_bytes_per_s", -0.5),
-    (FULL, "shared_bytes_per_s", None),
-    (FULL, "shared_bytes_per_s", MAX_VALUE + 2048),
-    (FULL, "notes", "a note"),
-    (FULL, "unknown", 1),
-    (FULL, "nic", 5),
-    (FULL, "nic.bytes_per_s", 0),
-    (FULL, "nic.bytes_per_s", "fast"),
-    (FULL, "nic.startup_ns", -1),
-    (FULL, "nic.startup_ns", 0.5),
-    (FULL, "nic.startup_ns", MAX_VALUE + 1),
-    (FULL, "nic.per_machine", 0),
-    (FULL, "nic.per_machine", 1025),
-    (FULL, "nic.message_ns", -1),
-    (FULL, "nic.unknown", 1),
-    (FULL, "scheduling", None),
-    (FULL, "scheduling.task_ns", -1),
-    (FULL, "scheduling.group_ns", -1),
-    (FULL, "scheduling.constant_task_ns", -1),
-    (FULL, "scheduling.tasks_per_machine", 0),
-    (FULL, "scheduling.tasks_per_machine", 2**20 + 1),
-    (FULL, "scheduling.unknown", 1),
-    (FULL, "topology", "switch"),
-    (FULL, "topology.kind", "torus"),
-    (FULL, "topology.unknown", 1),
-    *((SWITCH, f"topology.{name}", 4) for name in ("n", "k", "ports", "accelerators")),
-    *((SWITCH, f"topology.link_{name}", 4) for name in ("bytes_per_s", "startup_ns")),
-    *((BCUBE, f"topology.{name}", ...) for name in ("n", "k")),
-    *((BCUBE, f"topology.{name}", 4) for name in ("ports", "accelerators", "link_bytes_per_s")),
-    (BCUBE, "topology.n", 0),
-    (BCUBE, "topology.k", 0),
-    (BCUBE, "topology.k", 2.5),
-    (TREE, "topology.ports", ...),
-    (TREE, "topology.ports", 0),
-    (TREE, "topology.ports", 2**22 + 1),
-    *((TREE, f"topology.{name}", 4) for name in ("n", "k", "accelerators", "link_startup_ns")),
-    *((RAILS, f"topology.{name}", ...) for name in ("accelerators", "link_bytes_per_s")),
-    *((RAILS, f"topology.{name}", 4) for name in ("n", "k", "ports")),
-    (RAILS, "topology.accelerators", 0),
-    (RAILS, "topology.accelerators", 1025),
-    (RAILS, "topology.link_bytes_per_s", 0),
-    (RAILS, "topology.link_startup_ns", -1),
+TOGETHER: list[tuple[dict[str, Any], str, Any, str]] = [
+    *((SWITCH, f"topology.{name}", 4, "") for name in ("n", "k", "ports", "accelerators")),
+    *((SWITCH, f"topology.link_{name}", 4, "") for name in ("bytes_per_s", "startup_ns")),
+    *((BCUBE, f"topology.{name}", ..., "") for name in ("n", "k")),
+    *((BCUBE, f"topology.{name}", 4, "") for name in ("ports", "accelerators", "link_bytes_per_s")),
+    (TREE, "topology.ports", ..., ""),
+    *((TREE, f"topology.{name}", 4, "") for name in ("n", "k", "accelerators", "link_startup_ns")),
+    *((RAILS, f"topology.{name}", ..., "") for name in ("accelerators", "link_bytes_per_s")),
+    *((RAILS, f"topology.{name}", 4, "") for name in ("n", "k", "ports")),
+    (SWITCH, "accelerator_memory_bytes", 80, ""),
+    (SWITCH, "failed", {"servers": [[0]]}, ""),
+    (BCUBE, "machines", 5, ""),
+    (BCUBE, "topology.k", 3, "machines"),
+    (BCUBE, "shared_bytes_per_s", 1, ""),
+    (BCUBE, "failed", {"servers": [[0, 2]]}, "failed.servers[0][1]"),
+    (BCUBE, "failed", {"nics": [[[0, 0], 4]]}, "failed.nics[0][1]"),
+    (BCUBE, "failed", {"links": [[[0, 0], 1], [[0, 1], 2]]}, "failed.links[1][1]"),
+    (BCUBE, "failed", {"switches": [[0, [0, 1]]]}, "failed.switches[0][1]"),
+    (BCUBE, "failed", {"servers": [[0, 0], [0, 1], [1, 0], [1, 1]]}, "failed.servers"),
+    (TREE, "topology.ports", 5, ""),
+    (RAILS, "machines", 2**14, ""),
 ]
+"""What several fields say together no schema can check; where the error's place is another one."""
 
 
-@pytest.mark.parametrize(("base", "path", "value"), BY_THE_SCHEMA, ids=str)
-def test_each_bad_field_is_named_and_but_for_those_of_other_topologies_refused_by_the_schema(
-    base: dict[str, Any], path: str, value: Any
-) -> None:
-    document = changed(base, path, value)
-    with pytest.raises(InvalidInputError) as raised:
-        read(document)
-    assert raised.value.path == path
-    depends = path.startswith("topology.") and path != "topology.kind"
-    assert fits(document) == (depends and value in (4, ...))
-
-
-@pytest.mark.parametrize(
-    ("base", "path", "value", "place"),
-    [
-        # What several fields say together no schema can check.
-        (BCUBE, "machines", 5, "machines"),
-        (BCUBE, "topology.n", 1, "topology.n"),
-        (BCUBE, "topology.k", 70, "topology.k"),
-        (BCUBE, "topology.k", 3, "machines"),
-        (BCUBE, "nic.per_machine", 1, "nic.per_machine"),
-        (BCUBE, "shared_bytes_per_s", 1, "shared_bytes_per_s"),
-        (BCUBE, "failed", {"servers": [[0, 2]]}, "failed.servers[0][1]"),
-        (BCUBE, "failed", {"links": [[[0, 0], 1], [[0, 1], 2]]}, "failed.links[1][1]"),
-        (BCUBE, "failed", {"switches": [[0, [0, 1]]]}, "failed.switches[0][1]"),
-        (
-            BCUBE,
-            "failed",
-            {"servers": [[0, 0], [0, 1], [1, 0], [1, 1]]},
-            "failed.servers",
-        ),
-        (SWITCH, "failed", {"servers": [[0]]}, "failed"),
-        (TREE, "machines", 17, "machines"),
-        (TREE, "topology.ports", 5, "topology.ports"),
-        (RAILS, "nic.per_machine", 4, "nic.per_machine"),
-        (RAILS, "shared_bytes_per_s", 1, "shared_bytes_per_s"),
-        (RAILS, "machines", 2**14, "machines"),
-        (FULL, "notes", [1], "notes[0]"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("base", "path", "value", "place"), TOGETHER, ids=str)
+@pytest.mark.parametrize("within", ["", "cluster"])
 def test_fields_that_do_not_fit_together(
-    base: dict[str, Any], path: str, value: Any, place: str
+    base: dict[str, Any], path: str, value: Any, place: str, within: str
 ) -> None:
+    document = patched(base, {path: value})
+    assert fits(document)
     with pytest.raises(InvalidInputError) as raised:
-        read(changed(base, path, value))
-    assert raised.value.path == place
-
-
-@pytest.mark.parametrize(
-    ("base", "path", "value", "place"),
-    [
-        (FULL, "shared_bytes_per_s", 0, "cluster.shared_bytes_per_s"),
-        (FULL, "nic.bytes_per_s", 0, "cluster.nic.bytes_per_s"),
-        (BCUBE, "machines", 5, "cluster.machines"),
-        (BCUBE, "topology.n", 1, "cluster.topology.n"),
-        (BCUBE, "failed", {"nics": [[[0, 0], 4]]}, "cluster.failed.nics[0][1]"),
-        (BCUBE, "nic.per_machine", 1, "cluster.nic.per_machine"),
-        (TREE, "topology.n", 1, "cluster.topology.n"),
-        (RAILS, "topology.link_bytes_per_s", 0, "cluster.topology.link_bytes_per_s"),
-    ],
-    ids=str,
-)
-def test_paths_lead_into_a_request(base: dict[str, Any], path: str, value: Any, place: str) -> None:
-    with pytest.raises(InvalidInputError) as raised:
-        cluster_of(typed(changed(base, path, value), ClusterDocument), "cluster")
-    assert raised.value.path == place
+        cluster_of(typed(document, ClusterDocument), within)
+    assert raised.value.path == ".".join(filter(None, (within, place or path)))
 
 
 @settings(max_examples=40)
@@ -312,11 +185,72 @@ def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
     assert (found.workers, found.nic.per_machine) == (cluster.workers, cluster.nic.per_machine)
 
 
-@settings(max_examples=60)
-@given(json_values)
-def test_anything_else_is_refused_with_a_path(value: Any) -> None:
-    try:
-        read(value)
-    except InvalidInputError:
-        return
-    assert fits(value)
+# ---
+# Files, and shipped ones by name.
+
+
+def test_shipped_clusters_are_found_by_name_and_are_those_of_data() -> None:
+    assert [path.stem for path in FILES] == list(shipped_clusters())
+    for path in FILES:
+        assert fits(json.loads(path.read_bytes()))
+        found = planner.read_cluster(path.stem)
+        assert found == planner.read_cluster(path) == decode_cluster(path.read_text("utf-8"))
+        assert found.name == path.stem
+
+
+def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "caramel-16").write_bytes((DATA / "clusters/office-4.json").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert planner.read_cluster("caramel-16").name == "office-4"
+    assert planner.read_cluster("caramel-8").name == "caramel-8"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("caramel-61", "did you mean caramel-16"),
+        ("Caramel16", "did you mean caramel-16"),
+        ("H100-9.json", "did you mean h100-8"),
+        ("xyz", "shipped are a100dgx-2, "),
+        ("", "shipped are"),
+        (".", "shipped are"),
+    ],
+)
+def test_a_wrong_name_is_told_the_nearest(wrong: str, named: str) -> None:
+    with pytest.raises(InvalidInputError, match=named) as caught:
+        planner.read_cluster(wrong)
+    assert caught.value.path == "cluster"
+
+
+@pytest.mark.parametrize("path", ["clusters/caramel-61.json", "/none/caramel-16"])
+def test_a_missing_file_in_a_folder_is_one(path: str) -> None:
+    with pytest.raises(FileNotFoundError, match=path):
+        planner.read_cluster(path)
+
+
+def test_shipped_profiles_come_back() -> None:
+    for path in PROFILES:
+        profile = planner.read_profile(path)
+        assert profile == planner.read_profile(str(path)) == decode_profile(path.read_bytes())
+        assert decode_profile(encode_profile(profile)) == profile
+
+
+def test_wheels_hold_every_shipped_cluster() -> None:
+    root = DATA.parent
+    config = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    patterns = config["tool"]["setuptools"]["package-data"]["planner"]
+    held = {path for pattern in patterns for path in (root / "planner").glob(pattern)}
+    assert {path.resolve() for path in FILES} <= held
+
+
+def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    profile, file = str(DATA / "profiles/lenet5.json"), str(DATA / "clusters/office-4.json")
+    printed = []
+    for cluster in ("office-4", file):
+        assert main(["plan", profile, "--cluster", cluster]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert main(["plan", profile, "--cluster", "ofice-4"]) == 2
+    error = capsys.readouterr().err
+    assert "--cluster: " in error
+    assert "did you mean office-4?" in error

@@ -15,22 +15,9 @@ from planner.jsonio import reply
 from planner.jsonio.decoding import decode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import closest, exact
+from tests.jsonio.test_caramel import CONTRACT as CARAMEL
+from tests.jsonio.test_service import EXAMPLE
 
-EXAMPLE: dict[str, Any] = {
-    "problem": "ibatch",
-    "startup_ns": 4,
-    "transfer_ns": [3, 1, 5],
-    "compute_ns": [2, 6, 1],
-}
-CARAMEL: dict[str, Any] = {
-    "problem": "caramel",
-    "ops": [
-        {"name": "f", "ns": 10, "pass": "forward", "after": []},
-        {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
-    ],
-    "parameters": [{"name": "w", "bytes": 4096, "updated_by": "b", "read_by": "f"}],
-    "network": {"startup_ns": 50, "ns_per_byte": 0.8},
-}
 HUGE, TINY = "1E1000000000000000000000", "1e-9999999999999999999"
 
 

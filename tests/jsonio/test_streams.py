@@ -6,23 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import planner
 from planner.cli import main
 from planner.families import ibatch
-from planner.jsonio.streams import CancellableLines, limited_replies, read_lines
+from planner.jsonio.streams import CancellableLines, read_lines, solve_many
 from planner.jsonio.workers import Limits
+from planner.model.errors import InvalidInputError
 from tests import schemas
+from tests.jsonio.test_plan_files import METHODS as REQUESTS
+from tests.jsonio.test_service import EXAMPLE
 
-EXAMPLE: dict[str, Any] = {
-    "problem": "ibatch",
-    "startup_ns": 4,
-    "transfer_ns": [3, 1, 5],
-    "compute_ns": [2, 6, 1],
-}
 GOOD = json.dumps(EXAMPLE).encode()
 
 
@@ -36,17 +37,6 @@ def solved(
     said = capfd.readouterr()
     assert said.err == ""
     return status, [json.loads(line) for line in said.out.splitlines()]
-
-
-def test_lines_are_answered_in_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    status, answers = solved([GOOD, b"", b"{", GOOD], tmp_path, capfd)
-    assert status == 2
-    assert [answer.get("status", "error") for answer in answers] == [
-        "optimal",
-        "error",
-        "error",
-        "optimal",
-    ]
 
 
 @pytest.mark.slow
@@ -103,19 +93,7 @@ def test_limits_that_are_none_are_refused(option: str) -> None:
     assert caught.value.code == 2
 
 
-def test_a_fault_is_one_in_the_stream_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(problem: ibatch.Problem, _: object) -> None:
-        raise ZeroDivisionError
-
-    methods = {**ibatch.METHODS, "greedy": broken}
-    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
-    bad = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
-    replies = list(limited_replies([GOOD, bad, GOOD], Limits()))
-    assert [reply.exit_status for reply in replies] == [0, 1, 0]
-    assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
-
-
-@pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 12, 21, 22, 100])
+@pytest.mark.parametrize("length", [0, 9, 10, 11, 12, 22, 100])
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_long_lines_are_cut_and_the_next_begins_where_it_does(length: int, end: bytes) -> None:
     text = b"a\n" + b"x" * length + b"\n\nb" + end
@@ -196,3 +174,38 @@ def test_ctrl_c_ends_a_search_with_an_answer() -> None:
     assert answer["status"] == "time_limit"
     assert process.returncode == 130
     assert b"Ctrl-C" in err
+
+
+def told(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer without what differs from run to run."""
+    return {name: value for name, value in answer.items() if name != "runtime_s"}
+
+
+def test_answers_of_all_problems_in_order() -> None:
+    requests = [REQUESTS[problem][0] for problem in REQUESTS] + [{"problem": "ibatch"}]
+    alone = [told(planner.solve(request)) for request in requests]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        answers = list(planner.solve_many(requests, pool, ahead=3))
+    assert [told(answer) for answer in answers] == alone
+    assert answers[-1]["error"]["path"] == "compute_ns"
+
+
+def test_requests_are_read_a_bounded_number_ahead() -> None:
+    read = 0
+
+    def requests() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        for _ in range(10):
+            read += 1
+            yield {"problem": "ibatch"}
+
+    with ThreadPoolExecutor(1) as pool:
+        answers = solve_many(requests(), pool, ahead=2)
+        next(answers)
+        assert read == 2
+        next(answers)
+        assert read == 3
+        assert len(list(answers)) == 8
+        assert list(solve_many([], pool)) == []
+        with pytest.raises(InvalidInputError, match="ahead"):
+            list(solve_many([], pool, ahead=0))

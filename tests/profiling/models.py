@@ -294,7 +294,7 @@ CASES = {
 
 
 def measured(model: nn.Module, inputs: tuple[Any, ...] = ROWS, **options: Any) -> Profile:
-    chosen = {"warmup": 0, "repetitions": 2, "threads": 1, **options}
+    chosen = {"warmup": 0, "repetitions": 2, **options}
     return measure(model, inputs, name="model", source="a test", **chosen)
 
 

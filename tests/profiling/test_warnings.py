@@ -11,7 +11,7 @@ from tests.profiling.models import linear, measured
 
 
 def run_of(forward: int, backward: int) -> Run:
-    return Run((forward, backward), [forward], [backward], [None], [forward], [backward])
+    return Run((forward, backward), [forward], [backward], [None])
 
 
 def test_one_repetition_tells_no_spread() -> None:
@@ -32,5 +32,6 @@ def test_layers_that_are_not_the_whole_pass_are_warned_about() -> None:
 
 def test_a_profile_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.model.machine.processors", lambda: 1)
-    marked = measured(linear(), threads=2)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    marked = measured(linear())
     assert "2 threads on 1 processor" in marked.provenance.warnings[0]

@@ -9,15 +9,11 @@ import bml
 import bml_times
 import pytest
 from bml_jobs import (
-    BASELINES,
-    BML,
-    OVERLAPS,
     SERVERS,
     Job,
     Printed,
     gain,
     lasting,
-    ratio_at,
     windows_of,
 )
 
@@ -106,23 +102,12 @@ def test_without_overlap_times_are_those_of_the_collectives(name: str) -> None:
     assert gain(job, Fraction(0), "equal servers", "none") == Fraction(1, 2)
 
 
-def test_equal_servers_never_lose_more_than_half() -> None:
-    for name, overlap in product(("lenet5", "vgg19"), OVERLAPS):
-        for ratio in bml.RATIOS:
-            assert 0 <= gain(windows_of(name), ratio, "equal servers", overlap) <= Fraction(1, 2)
-
-
 @pytest.mark.parametrize("figure", bml.FIGURES.values(), ids=lambda one: one.title)
 def test_the_fitted_ratio_gives_the_gain_it_was_fitted_to(figure: Printed) -> None:
     for case in bml.CASES:
         ratio = bml.fitted(figure, figure.least, *case)
         assert ratio is not None
         assert float(gain(figure.job, ratio, *case)) == pytest.approx(figure.least / 100, abs=1e-5)
-
-
-def test_no_ratio_where_there_is_none() -> None:
-    assert ratio_at(Fraction(6, 10), lambda ratio: 1 / (2 + ratio)) is None
-    assert ratio_at(Fraction(1, 10), lambda ratio: Fraction(1, 2)) is None
 
 
 @pytest.mark.parametrize("number", bml.FIGURES)
@@ -149,7 +134,3 @@ def test_what_is_scored_was_not_used_in_the_fit(number: int) -> None:
 def test_the_results_file_holds_the_tables() -> None:
     for report in (bml_times.report(), bml.jobs(6), bml.jobs(7)):
         assert not missing(report, "bml")
-
-
-def test_every_way_is_priced() -> None:
-    assert {way for way, _ in BY_HAND} == {BML, *BASELINES}

@@ -37,7 +37,6 @@ from planner.model.graphs import Graph
 from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
 from planner.runtime import Ring, attach, join
 from planner.runtime.collectives.interpreter import Interpreter
-from planner.runtime.collectives.ring import QueuedRing
 from planner.runtime.executors.base import Executor
 from tests.runtime.launching import launch
 from tests.runtime.reference import Weights, largest_difference, weights_of
@@ -186,13 +185,13 @@ def ddp_weights(graph: Graph, rank: int) -> Weights:
 def recorded() -> Iterator[list[Call]]:
     """Note what ranks sum up, and by what, while the block runs."""
     calls: list[Call] = []
-    ring, begin, follow = Ring.__call__, QueuedRing.begin, Interpreter._follow
+    ring, begin, follow = Ring.__call__, Ring.begin, Interpreter._follow
 
     def by_ring(self: Ring, flat: Tensor, depth: int = 1) -> None:
         calls.append(Call(time.monotonic_ns(), "all_reduce", "ring", flat.clone(), depth))
         ring(self, flat, depth)
 
-    def by_line(self: QueuedRing, flat: Tensor) -> Callable[[], object]:
+    def by_line(self: Ring, flat: Tensor) -> Callable[[], object]:
         if flat.is_floating_point():  # else ranks agree on something
             calls.append(Call(time.monotonic_ns(), "all_reduce", "ring", flat.clone(), 1))
         return begin(self, flat)
@@ -202,12 +201,12 @@ def recorded() -> Iterator[list[Call]]:
         calls.append(Call(time.monotonic_ns(), kind, name, flat.clone(), depth))
         follow(self, flat, depth, kind)
 
-    Ring.__call__, QueuedRing.begin = by_ring, by_line  # type: ignore[method-assign]
+    Ring.__call__, Ring.begin = by_ring, by_line  # type: ignore[method-assign]
     Interpreter._follow = by_program  # type: ignore[method-assign]
     try:
         yield calls
     finally:
-        Ring.__call__, QueuedRing.begin = ring, begin  # type: ignore[method-assign]
+        Ring.__call__, Ring.begin = ring, begin  # type: ignore[method-assign]
         Interpreter._follow = follow  # type: ignore[method-assign]
 
 

@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 
 from planner.families.yan import Configuration, NeuronLayer, Problem, estimate, layer_program
 from planner.families.yan.configuration import Triple
-from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.layer_program import Exact, LayerState, best_path
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.memory import space_of
 from planner.families.yan.problem import choices
-from planner.families.yan.search import Engine, configuration_of, search
+from planner.families.yan.search import Engine, configuration_of
 from planner.families.yan.tables import Tables
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.solving.deadline import Deadline
-from tests.yan.small_problems import TINY, small_problems
+from tests.yan.small_problems import TINY
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 
 ABOVE = 1 + 1e-12
@@ -168,22 +166,6 @@ def test_too_many_ties_leave_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.bound >= best.epoch * Fraction(1 - 1e-9)
 
 
-@settings(max_examples=80)
-@given(problems(max_machines=8, max_layers=4), st.data())
-def test_what_has_come_and_what_is_to_come(problem: Problem, data: st.DataObject) -> None:
-    """Any configuration takes at least the best prefix of its states, and the best rest."""
-    configuration = data.draw(configurations(problem))
-    triple, states = Triple(*configuration.triple), states_of(configuration)
-    program = Layerwise(Tables(problem), problem.machines - 1).whole_program(triple)
-    values, _ = program.values
-    epoch = float(estimate(problem, configuration).epoch)
-    least = program.best().epoch
-    for place, (value, rest) in enumerate(zip(values, program.togo(), strict=True)):
-        assert (value + rest).min() == pytest.approx(least, rel=CLOSE)
-        row = list(program.options[place]).index(states[place].choice)
-        assert (value + rest)[row, states[place].threads - 1] <= epoch * ABOVE
-
-
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(max_machines=10), st.integers(1, 12))
@@ -204,40 +186,6 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
     assert result.triples == len(every)
     rest = every[len(found) :]
     assert not rest or result.bound <= rest[0] * ABOVE
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(problems(max_machines=10), st.data())
-def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject) -> None:
-    every = [solution.epoch for solution in Engine(problem).search(100, Deadline(None)).solutions]
-    below = data.draw(st.sampled_from(every)) * data.draw(st.sampled_from([0.999, 1.001, 2.0]))
-    found = [
-        solution.epoch for solution in Engine(problem).search(100, Deadline(None), below).solutions
-    ]
-    assert found == pytest.approx([one for one in every if one < below], rel=CLOSE)
-
-
-@settings(max_examples=60)
-@given(small_problems(most=150), st.data())
-def test_any_mapping_bound(problem: Problem, data: st.DataObject) -> None:
-    bound = any_mapping_bound(problem, Deadline(None))
-    epoch = estimate(problem, data.draw(any_configurations(problem))).epoch
-    assert bound is not None
-    assert bound <= -int(-epoch // 1)
-    assert any_mapping_bound(problem, Deadline(1e-9)) is None  # no time to prove one
-
-
-@settings(max_examples=30)
-@given(problems(max_machines=10), st.integers(1, 4))
-def test_a_search_that_is_cut_short_knows_what_it_left(problem: Problem, top: int) -> None:
-    engine = Engine(problem)
-    whole = engine.search(top, Deadline(None))
-    short = search(engine.layerwise, space_of(problem), engine.solve, top, Deadline(1e-9))
-    assert len(short.solutions) >= 1
-    if short.timed_out:
-        least = min(short.bound, *(solution.epoch for solution in short.solutions))
-        assert least <= whole.solutions[0].epoch * ABOVE
 
 
 def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from planner.families.yan.calibration import Fit, MeasuredEpoch, fit
 from planner.families.yan.calibration.fit import FITTED, correlations, errors, regret
-from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.configuration import Configuration, Fixed, LayerChoice, canonical_mapping
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Constants, Problem
 from planner.jsonio.measurements import decode_measurements
+from planner.model.errors import InvalidInputError
 
 NETWORK = (
     NeuronLayer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
@@ -107,7 +109,7 @@ def assert_recovered(found: Fit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])
 def test_exact_epochs_give_the_constants_back(seed: int) -> None:
     found = fit(job(START), measured(job(TRUE), configurations(12, seed)))
     assert_recovered(found)
@@ -125,26 +127,6 @@ def test_activations_and_error_terms_can_be_told_apart() -> None:
     found = fit(job(START), measured(job(TRUE), configurations(40, 0)), folds=2)
     assert found.held == ()
     assert_recovered(found)
-
-
-@pytest.mark.slow
-def test_constants_that_are_right_stay_as_they_are_written() -> None:
-    found = fit(job(TRUE), measured(job(TRUE), configurations(8, 1)), folds=2)
-    assert numbers(found.constants) == pytest.approx(numbers(TRUE), rel=1e-4)
-    assert found.fitted.largest < 1e-8
-
-
-@pytest.mark.slow
-def test_with_noise_predictions_are_off_by_the_noise() -> None:
-    noise = random.Random(3)
-    epochs = measured(job(TRUE), configurations(30, 3), lambda: noise.uniform(0.95, 1.05))
-    found = fit(job(START), epochs)
-    before = [estimate(job(START), epoch.configuration).epoch for epoch in epochs]
-    assert errors(before, [epoch.epoch_ns for epoch in epochs]).mean > 0.2
-    assert 0.005 < found.fitted.mean <= found.held_out.mean < 0.05
-    assert found.held_out.largest < 0.15
-    assert found.kendall is not None
-    assert found.kendall > 0.8
 
 
 # Servers, replicas, workers; partitions, threads and copies of each layer of the MNIST stand-in.
@@ -184,8 +166,7 @@ def stand_in() -> tuple[Problem, Problem, list[Configuration]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [0.01, 0.05])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("size", "seed"), [(0.01, 2), (0.05, 1)])
 def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
     """Once, slowest segments changed from round to round, and multiply-adds came out free."""
     start, truth, chosen = stand_in()
@@ -211,7 +192,7 @@ def squares(problem: Problem, epochs: list[MeasuredEpoch], factor: float = 1) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(seed: int) -> None:
     draw = random.Random(seed)
     size = [0.0, 0.1, 0.9][seed % 3]
@@ -252,18 +233,6 @@ def test_no_prediction_knows_its_own_measurement() -> None:
         place for place in range(9) if found.predictions_ns[place] == other.predictions_ns[place]
     ]
     assert same == [1, 4, 7]
-
-
-@pytest.mark.slow
-def test_few_measurements_are_left_out_one_by_one() -> None:
-    epochs = measured(job(TRUE), configurations(3, 5))
-    found = fit(job(START), epochs)
-    assert found.folds == 3
-    for place, one in enumerate(epochs):
-        others = epochs[:place] + epochs[place + 1 :]
-        constants = fit(job(START), others, folds=2).constants
-        alone = estimate(job(constants), one.configuration).epoch_ns
-        assert found.predictions_ns[place] == alone
 
 
 def test_what_cannot_be_told_apart_is_held() -> None:
@@ -315,28 +284,6 @@ def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
         assert all(0 < one <= 2**62 for one in (found.muladd_ns, *found.latency_ns))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("factor", [Fraction(1, 50), Fraction(9)])
-def test_slower_epochs_scale_the_constants(factor: Fraction) -> None:
-    noise = random.Random(10)
-    epochs = measured(job(TRUE), configurations(40, 0), lambda: noise.uniform(0.99, 1.01))
-    scaled = [replace(epoch, epoch_ns=round(epoch.epoch_ns * factor)) for epoch in epochs]
-    slower = replace(
-        START,
-        muladd_ns=START.muladd_ns * factor,
-        activation_ns=START.activation_ns * factor,
-        error_ns=START.error_ns * factor,
-        latency_ns=tuple(latency * factor for latency in START.latency_ns),
-        nic_bits_per_s=START.nic_bits_per_s / factor,
-    )
-    found, other = fit(job(START), epochs, folds=2), fit(job(slower), scaled, folds=2)
-    assert found.held == other.held
-    assert len(found.held) < 2
-    wanted = [number * float(factor) for number in numbers(found.constants)]
-    assert numbers(other.constants) == pytest.approx(wanted, rel=1e-5)
-    assert other.fitted.mean == pytest.approx(found.fitted.mean, rel=1e-5)
-
-
 def test_the_quality_of_predictions() -> None:
     known = [10, 20, 30, 40]
     predictions = [Fraction(12), Fraction(11), Fraction(33), Fraction(44)]
@@ -350,3 +297,86 @@ def test_the_quality_of_predictions() -> None:
     assert regret([Fraction(1)] * 4, known) == 3  # whichever is chosen
     assert correlations([Fraction(1)] * 4, known) == (None, None)
     assert correlations(predictions, [7] * 4) == (None, None)
+
+
+@pytest.mark.slow
+def test_the_order_of_measurements_does_not_matter() -> None:
+    noise = random.Random(12)
+    epochs = measured(job(TRUE), configurations(12, 13), lambda: noise.uniform(0.9, 1.1))
+    found = fit(job(START), epochs, folds=2)
+    random.Random(14).shuffle(epochs)
+    other = fit(job(START), epochs, folds=2)
+    assert other.constants == found.constants
+    assert other.fitted == found.fitted
+
+
+@pytest.mark.slow
+def test_machines_may_differ() -> None:
+    speeds = tuple(Fraction(2 + place % 3, 3) for place in range(16))
+
+    def uneven(constants: Constants) -> Problem:
+        return replace(job(constants), machine_speeds=speeds)
+
+    chosen = [
+        replace(one, machines=tuple(random.Random(place).sample(range(16), one.machines_used)))
+        for place, one in enumerate(configurations(12, 15))
+    ]
+    found = fit(uneven(START), measured(uneven(TRUE), chosen), folds=2)
+    assert_recovered(found)
+
+
+@pytest.mark.slow
+def test_what_ran_had_memory_enough() -> None:
+    epochs = measured(job(TRUE), configurations(4, 16))
+    problem = replace(job(START), memory_bytes=1000, fixed=(Fixed(1, 1, 1),))
+    one, other = (fit(asked, epochs, folds=2) for asked in (problem, job(START)))
+    assert one.constants == other.constants
+
+
+@pytest.mark.slow
+def test_progress_counts_the_fits() -> None:
+    seen: list[tuple[int, int]] = []
+    epochs = measured(job(TRUE), configurations(4, 17))
+    fit(job(START), epochs, folds=2, progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+GOOD, BAD = measured(job(TRUE), configurations(2, 18))
+CONV, WIDE, OUT = BAD.configuration.layers
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        (".epoch_ns", {"epoch_ns": 0}),
+        (".epoch_ns", {"epoch_ns": 2**62 + 1}),
+        (".replicas", {"replicas": 0}),
+        ("", {"parameter_servers": 17}),
+        (".layers", {"layers": ()}),
+        (".layers[1].threads", {"layers": (CONV, replace(WIDE, threads=3), OUT)}),
+        (".layers[0].mapping", {"layers": (replace(CONV, mapping=()), WIDE, OUT)}),
+    ],
+)
+def test_bad_measurements_are_named(path: str, changes: dict[str, Any]) -> None:
+    bad = BAD
+    for name, value in changes.items():
+        if name == "epoch_ns":
+            bad = replace(BAD, epoch_ns=value)
+        else:
+            other: dict[str, Any] = {name: value}
+            bad = replace(BAD, configuration=replace(BAD.configuration, **other))
+    with pytest.raises(InvalidInputError) as caught:
+        fit(job(START), [GOOD, bad])
+    assert caught.value.path == f"measurements[1]{path}"
+
+
+@pytest.mark.parametrize(
+    ("measurements", "folds", "path"),
+    [([], 2, "measurements"), ([GOOD], 2, "measurements"), ([GOOD, BAD], 1, "folds")],
+)
+def test_a_fit_needs_measurements_to_fit_and_to_check(
+    measurements: list[MeasuredEpoch], folds: int, path: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        fit(job(START), measurements, folds=folds)
+    assert caught.value.path == path

@@ -8,20 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan.layers import NeuronLayer, fields, offsets
+from planner.families.yan.layers import NeuronLayer, fields
 from planner.model.errors import InvalidInputError
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import networks
-
-
-@given(st.integers(0, 60), st.integers(1, 20))
-def test_ranges_are_nearly_equal_larger_ones_first(total: int, parts: int) -> None:
-    starts = offsets(total, parts)
-    sizes = [starts[part + 1] - starts[part] for part in range(parts)]
-    assert starts[0] == 0
-    assert starts[-1] == total
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] - sizes[-1] <= 1
 
 
 @given(networks(), st.data())
@@ -75,19 +65,6 @@ def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
             )
 
 
-@given(networks())
-def test_connections_are_those_of_the_weights(chain: tuple[NeuronLayer, ...]) -> None:
-    """Each neuron of a convolution uses all weights of its channel, but for padding and bias."""
-    for layer in chain:
-        if layer.kind != "conv":
-            continue
-        assert layer.shape is not None
-        channels, rows, columns = layer.shape
-        biases = layer.weights - channels * layer.input_channels * (layer.kernel or 0) ** 2
-        assert biases in (0, channels)
-        assert layer.connections <= (layer.weights - biases) * rows * columns
-
-
 def grow(
     name: str,
     before: NeuronLayer | int,
@@ -134,25 +111,6 @@ def alexnet() -> list[NeuronLayer]:
     return [one, two, three, four, five, six, seven, full("fc8", seven, 1000)]
 
 
-def vgg16() -> list[NeuronLayer]:
-    layers: list[NeuronLayer] = []
-    before: NeuronLayer | int = 3
-    for channels, side, count in (
-        (64, 224, 2),
-        (128, 112, 2),
-        (256, 56, 3),
-        (512, 28, 3),
-        (512, 14, 3),
-    ):
-        for number in range(count):
-            pool = 2 if number == count - 1 else 1
-            before = grow(f"conv{side}_{number}", before, channels, (side, side), 3, pool=pool)
-            layers.append(before)
-    for name, neurons in (("fc6", 4096), ("fc7", 4096), ("fc8", 1000)):
-        layers.append(full(name, layers[-1], neurons))
-    return layers
-
-
 def lenet() -> list[NeuronLayer]:
     one = grow("c1", 1, 6, (28, 28), 5, pool=2)
     three = grow("c3", one, 16, (10, 10), 5, pool=2)
@@ -161,29 +119,17 @@ def lenet() -> list[NeuronLayer]:
     return [one, three, five, six, full("output", six, 10)]
 
 
-def residual() -> list[NeuronLayer]:
-    """The main path of the first blocks of a residual network."""
-    one = grow("stem", 3, 64, (112, 112), 7, stride=2, pool=2)
-    two = grow("reduce", one, 64, (56, 56), 1)
-    three = grow("spatial", two, 64, (56, 56), 3)
-    four = grow("expand", three, 256, (56, 56), 1)
-    five = grow("down", four, 512, (28, 28), 1, stride=2)  # 1 x 1 over every other pixel
-    six = grow("halve", five, 512, (14, 14), 3, stride=2)
-    return [one, two, three, four, five, six]
-
-
 @pytest.mark.parametrize(
     ("layers", "weights"),
-    [(alexnet(), 60_965_224), (vgg16(), 138_357_544), (lenet(), 61_706), (residual(), None)],
-    ids=["AlexNet", "VGG-16", "LeNet-5", "residual"],
+    [(alexnet(), 60_965_224), (lenet(), 61_706)],
+    ids=["AlexNet", "LeNet-5"],
 )
-def test_known_networks_are_accepted(layers: list[NeuronLayer], weights: int | None) -> None:
+def test_known_networks_are_accepted(layers: list[NeuronLayer], weights: int) -> None:
     for layer, following in pairwise(layers):
         found = fields(layer, following)
         assert found.into(layer, following, layer.cuts) == following.connections
         assert len(found.first) == (following.rows if following.kind == "conv" else 0)
-    if weights is not None:
-        assert sum(layer.weights for layer in layers) == weights
+    assert sum(layer.weights for layer in layers) == weights
 
 
 def test_known_numbers() -> None:
@@ -192,7 +138,6 @@ def test_known_numbers() -> None:
     assert [layer.input_channels for layer in layers[:5]] == [3, 48, 256, 192, 192]
     assert layers[0].held(2) == [0, 28, 55]  # 14 windows, then 13 and a row that is dropped
     assert layers[5].weights_in(0, 1) == 9217
-    assert sum(layer.connections for layer in vgg16()) == 15_470_264_320
 
 
 def test_padding_by_hand() -> None:
@@ -265,6 +210,20 @@ CONV: dict[str, Any] = {
         ("connections", "with 54 weights 180 to 1620 for 3 input", CONV, {"connections": 1621}),
         ("connections", "180 to 1620 for 3 input channels, got 59", CONV, {"connections": 59}),
         ("weights", "for each input channel", CONV, {"weights": 2}),
+        *(
+            (path, "expected an integer <= ", CONV, {path.split("[")[0]: value})
+            for path, value in (
+                ("neurons", 2**53 + 1),
+                ("connections", 2**62),
+                ("weights", 10**400),
+                ("stride", 2**64),
+                ("pool", 2**62),
+                ("kernel", 2**53 + 1),
+                ("shape[0]", (2**53 + 1, 1, 1)),
+                ("shape[1]", (1, 10**400, 1)),
+                ("shape[2]", (1, 1, 2**62)),
+            )
+        ),
         (
             "connections",
             "6 weights 180 to 180 for 3 or 120 to 120 for 2 input channels, got 150",
@@ -281,24 +240,6 @@ def test_layers_that_contradict_themselves(
         NeuronLayer(**{**given, **changes})
     assert caught.value.path == path
     assert message in caught.value.message
-
-
-HUGE = [2**53 + 1, 2**62, 2**64, 10**400]
-
-
-@pytest.mark.parametrize("huge", HUGE, ids=["2^53+1", "2^62", "2^64", "10^400"])
-@pytest.mark.parametrize("given", [FULL, CONV], ids=["full", "conv"])
-@pytest.mark.parametrize(
-    "field", ["neurons", "connections", "weights", "stride", "pool", "kernel", "shape"]
-)
-def test_huge_layers(field: str, given: dict[str, Any], huge: int) -> None:
-    values = [(huge, 1, 1), (1, huge, 1), (1, 1, huge)] if field == "shape" else [huge]
-    for value in values:
-        with pytest.raises(InvalidInputError) as caught:
-            NeuronLayer(**{**given, field: value})
-        assert caught.value.path.split("[")[0] == field
-        if given is CONV:
-            assert "expected an integer <= " in caught.value.message
 
 
 def test_a_layer_as_large_as_they_come_is_cut_at_once() -> None:

@@ -1,25 +1,21 @@
 """The canonical mapping: valid, pairwise, and as good as any before a fully connected layer."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, permutations
 from math import gcd
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.yan.configuration import (
-    Configuration,
     LayerChoice,
     LayerMapping,
     canonical_mapping,
 )
 from planner.families.yan.layers import NeuronLayer
-from planner.families.yan.model import estimate
 from tests.yan import neuron_oracle
-from tests.yan.yan_strategies import configurations, networks, problems
+from tests.yan.yan_strategies import networks
 
 Choice = tuple[int, int]
 
@@ -49,16 +45,6 @@ def test_segments_of_a_layer_have_workers_of_their_own(chain: tuple[list[Choice]
         assert [len(row) for row in mapping] == [copies] * partitions
         assert len(set(placed(mapping))) == partitions * copies
         assert set(placed(mapping)) <= set(range(workers))
-
-
-@pytest.mark.parametrize("workers", range(1, 7))
-def test_every_pair_of_choices_is_placed(workers: int) -> None:
-    every = [(p, r) for p in range(1, workers + 1) for r in range(1, workers // p + 1)]
-    for first in every:
-        for second in every:
-            for mapping in canonical_mapping([first, second], workers):
-                assert len(set(placed(mapping))) == len(placed(mapping))
-                assert max(placed(mapping)) < workers
 
 
 Shared = set[tuple[int, int, int, int]]
@@ -99,43 +85,6 @@ def test_layers_cut_alike_stay_where_they_are(chain: tuple[list[Choice], int]) -
     twice = [choice for choice in choices for _ in range(2)]
     mappings = canonical_mapping(twice, workers)
     assert mappings[::2] == mappings[1::2]
-
-
-@given(st.data())
-@settings(max_examples=150)
-def test_phases_between_two_layers_do_not_depend_on_history(data: st.DataObject) -> None:
-    """Cut off the first layers, add workers and run the cut ones otherwise: nothing changes."""
-    problem = data.draw(problems(min_layers=2, max_layers=4, max_machines=8, measured=False))
-    configuration = data.draw(configurations(problem))
-    start = data.draw(st.integers(0, len(problem.layers) - 2))
-    workers = configuration.workers_per_replica
-    free = data.draw(st.integers(0, 3))
-    chosen = [(one.partitions, one.copies) for one in configuration.layers]
-    before = []
-    for layer in problem.layers[:start]:
-        partitions = data.draw(st.integers(1, min(layer.cuts, workers)))
-        before.append((partitions, data.draw(st.integers(1, workers // partitions))))
-
-    def again(skipped: int, history: list[Choice]) -> list[tuple[Fraction, ...]]:
-        mappings = canonical_mapping([*history, *chosen[start:]], workers + free)
-        choices = [
-            LayerChoice(len(mapping), one.threads, len(mapping[0]), mapping)
-            for one, mapping in zip(configuration.layers[skipped:], mappings, strict=True)
-        ]
-        larger = Configuration(
-            configuration.parameter_servers,
-            configuration.replicas,
-            workers + free,
-            tuple(choices),
-        )
-        short = replace(problem, machines=larger.machines_used, layers=problem.layers[skipped:])
-        return [tuple(layer[:5]) for layer in estimate(short, larger).layers][start - skipped :]
-
-    found = [one[:5] for one in estimate(problem, configuration).layers][start:]
-    for other in (again(start, []), again(0, before)):
-        assert [sum(one[2:4]) for one in other] == [sum(one[2:4]) for one in found]
-        assert [one[4] for one in other] == [one[4] for one in found]
-        assert [sum(one[:2]) for one in other[1:]] == [sum(one[:2]) for one in found[1:]]
 
 
 Fetched = tuple[Fraction, Fraction]
@@ -196,22 +145,6 @@ def test_no_mapping_fetches_less_before_a_fully_connected_layer(
     neuron = Fraction(classes, second[1]) * unequal(following, second[0])
     assert found[0] <= min(one[0] for one in best) + unit
     assert found[1] <= min(one[1] for one in best) + neuron
-
-
-@given(pairs())
-@settings(max_examples=60)
-def test_more_workers_than_segments_do_not_help(
-    pair: tuple[NeuronLayer, NeuronLayer, Choice, Choice],
-) -> None:
-    layer, following, first, second = pair
-    first, second = (min(first[0], 2), 1), (min(second[0], 2), min(second[1], 2))
-    if second[0] * second[1] > 3:
-        second = (second[0], 1)
-    if unequal(layer, first[0]) or unequal(following, second[0]):
-        first, second = (1, 1), (1, second[1])
-    found = fetched((layer, following), canonical(first, second, 5))
-    best = [fetched((layer, following), choices) for choices in every_mapping(first, second, 5)]
-    assert found == (min(one[0] for one in best), min(one[1] for one in best))
 
 
 @given(chains(max_workers=16))

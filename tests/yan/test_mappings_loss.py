@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
-from random import Random
 from types import ModuleType
 
 import pytest
@@ -80,13 +79,3 @@ def test_no_method_beats_all_mappings(
         assert plan.ranking[0].epoch >= best
         assert plan.any_mapping_bound_ns is not None
         assert plan.any_mapping_bound_ns <= -int(-best // 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["conv", "full", "mixed"])
-def test_losses_are_none_or_some(script: ModuleType, kind: str) -> None:
-    random = Random(3)
-    for _ in range(5):
-        problem = script.random_problem(random, kind)
-        for loss in (*script.losses(problem), *script.losses_of_choices(problem)):
-            assert 0 <= loss < 1

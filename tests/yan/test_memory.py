@@ -9,11 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.families.yan import Configuration, Constants, Problem, solve
-from planner.families.yan.configuration import Triple
-from planner.families.yan.family import METHODS
 from planner.families.yan.layers import MAX_COUNT, NeuronLayer
-from planner.families.yan.memory import Memory, infeasibility, least_split, space_of
-from planner.families.yan.search import Engine
+from planner.families.yan.memory import infeasibility, space_of
 from planner.solving.result import Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
@@ -75,12 +72,12 @@ def bytes_of(problem: Problem, one: Configuration) -> int:
 @settings(max_examples=100)
 @given(short_problems(small_problems()) | short_problems(near_ties()))
 def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
-    result, expected = solve(problem), brute_ranks(problem)
+    result, expected = solve(replace(problem, top=40)), brute_ranks(problem)
     assert (result.plan is None) == (not expected)
     if result.plan is None:
         assert result.status is Status.INFEASIBLE
         return
-    assert [rank(ranked) for ranked in result.plan.ranking] == expected[: problem.top]
+    assert [rank(ranked) for ranked in result.plan.ranking] == expected[:40]
     assert result.status is Status.OPTIMAL
     assert result.plan.any_mapping_bound_ns is not None
     assert result.plan.any_mapping_bound_ns <= expected[0][0] + 1
@@ -113,44 +110,6 @@ def test_infeasible_exactly_below_the_bytes_that_are_named(problem: Problem) -> 
         assert problem.layers[layer].weights == max(one.weights for one in problem.layers)
 
 
-@settings(max_examples=50)
-@given(small_problems())
-def test_infeasible_methods_of_one_kind_name_the_least_too(problem: Problem) -> None:
-    space = space_of(replace(problem, memory_bytes=None))
-    for one, allowed in (
-        (replace(space, most_workers=1), lambda _: True),
-        (replace(space, most_replicas=1), lambda choice: choice[1] == 1),
-    ):
-        least = least_split(problem, one, allowed).needed
-        assume(least <= MAX_COUNT)
-        assert least >= least_split(problem).needed
-        for memory in {least, max(1, least - 1)}:
-            short = replace(problem, memory_bytes=memory)
-            assert (infeasibility(short, one, allowed) is None) == (memory >= least)
-            some = brute_fits(short, one.most_workers, one.most_replicas)
-            assert some == (memory >= least)
-
-
-def brute_fits(problem: Problem, most_workers: int, most_replicas: int) -> bool:
-    """Whether any configuration of a kind fits; copies need no memory of their own."""
-    assert problem.memory_bytes is not None
-    return any(
-        neuron_oracle.server_bytes(problem, servers) <= problem.memory_bytes
-        and sum(
-            min(
-                neuron_oracle.segment_bytes(problem, place, p, 1)
-                for p in range(1, min(layer.cuts, workers) + 1)
-                if allowed(problem, p)
-            )
-            for place, layer in enumerate(problem.layers)
-        )
-        <= problem.memory_bytes
-        for workers in range(1, min(most_workers, problem.machines - 1) + 1)
-        for replicas in range(1, min(most_replicas, (problem.machines - 1) // workers) + 1)
-        for servers in range(1, problem.machines - workers * replicas + 1)
-    )
-
-
 @pytest.mark.parametrize(
     ("machines", "layer", "text"),
     [
@@ -176,55 +135,6 @@ def test_whether_servers_or_workers_bind(machines: int, layer: int, text: str) -
     kind = infeasibility(short, replace(space_of(short), most_workers=1))
     assert kind is not None
     assert "are needed for a configuration of this kind" in kind.reason
-
-
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"ordered"}))
-def test_no_method_finds_what_does_not_fit(method: str) -> None:
-    result = solve(replace(TINY, memory_bytes=10), method=method)
-    assert result.status is Status.INFEASIBLE
-    assert result.infeasibility is not None
-    assert result.infeasibility.binding == ("memory_bytes",)
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(short_problems(small_problems(most=1000)), st.data())
-def test_one_triple(problem: Problem, data: st.DataObject) -> None:
-    """The label search itself, also where the fastest layers would fit."""
-    free = replace(problem, memory_bytes=None)
-    triple = Triple(*data.draw(configurations(free)).triple)
-    engine = Engine(free)
-    assert problem.memory_bytes is not None
-    memory = Memory(engine.layerwise, problem.memory_bytes)
-    found = memory.fitting(engine.exact, triple)
-    expected = {
-        (workers, replicas, -servers): time
-        for time, servers, workers, replicas in brute_ranks(problem)
-    }
-    if found is None:
-        assert triple not in expected
-        return
-    if neuron_oracle.server_bytes(problem, triple.servers) > problem.memory_bytes:
-        return
-    epoch, states = found
-    assert memory.fits(states)
-    assert epoch == engine.exact.epoch(triple, states) == expected[triple]
-
-
-@pytest.mark.slow
-@settings(max_examples=25)
-@given(problems(max_machines=5), st.data())
-def test_more_memory_never_hurts(problem: Problem, data: st.DataObject) -> None:
-    least = least_bytes(problem)
-    room = data.draw(st.integers(least, 3 * least))
-    more = room + data.draw(st.integers(1, 2 * least))
-    assume(more <= MAX_COUNT)
-    times: list[Fraction] = []
-    for one in (room, more, None):
-        plan = solve(replace(problem, memory_bytes=one)).plan
-        assert plan is not None
-        times.append(plan.ranking[0].epoch)
-    assert times == sorted(times, reverse=True)
 
 
 def test_bytes_at_a_high_price_do_not_hide_what_fits() -> None:

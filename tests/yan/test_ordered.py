@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
+from planner.families.yan import Constants, Fixed, NeuronLayer, Problem, solve
 from planner.families.yan.configuration import Triple
 from planner.families.yan.ordered import OrderedMachines
-from planner.model.errors import NotApplicableError
 from planner.solving.result import Status
 from tests.yan.small_problems import brute_result
 from tests.yan.yan_strategies import problems
@@ -29,24 +28,6 @@ def different(draw: st.DrawFn, most: int = 4) -> Problem:
         machine_speeds=draw(st.lists(SPEEDS, min_size=count, max_size=count)),
         top=3,
     )
-
-
-@pytest.mark.slow
-@SLOW
-@given(different())
-def test_the_plan_is_valid_and_the_optimum_lies_between(problem: Problem) -> None:
-    result = solve(problem, method="ordered")
-    assert result.plan is not None
-    check(problem, result.plan.configuration)
-    assert result.objective_ns == estimate(problem, result.plan.configuration).epoch_ns
-    try:
-        best = brute_result(problem)
-    except NotApplicableError:
-        return
-    assert best.objective_ns is not None
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
-    assert result.lower_bound_ns <= best.objective_ns <= result.objective_ns
 
 
 def test_the_slowest_replica_is_not_the_slowest_in_every_layer() -> None:
@@ -75,20 +56,6 @@ def test_the_slowest_replica_is_not_the_slowest_in_every_layer() -> None:
     assert result.lower_bound_ns is not None
     assert result.lower_bound_ns <= best.objective_ns
     assert result.status is not Status.OPTIMAL or result.objective_ns == best.objective_ns
-
-
-@pytest.mark.slow
-@SLOW
-@given(different(most=6), st.randoms(use_true_random=False))
-def test_relabelling_machines_changes_nothing(problem: Problem, random: object) -> None:
-    order = list(range(problem.machines))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    assert problem.machine_speeds is not None
-    speeds = [problem.machine_speeds[one] for one in order]
-    other = replace(problem, machine_speeds=speeds)
-    first, second = solve(problem, method="ordered"), solve(other, method="ordered")
-    assert first.objective_ns == second.objective_ns
-    assert first.lower_bound_ns == second.lower_bound_ns
 
 
 @pytest.mark.slow
@@ -131,16 +98,3 @@ def test_slow_machines_serve() -> None:
     machines = result.plan.configuration.machines
     assert machines is not None
     assert machines[0] == 0
-
-
-@pytest.mark.parametrize("method", ["exact", "data_parallel", "model_parallel"])
-def test_methods_for_equal_machines_say_so(method: str) -> None:
-    layer = NeuronLayer("a", "full", 4, 8, 8)
-    constants = Constants(
-        Fraction(1), Fraction(1), Fraction(1), (Fraction(1),), Fraction(1), (Fraction(1),)
-    )
-    problem = Problem(
-        3, 1, (layer,), constants, 10, 10, machine_speeds=[Fraction(1), Fraction(1), Fraction(2)]
-    )
-    with pytest.raises(NotApplicableError, match="machines that are alike"):
-        solve(problem, method=method)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from planner.families.yan.configuration import Configuration, Fixed, LayerChoice
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import MAX_FIXED, MAX_LAYERS, MAX_MACHINES, Constants, Problem
+from planner.families.yan.problem import (
+    MAX_FIXED,
+    MAX_LAYERS,
+    MAX_MACHINES,
+    Constants,
+    Problem,
+    choices,
+)
 from planner.families.yan.segments import check
 from planner.model.errors import InvalidInputError
 from tests.yan.yan_strategies import any_configurations, configurations, problems
@@ -41,13 +48,6 @@ def problem(**changes: Any) -> Problem:
     return Problem(**{**given, **changes})
 
 
-def refused(path: str, message: str, make: Any, **changes: Any) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        make(**changes)
-    assert caught.value.path == path
-    assert message in caught.value.message
-
-
 @given(problems(speeds=True, memory=True), st.data())
 def test_strategies_make_valid_problems_and_configurations(
     made: Problem, data: st.DataObject
@@ -56,21 +56,15 @@ def test_strategies_make_valid_problems_and_configurations(
     assert len(made.fields) == len(made.layers) - 1
     anything = replace(made, memory_bytes=None)
     for strategy in (configurations, any_configurations):
-        configuration = data.draw(strategy(made))
-        check(anything, configuration)
-        fixed = Fixed(
-            configuration.parameter_servers,
-            configuration.replicas,
-            configuration.workers_per_replica,
-            configuration.layers,
-        )
+        one = data.draw(strategy(made))
+        check(anything, one)
+        fixed = Fixed(one.parameter_servers, one.replicas, one.workers_per_replica, one.layers)
         assert replace(made, fixed=[fixed]).fixed == (fixed,)
 
 
 def test_numbers_are_kept_as_written() -> None:
     made = Constants(**{**CONSTANTS, "muladd_ns": 0.1, "error_ns": Decimal("0.30")})
-    assert made.muladd_ns == Fraction(1, 10)
-    assert made.error_ns == Fraction(3, 10)
+    assert (made.muladd_ns, made.error_ns) == (Fraction(1, 10), Fraction(3, 10))
     assert made.nic_bits_per_s == 10**10
     assert made.interference == (1, Fraction(21, 20))
     assert made.bits_per_activation == made.bits_per_weight == 32
@@ -80,15 +74,8 @@ def test_numbers_are_kept_as_written() -> None:
 def test_threads_run_up_to_cores_and_interference() -> None:
     assert problem(cores=1).threads == 1
     assert problem(cores=16).threads == 2
-    more = Constants(**{**CONSTANTS, "interference": [1, 1, 1], "latency_ns": [1, 1]})
+    more = Constants(**{**CONSTANTS, "interference": [1, 1, 1]})
     assert problem(cores=2, constants=more).threads == 2
-    refused(
-        "constants.latency_ns",
-        "expected a value for each of up to 3 threads, got 2",
-        problem,
-        cores=3,
-        constants=more,
-    )
 
 
 @pytest.mark.parametrize(
@@ -98,193 +85,124 @@ def test_which_machines_are_alike(machines: Any, uniform: bool) -> None:
     assert problem(machine_speeds=machines).uniform is uniform
 
 
-NUMBERS = [
-    "muladd_ns",
-    "activation_ns",
-    "error_ns",
-    "nic_bits_per_s",
-    "bits_per_activation",
-    "bits_per_weight",
-]
-NOT_POSITIVE = [
-    (0, "0"),
-    (-1, "-1"),
-    (-0.5, "-0.5"),
-    (float("nan"), "NaN"),
-    (Decimal("NaN"), "NaN"),
-    (Decimal("sNaN"), "sNaN"),
-    (float("-inf"), "-Infinity"),
-    (True, "true"),
-    (False, "false"),
-    ("1", "'1'"),
-    (None, "null"),
-    ([1], "an array"),
-    (1j, "1j"),
-]
-TOO_LARGE = [
-    float("inf"),
-    Decimal("inf"),
-    2**62 + 1,
-    10**400,
-    1e300,
-    Decimal("1e400"),
-    Decimal("1e99999999"),
-    Fraction(10**400),
-]
-TOO_FINE = [5e-324, Decimal("1e-400"), Decimal("1e-99999999"), Fraction(1, 10**400)]
+def test_which_choices_a_layer_has() -> None:
+    some = problem(partitions="powers_of_two", max_copies=2)
+    assert choices(some, LAYERS[1], 5) == [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1)]
+    every = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (1, 4), (2, 2)]
+    assert choices(problem(), LAYERS[2], 4) == every
 
 
-@pytest.mark.parametrize("field", NUMBERS)
-def test_constants_are_positive_numbers(field: str) -> None:
-    for value, shown in NOT_POSITIVE:
-        message = f"expected a number > 0, got {shown}"
-        refused(f"constants.{field}", message, Constants, **{**CONSTANTS, field: value})
-    for value in TOO_LARGE:
-        message = "expected a number <= 4611686018427387904, got "
-        refused(f"constants.{field}", message, Constants, **{**CONSTANTS, field: value})
-    for value in TOO_FINE:
-        message = "expected a number of at most 150 decimals, got "
-        refused(f"constants.{field}", message, Constants, **{**CONSTANTS, field: value})
-    largest = Constants(**{**CONSTANTS, field: 2**62})
-    assert estimate_all(problem(constants=largest)) > 0
-
-
-def estimate_all(made: Problem) -> Fraction:
+def epoch(made: Problem) -> Fraction:
     """The time of one replica on one worker."""
     alone = tuple(LayerChoice(1, 1, 1, ((0,),)) for _ in made.layers)
     return estimate(made, Configuration(1, 1, 1, alone)).epoch
 
 
-@pytest.mark.parametrize("field", ["latency_ns", "interference"])
-def test_constants_by_threads(field: str) -> None:
-    def wrong(value: Any, path: str, message: str) -> None:
-        path = f"constants.{field}{path}"
-        refused(path, message, Constants, **{**CONSTANTS, field: value})
-
-    wrong([], "", "expected at least one element, got an empty array")
-    arrays: list[tuple[Any, str]] = [
-        (3, "3"),
-        ("12", "'12'"),
-        (None, "null"),
-        ({1: 2}, "an object"),
-    ]
-    for value, shown in arrays:
-        wrong(value, "", f"expected an array, got {shown}")
-    for value, shown in NOT_POSITIVE:
-        wrong([1, value], "[1]", f"expected a number > 0, got {shown}")
-    for value in TOO_LARGE:
-        wrong([value, 1], "[0]", "expected a number <= 4611686018427387904")
-
-
-def test_too_many_threads() -> None:
-    many = {**CONSTANTS, "interference": [1] * 1025, "latency_ns": [1] * 1025}
-    refused("constants.interference", "<= 1024, got 1025", Constants, **many)
-
-
-COUNTS = ["machines", "cores", "samples", "read_every", "top", "memory_bytes"]
-
-
-@pytest.mark.parametrize("field", COUNTS)
-def test_counts(field: str) -> None:
-    wrong: list[tuple[Any, str]] = [
-        (0, "0"),
-        (-3, "-3"),
-        (1.0, "1.0"),
-        (True, "true"),
-        ("6", "'6'"),
-        (float("nan"), "NaN"),
-        (float("inf"), "Infinity"),
-        ([6], "an array"),
-    ]
-    if field != "memory_bytes":
-        wrong.append((None, "null"))
-    for value, shown in wrong:
-        refused(field, f"expected an integer >= 1, got {shown}", problem, **{field: value})
-    for value in (2**62 + 1, 2**64, 10**400):
-        refused(field, "expected an integer <= ", problem, **{field: value})
-
-
 def test_the_largest_counts_are_priced_exactly() -> None:
     huge = problem(samples=2**62, cores=2**62, memory_bytes=2**53, read_every=2**62)
-    assert estimate_all(huge) > 2**62
-    once = estimate_all(problem(samples=1, read_every=1))
-    assert estimate_all(problem(samples=2**53 + 1, read_every=1)) == (2**53 + 1) * once
+    assert epoch(huge) > 2**62
+    once = epoch(problem(samples=1, read_every=1))
+    assert epoch(problem(samples=2**53 + 1, read_every=1)) == (2**53 + 1) * once
 
 
-def test_amounts_that_are_too_large() -> None:
-    refused("memory_bytes", f"an integer <= {2**53}", problem, memory_bytes=2**53 + 1)
-    refused(
-        "fixed", f"at most {MAX_FIXED} elements", problem, fixed=[Fixed(1, 1, 1)] * (MAX_FIXED + 1)
-    )
+TWO = NeuronLayer("two", "conv", 48, 96, 4, (2, 6, 4), 1)  # of two input channels
+THREE = NeuronLayer("three", "conv", 72, 72, 3, (3, 6, 4), 1)
 
 
-@pytest.mark.parametrize("value", ["most", "", None, 1, ["min"], True])
-def test_choices_of_words(value: Any) -> None:
-    refused("read_model", "expected one of mean, min, max, got ", problem, read_model=value)
-    refused("partitions", "expected one of all, powers_of_two, got ", problem, partitions=value)
+@pytest.mark.parametrize(
+    ("path", "message", "changes"),
+    [
+        *(
+            (field, f"expected an integer >= 1, got {shown}", {field: value})
+            for field in ("machines", "cores", "samples", "read_every", "top", "memory_bytes")
+            for value, shown in ((0, "0"), (1.0, "1.0"), (True, "true"), (float("nan"), "NaN"))
+        ),
+        ("machines", f"expected an integer <= {MAX_MACHINES}", {"machines": MAX_MACHINES + 1}),
+        ("cores", "expected an integer <= ", {"cores": 10**400}),
+        ("memory_bytes", f"an integer <= {2**53}", {"memory_bytes": 2**53 + 1}),
+        ("read_model", "expected one of mean, min, max, got ", {"read_model": ["min"]}),
+        ("partitions", "expected one of all, powers_of_two, got ", {"partitions": None}),
+        ("machine_speeds", "expected one a machine (6), got 5", {"machine_speeds": [1] * 5}),
+        ("machine_speeds", "expected one a machine (6), got 7", {"machine_speeds": [1] * 7}),
+        ("machine_speeds", "expected at least one element", {"machine_speeds": []}),
+        ("machine_speeds", "expected an array, got 2", {"machine_speeds": 2}),
+        ("machine_speeds", "expected an array, got '111111'", {"machine_speeds": "111111"}),
+        ("machine_speeds[5]", "expected a number > 0", {"machine_speeds": [1] * 5 + [0]}),
+        ("constants", "expected Constants, got 3", {"constants": 3}),
+        (
+            "constants.latency_ns",
+            "expected a value for each of up to 2 threads, got 1",
+            {"constants": Constants(**{**CONSTANTS, "latency_ns": [1]})},
+        ),
+        ("layers", f"expected 1 to {MAX_LAYERS} elements, got 0", {"layers": []}),
+        ("layers", f"got {MAX_LAYERS + 1}", {"layers": LAYERS[1:2] * (MAX_LAYERS + 1)}),
+        ("layers", "expected an array, got 3", {"layers": 3}),
+        ("layers[1]", "expected a NeuronLayer, got 'f'", {"layers": [CONV, "f"]}),
+        ("layers[2].connections", "'f' = 25), got 60", {"layers": [CONV, *LAYERS[1:2] * 2]}),
+        ("layers[2].kind", "expected 'full' after", {"layers": [CONV, LAYERS[1], CONV]}),
+        ("layers[2].weights", "3 channels of 'three'", {"layers": [THREE, THREE, TWO]}),
+        ("fixed", "expected an array, got 3", {"fixed": 3}),
+        ("fixed[0]", "expected a Fixed, got 3", {"fixed": [3]}),
+        ("fixed", f"at most {MAX_FIXED} elements", {"fixed": [Fixed(1, 1, 1)] * (MAX_FIXED + 1)}),
+    ],
+)
+def test_bad_problems(path: str, message: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        problem(**changes)
+    assert caught.value.path == path
+    assert message in caught.value.message
 
 
-def test_speeds() -> None:
-    field = "machine_speeds"
-    for count in (5, 7):
-        message = f"expected one a machine (6), got {count}"
-        refused(field, message, problem, **{field: [1] * count})
-    refused(field, "expected at least one element", problem, **{field: []})
-    refused(field, "expected an array, got 2", problem, **{field: 2})
-    refused(field, "expected an array, got '111111'", problem, **{field: "111111"})
-    for value, shown in NOT_POSITIVE:
-        message = f"expected a number > 0, got {shown}"
-        refused(f"{field}[5]", message, problem, **{field: [1] * 5 + [value]})
-    for value in TOO_LARGE:
-        message = "expected a number <= "
-        refused(f"{field}[0]", message, problem, **{field: [value] + [1] * 5})
+@pytest.mark.parametrize(
+    ("path", "message", "value"),
+    [
+        *(
+            (field, message, value)
+            for field in (
+                "muladd_ns",
+                "activation_ns",
+                "error_ns",
+                "nic_bits_per_s",
+                "bits_per_activation",
+                "bits_per_weight",
+            )
+            for message, value in (
+                ("expected a number > 0, got 0", 0),
+                ("expected a number > 0, got sNaN", Decimal("sNaN")),
+                ("expected a number <= 4611686018427387904, got ", 2**62 + 1),
+                ("expected a number of at most 150 decimals, got ", 5e-324),
+                ("expected a number of at most 150 decimals, got ", Fraction(1, 10**400)),
+            )
+        ),
+        *(
+            (f"{field}{place}", message, value)
+            for field in ("latency_ns", "interference")
+            for place, message, value in (
+                ("", "expected at least one element, got an empty array", []),
+                ("", "expected an array, got null", None),
+                ("", "expected an array, got '12'", "12"),
+                ("", "expected an array, got an object", {1: 2}),
+                ("[1]", "expected a number > 0, got -1", [1, -1]),
+                ("[0]", "expected a number <= 4611686018427387904", [10**400, 1]),
+            )
+        ),
+        ("interference", "<= 1024, got 1025", [1] * 1025),
+    ],
+)
+def test_bad_constants(path: str, message: str, value: Any) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Constants(**{**CONSTANTS, path.split("[", maxsplit=1)[0]: value})
+    assert caught.value.path == f"constants.{path}"
+    assert message in caught.value.message
 
 
-def test_layers_of_a_problem() -> None:
-    refused("layers", f"expected 1 to {MAX_LAYERS} elements, got 0", problem, layers=[])
-    refused(
-        "layers",
-        f"{MAX_LAYERS} elements, got {MAX_LAYERS + 1}",
-        problem,
-        layers=LAYERS[1:2] * (MAX_LAYERS + 1),
-    )
-    refused("layers", "expected an array, got 3", problem, layers=3)
-    refused("layers[1]", "expected a NeuronLayer, got 'f'", problem, layers=[CONV, "f"])
-    refused("layers[0]", "expected a NeuronLayer, got null", problem, layers=[None])
-    refused(
-        "layers[2].connections",
-        "expected neurons x inputs (5 x 5 from 'f' = 25), got 60",
-        problem,
-        layers=[CONV, LAYERS[1], LAYERS[1]],
-    )
-    refused(
-        "layers[2].kind",
-        "expected 'full' after the fully connected layer 'f', got 'conv'",
-        problem,
-        layers=[CONV, LAYERS[1], CONV],
-    )
-    two = NeuronLayer("two", "conv", 48, 96, 4, (2, 6, 4), 1)  # of two input channels
-    three = NeuronLayer("three", "conv", 72, 72, 3, (3, 6, 4), 1)
-    refused(
-        "layers[2].weights",
-        "for 2 input channels, which does not divide the 3 channels of 'three'",
-        problem,
-        layers=[three, three, two],
-    )
-
-
-def choice(*given: Any) -> LayerChoice:
-    return LayerChoice(*given)
-
-
-ALONE = choice(1, 1, 1, ())
-FITTING = (choice(3, 2, 1, ()), choice(2, 1, 2, ((0, 1), (3, 2))), ALONE)
+ALONE = LayerChoice(1, 1, 1)
 
 
 def test_fixed_configurations_are_accepted() -> None:
-    for layers in (None, FITTING):
-        made = problem(fixed=[Fixed(2, 1, 4, layers)])
-        assert made.fixed == (Fixed(2, 1, 4, layers),)
+    fitting = (LayerChoice(3, 2, 1), LayerChoice(2, 1, 2, ((0, 1), (3, 2))), ALONE)
+    for layers in (None, fitting):
+        assert problem(fixed=[Fixed(2, 1, 4, layers)]).fixed == (Fixed(2, 1, 4, layers),)
 
 
 @pytest.mark.parametrize(
@@ -294,39 +212,31 @@ def test_fixed_configurations_are_accepted() -> None:
         ("", "expected at most machines (6), got 7", Fixed(6, 1, 1)),
         (".parameter_servers", "expected an integer >= 1, got 0", Fixed(0, 1, 1)),
         (".replicas", "expected an integer >= 1, got true", Fixed(1, True, 1)),
-        (".workers_per_replica", "expected an integer >= 1, got 1.0", Fixed(1, 1, 1.0)),  # type: ignore[arg-type]
         (".workers_per_replica", f"expected an integer <= {MAX_MACHINES}", Fixed(1, 1, 10**400)),
         (".layers", "as many as the network has (3), got 2", Fixed(1, 1, 1, (ALONE, ALONE))),
+        *(
+            (f".layers[1]{path}", message, Fixed(1, 1, 4, (ALONE, choice, ALONE)))
+            for path, message, choice in (
+                (".partitions", "expected an integer >= 1, got 0", LayerChoice(0, 1, 1)),
+                (".partitions", "has 5 neurons, expected at most", LayerChoice(2**62, 1, 1)),
+                (".threads", "expected at most 2 (cores, ", LayerChoice(1, 3, 1)),
+                (".copies", "expected an integer >= 1, got 0", LayerChoice(1, 1, 0)),
+                ("", "<= workers_per_replica (4), got 6", LayerChoice(2, 1, 3)),
+                (".mapping", "expected 1 arrays of 2 workers", LayerChoice(1, 1, 2, ((0,),))),
+                (".mapping[0][1]", "worker 0 given twice", LayerChoice(1, 1, 2, ((0, 0),))),
+                (".mapping[0][0]", "integer >= 0, got true", LayerChoice(1, 1, 1, ((True,),))),
+                (".mapping[0][0]", "integer <= 3", LayerChoice(1, 1, 1, ((10**400,),))),
+            )
+        ),
+        (
+            ".layers[0].partitions",
+            "'c' has 3 rows it passes on, expected at most",
+            Fixed(1, 1, 4, (LayerChoice(4, 1, 1), ALONE, ALONE)),
+        ),
     ],
 )
-def test_fixed_triples(path: str, message: str, fixed: Fixed) -> None:
-    refused(f"fixed[1]{path}", message, problem, fixed=[Fixed(1, 1, 1), fixed])
-
-
-@pytest.mark.parametrize(
-    ("place", "path", "message", "given"),
-    [
-        (0, ".partitions", "'c' has 3 rows it passes on, expected at most", choice(4, 1, 1, ())),
-        (2, ".partitions", "'g' has 3 neurons, expected at most", choice(4, 1, 1, ())),
-        (1, ".partitions", "expected an integer >= 1, got 0", choice(0, 1, 1, ())),
-        (1, ".partitions", "has 5 neurons, expected at most", choice(2**62, 1, 1, ())),
-        (1, ".partitions", "expected an integer <= ", choice(10**400, 1, 1, ())),
-        (1, ".threads", "expected an integer >= 1, got 0", choice(1, 0, 1, ())),
-        (1, ".threads", "expected at most 2 (cores, ", choice(1, 3, 1, ())),
-        (1, ".copies", "expected an integer >= 1, got 0", choice(1, 1, 0, ())),
-        (1, "", "partitions x copies <= workers_per_replica (4), got 6", choice(2, 1, 3, ())),
-        (1, "", "<= workers_per_replica (4), got 4611686018427387904", choice(1, 1, 2**62, ())),
-        (1, ".mapping", "expected 2 arrays of 1 workers", choice(2, 1, 1, ((0,),))),
-        (1, ".mapping", "expected 1 arrays of 2 workers", choice(1, 1, 2, ((0,),))),
-        (1, ".mapping[1][0]", "worker 3 given twice", choice(2, 1, 1, ((3,), (3,)))),
-        (1, ".mapping[0][1]", "worker 0 given twice", choice(1, 1, 2, ((0, 0),))),
-        (1, ".mapping[0][0]", "expected an integer <= 3, got 4", choice(1, 1, 1, ((4,),))),
-        (1, ".mapping[0][0]", "expected an integer >= 0, got -1", choice(1, 1, 1, ((-1,),))),
-        (1, ".mapping[0][0]", "expected an integer >= 0, got true", choice(1, 1, 1, ((True,),))),
-        (1, ".mapping[0][0]", "expected an integer <= 3", choice(1, 1, 1, ((10**400,),))),
-    ],
-)
-def test_fixed_layers(place: int, path: str, message: str, given: LayerChoice) -> None:
-    layers = tuple(given if at == place else ALONE for at in range(3))
-    full_path = f"fixed[0].layers[{place}]{path}"
-    refused(full_path, message, problem, fixed=[Fixed(1, 1, 4, layers)])
+def test_bad_fixed_configurations(path: str, message: str, fixed: Fixed) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        problem(fixed=[Fixed(1, 1, 1), fixed])
+    assert caught.value.path == f"fixed[1]{path}"
+    assert message in caught.value.message

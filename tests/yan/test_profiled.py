@@ -126,8 +126,9 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
-def test_shipped_profiles_are_searched(path: Path) -> None:
+@pytest.mark.parametrize("name", ["vgg19", "resnet50"])
+def test_shipped_profiles_are_searched(name: str) -> None:
+    (path,) = (one for one in PROFILES if one.stem == name)
     made = profiled(shipped(path), machines(6), 10**6, computation=Fraction(1, 50))
     result = yan.solve(made.problem)
     assert result.status == "optimal"
@@ -159,33 +160,6 @@ def test_the_search_is_brute_force_on_a_small_profile(
     assert found.ranking[0].epoch == best.ranking[0].epoch
     price = neuron_oracle.price(problem, found.configuration)
     assert price.epoch == found.ranking[0].epoch
-
-
-@given(st.sampled_from([Fraction(1, 3), Fraction(5, 2), Fraction(7)]), st.integers(2, 8))
-@settings(deadline=None)
-def test_times_scale(factor: Fraction, count: int) -> None:
-    """All times and the inverse of the bandwidth times a factor: so is the epoch."""
-    cluster = machines(count, 3000)
-    nic = replace(
-        cluster.nic,
-        startup_ns=int(cluster.nic.startup_ns * factor),
-        bytes_per_s=cluster.nic.bytes_per_s / factor,
-    )
-    before = profiled(small(), cluster, 400).problem
-    after = profiled(small(), replace(cluster, nic=nic), 400, computation=factor).problem
-    one, other = (yan.solve(problem).plan for problem in (before, after))
-    assert one is not None
-    assert other is not None
-    assert int(3000 * factor) == 3000 * factor
-    assert other.ranking[0].epoch == factor * one.ranking[0].epoch
-
-
-def test_more_samples_take_longer_and_rank_alike() -> None:
-    few = yan.solve(profiled(small(), machines(5), 400, read_every=20).problem).plan
-    many = yan.solve(profiled(small(), machines(5), 4000, read_every=20).problem).plan
-    assert few is not None
-    assert many is not None
-    assert many.ranking[0].epoch == 10 * few.ranking[0].epoch
 
 
 @pytest.mark.parametrize("field", ["kind", "output_shape", "connections", "weights", "kernel"])

@@ -2,15 +2,13 @@
 
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
-from math import comb
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from yan_sample import _times, median, sample, worst
-from yan_spread import interval, spread
+from yan_spread import spread
 
 from planner.families.yan import Problem, estimate
 from planner.families.yan.layer_program import state_at
@@ -38,12 +36,6 @@ def test_worst_is_the_worst(problem: Problem, short: bool) -> None:
     assert (result.plan is None) == (not every)
     if result.plan is not None:
         assert result.plan.ranking[0].epoch == max(time for time, _ in every)
-
-
-def test_worst_refuses_what_takes_too_long() -> None:
-    with pytest.raises(NotApplicableError) as caught:
-        as_method(worst, replace(TINY, machines=4096, layers=TINY.layers[1:]))
-    assert caught.value.path == "method"
 
 
 @pytest.mark.slow
@@ -90,16 +82,3 @@ def test_spread_of_a_small_problem() -> None:
     assert plan is not None
     assert plan.ranking[0].epoch == found.median
     assert spread(TINY, samples=10, seed=1).sampled == 10
-
-
-@given(st.integers(6, 300))
-def test_interval_of_the_median(count: int) -> None:
-    low, high = interval(count)
-    assert low + high == count - 1
-
-    def missed(rank: int) -> Fraction:
-        """At most so many of the sample are below the median."""
-        return Fraction(sum(comb(count, below) for below in range(rank + 1)), 2**count)
-
-    assert 2 * missed(low) <= Fraction(1, 20)
-    assert 2 * missed(low + 1) > Fraction(1, 20)

@@ -11,10 +11,9 @@ to shorter parts and ends once, and steps between these events are equal. Source
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
@@ -23,54 +22,74 @@ from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan, TreePlan, busiest_share
 from planner.families.collectives.layout import EvenLayout, Layout
 from planner.model.network import Network
-from planner.solving.deadline import NEVER, Deadline
+from planner.solving.deadline import NEVER, Deadline, watched
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-class Loads(NamedTuple):
-    """Bytes that each NIC carries in one step of the aggregation; arrays of shape (k, N).
+_Carried: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Bytes that each NIC sends, and receives, in a step; shape (k, N)."""
 
-    The broadcast is the reverse: a NIC receives in broadcast step D - 1 - d its bytes sent in d.
-    """
+
+class Hop(NamedTuple):
+    """What NICs carry, shape (k, N), and servers add, shape (N,), in hops that run at once."""
 
     sent: "NDArray[np.int64]"
     received: "NDArray[np.int64]"
+    added: "NDArray[np.int64]"
+
+    def plus(self, other: "Hop", times: int) -> "Hop":
+        """Return these hops with another one beside them (`times` = -1: without it)."""
+        return Hop(*(own + times * more for own, more in zip(self, other, strict=True)))
+
+    def time(self, network: Network) -> Fraction:
+        """Return the time of a step with these hops (ns)."""
+        return network.step(self.busiest, int(self.added.max()))
+
+    @property
+    def reverse(self) -> "Hop":
+        """The broadcast's step that sends these bytes back, and adds nothing."""
+        return Hop(self.received, self.sent, 0 * self.added)
+
+    @property
+    def busiest(self) -> int:
+        """The bytes of the busiest NIC in one direction."""
+        return max(int(self.sent.max()), int(self.received.max()))
 
 
-def loads(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
-    """Yield the loads of NICs in each step of the aggregation; TimeUpError at the deadline.
+def loads(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Hop]:
+    """Yield each step of the aggregation; TimeUpError at the deadline.
 
     O(k·N) array operations a step and thread of a `Schedule`; O(trees·N) for a `TreePlan`.
     """
-    if isinstance(plan, TreePlan):
-        return _of_trees(plan, layout, deadline)
-    return _of_schedule(plan, layout, deadline)
+    steps = _of_trees if isinstance(plan, TreePlan) else _of_schedule
+    for sent, received in steps(plan, layout, deadline):  # type: ignore[arg-type]
+        yield Hop(sent, received, received.sum(axis=0))
 
 
-def _nothing(plan: Plan) -> Loads:
+def _nothing(plan: Plan) -> _Carried:
     import numpy as np
 
     shape = plan.bcube.k, plan.bcube.servers
-    return Loads(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
+    return np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
 
 
-def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
+def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[_Carried]:
     import numpy as np
 
     sizes = np.diff(layout.starts(np.arange(plan.pieces + 1, dtype=np.int64)))
     for step in range(plan.steps):
         deadline.check()
-        carried = _nothing(plan)
+        sent, received = _nothing(plan)
         _, sender, receiver, level, piece = plan.rows_of_step(step).T
-        np.add.at(carried.sent, (level, sender), sizes[piece])
-        np.add.at(carried.received, (level, receiver), sizes[piece])
-        yield carried
+        np.add.at(sent, (level, sender), sizes[piece])
+        np.add.at(received, (level, receiver), sizes[piece])
+        yield sent, received
 
 
-def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
+def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iterator[_Carried]:
     import numpy as np
 
     bcube = schedule.bcube
@@ -82,7 +101,7 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
     for w in range(k):
         if w in schedule.half_steps:
             yield _half_step(schedule, layout, w)
-        step = _nothing(schedule)
+        sent, received = _nothing(schedule)
         length: int = n ** (k - 1 - w)
         bounds = np.arange(n ** (w + 1) + 1, dtype=np.int64) * length
         before = sizes.copy()
@@ -94,34 +113,34 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
             level = (t + w) % k
             held[t] = held[t] * n + servers // int(n**level) % n
             sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]
-            step.sent[level] = before[t] - sizes[t]
-            step.received[level] = (n - 1) * sizes[t]
+            sent[level] = before[t] - sizes[t]
+            received[level] = (n - 1) * sizes[t]
             # Remove what dead servers would have sent; transfers to dead servers are blocked.
             stride: int = n**level
             first = dead - dead // stride % n * stride
             peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
-            np.subtract.at(step.received[level], peers, sizes[t, peers])
+            np.subtract.at(received[level], peers, sizes[t, peers])
         # Blocked transfers are not sent; the size of each is its receiver's slice.
         thread, _, sender, receiver = blocked[blocked[:, 1] == w].T
         level_of, size = (thread + w) % k, sizes[thread, receiver]
-        np.subtract.at(step.sent, (level_of, sender), size)
-        np.subtract.at(step.received, (level_of, receiver), size)
-        step.sent[:, dead] = 0
-        step.received[:, dead] = 0
-        yield step
+        np.subtract.at(sent, (level_of, sender), size)
+        np.subtract.at(received, (level_of, receiver), size)
+        sent[:, dead] = 0
+        received[:, dead] = 0
+        yield sent, received
 
 
-def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
+def _half_step(schedule: Schedule, layout: Layout, w: int) -> _Carried:
     import numpy as np
 
-    half = _nothing(schedule)
+    sent, received = _nothing(schedule)
     rows = schedule.part_rows
     thread, _, sender, level, via, offset, length = rows[rows[:, 1] == w].T
     first = thread * schedule.pieces + offset
     sizes = layout.starts(first + length) - layout.starts(first)
-    np.add.at(half.sent, (level, sender), sizes)
-    np.add.at(half.received, (level, via), sizes)
-    return half
+    np.add.at(sent, (level, sender), sizes)
+    np.add.at(received, (level, via), sizes)
+    return sent, received
 
 
 def time_ns(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> int:
@@ -164,41 +183,18 @@ def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     return steps + [(carried, 0) for carried, _ in reversed(steps)]
 
 
-class Hop(NamedTuple):
-    """What NICs carry, shape (k, N), and servers add, shape (N,), in hops that run at once."""
-
-    sent: "NDArray[np.int64]"
-    received: "NDArray[np.int64]"
-    added: "NDArray[np.int64]"
-
-    def plus(self, other: "Hop", times: int) -> "Hop":
-        """Return these hops with another one beside them (`times` = -1: without it)."""
-        return Hop(*(own + times * more for own, more in zip(self, other, strict=True)))
-
-    def time(self, network: Network) -> Fraction:
-        """Return the time of a step with these hops (ns)."""
-        busiest = max(int(self.sent.max()), int(self.received.max()))
-        return network.step(busiest, int(self.added.max()))
-
-
-def up_and_down(load: Loads) -> tuple[Hop, Hop]:
-    """Return a step of the aggregation, and its reverse in the broadcast, which adds nothing."""
-    added = load.received.sum(axis=0)
-    return Hop(*load, added), Hop(load.received, load.sent, 0 * added)
-
-
 def hops_of(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> list[Hop]:
     """Return the hops of a part of a gradient, in order."""
-    both = [up_and_down(load) for load in loads(plan, layout, deadline)]
-    return [up for up, _ in both] + [down for _, down in reversed(both)]
+    up = list(loads(plan, layout, deadline))
+    return up + [hop.reverse for hop in reversed(up)]
 
 
 def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> Fraction:
     """Return the time of one layer, or of a gradient that is not cut into layers."""
     network, width = problem.network, problem.element_bytes
     if plan.rounds == 1:
-        steps = map(up_and_down, loads(plan, plan.layout(elements, width), deadline))
-        return sum((up.time(network) + down.time(network) for up, down in steps), Fraction(0))
+        steps = loads(plan, plan.layout(elements, width), deadline)
+        return sum((up.time(network) + up.reverse.time(network) for up in steps), Fraction(0))
     quotient, longer = divmod(elements, plan.rounds)
     # The first `longer` parts have one element more than the others. Part j is on hop step - j, so
     # these parts begin, go over to the shorter ones, and end, hop by hop, after so many steps:
@@ -270,8 +266,7 @@ def steps_of(plan: Plan, deadline: Deadline = NEVER) -> tuple[StepLoad, ...]:
     if is_intact(plan):
         up = [sent for sent, _ in busiest_intact(plan, units)[: plan.steps]]
     else:
-        carried = loads(plan, units, deadline)
-        up = [max(int(load.sent.max()), int(load.received.max())) for load in carried]
+        up = [step.busiest for step in loads(plan, units, deadline)]
     stages: tuple[tuple[Stage, list[int]], ...] = ("aggregate", up), ("broadcast", up[::-1])
     return tuple(
         StepLoad(stage, step, pieces) for stage, most in stages for step, pieces in enumerate(most)
@@ -301,8 +296,7 @@ def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArra
 
     both: NDArray[np.int64] = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=np.int64)
     for step in loads(plan, layout, deadline):
-        both += step.sent
-        both += step.received
+        both += step.sent + step.received
     return both
 
 
@@ -314,12 +308,7 @@ def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArra
 # computed. With R rounds a layer is cut into R parts first, and each part into pieces. Transfers
 # without bytes are left out.
 #
-# Complexity: O(1) a transfer and part; starts of pieces are computed in batches. Source: own.
-
-_BATCH = 1024
-"""Transfers per array operation."""
-
-_Batch: TypeAlias = "tuple[list[Transfer], NDArray[np.int64]]"
+# Complexity: O(1) a transfer and part. Source: own.
 
 
 class Listed(NamedTuple):
@@ -353,27 +342,16 @@ def listed(
 
     TimeUpError at the deadline.
     """
-    batches: Iterable[_Batch] = _batches(plan, server, deadline)
-    if len(problem.chunks) * plan.rounds > 1:  # the same transfers for each part
-        batches = list(batches)
-    for layer, part, first, elements in parts_of(problem, plan.rounds):
-        layout = plan.layout(elements, problem.element_bytes)
-        for batch, pieces in batches:
-            deadline.check()
-            edges = layout.starts(pieces).tolist()
-            starts, stops = edges[: len(batch)], edges[len(batch) :]
-            for transfer, start, stop in zip(batch, starts, stops, strict=True):
-                if start < stop:
-                    yield Listed(transfer, layer, part, first + start, stop - start)
-
-
-def _batches(plan: Plan, server: int, deadline: Deadline) -> Iterator[_Batch]:
-    """Yield batches of a server's transfers, with all their first pieces, then all their ends."""
     import numpy as np
 
-    transfers = iter(plan.transfers(server))
-    while batch := list(islice(transfers, _BATCH)):
-        deadline.check()
-        firsts = [transfer.thread * plan.pieces + transfer.offset for transfer in batch]
-        stops = [first + transfer.length for first, transfer in zip(firsts, batch, strict=True)]
-        yield batch, np.array(firsts + stops, dtype=np.int64)
+    transfers = list(watched(plan.transfers(server), deadline))
+    firsts = np.array(
+        [move.thread * plan.pieces + move.offset for move in transfers], dtype=np.int64
+    )
+    behind = firsts + np.array([move.length for move in transfers], dtype=np.int64)
+    for layer, part, first, elements in parts_of(problem, plan.rounds):
+        layout = plan.layout(elements, problem.element_bytes)
+        starts, stops = layout.starts(firsts).tolist(), layout.starts(behind).tolist()
+        for transfer, start, stop in watched(zip(transfers, starts, stops, strict=True), deadline):
+            if start < stop:
+                yield Listed(transfer, layer, part, first + start, stop - start)

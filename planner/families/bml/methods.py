@@ -87,25 +87,17 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     # To root, cut, check and price a large tree takes more than half as long as to find it.
     finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
     searched = deadline.later(-finishing)
-    start: list[Tree] = []
     if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
         packing = few_trees(damage, count, searched)
     else:
+        start: list[Tree] = []
         with suppress(NotApplicableError):  # detours may not apply
             start = trees_of(detour(damage), damage.deadline)
         packing = pack(damage, searched, start=start)
-    packings = [(packing.trees, packing.weights)]
-    # an unfinished packing may be worse than the trees it started from
-    if start and packing.timed_out:
-        packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
-    plans = []
-    for trees, shares in packings:
-        rooted = tuple(root_at_centre(tree, damage.deadline) for tree in trees)
-        plans.append(with_best_rounds(problem, TreePlan(damage.bcube, rooted, shares), deadline))
-    best = _fastest(problem, plans, damage.deadline)
-    bound = lower_bound_ns(problem, damage, packing.bound)
-    return Outcome(best, bound, packing.timed_out)
+    rooted = tuple(root_at_centre(tree, damage.deadline) for tree in packing.trees)
+    plan = with_best_rounds(problem, TreePlan(damage.bcube, rooted, packing.weights), deadline)
+    return Outcome(plan, lower_bound_ns(problem, damage, packing.bound), packing.timed_out)
 
 
 def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

@@ -58,7 +58,7 @@ from planner.model.validation import total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, Case, Column, Place
 from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
-from planner.solving.family import SIMPLE, Family
+from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.plugins import plugged
@@ -365,7 +365,7 @@ def solve_all(
         deadline,
         control.get("on_progress"),
         control.get("start"),
-        control.get("tie_break", SIMPLE),
+        control.get("tie_break", "simple"),
     )
     return result, tuple(listed)
 

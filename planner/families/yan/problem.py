@@ -278,7 +278,7 @@ class Problem:
 
 
 def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
-    """Return the problem with one constant scaled; of `interference` only the part above 1.
+    """Return the problem with one constant scaled.
 
     InvalidInputError if the value is too large, or has too many decimals.
     """
@@ -286,12 +286,7 @@ def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
     if constant == "muladd_ns":  # measured times consist of multiply-adds, too
         problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
     value: Any
-    if constant == "interference":
-        value = [
-            1 + factor * (slowdown - 1) if slowdown > 1 else slowdown
-            for slowdown in constants.interference
-        ]
-    elif constant == "latency_ns":
+    if constant == "latency_ns":
         value = [factor * latency for latency in constants.latency_ns]
     else:
         value = factor * getattr(constants, constant)

@@ -79,12 +79,11 @@ def search(
     solve: Callable[[Triple], float | None],
     top: int,
     deadline: Deadline,
-    below: float = float("inf"),
     *,
     stronger: Sequence[Callable[[Triple], float]] = (),
     monotone: bool = True,
 ) -> SearchResult:
-    """Return the best `top` triples with a time below `below`.
+    """Return the best `top` triples.
 
     `solve` returns the time of a triple, at least its bound, or None. One triple is solved even
     after the deadline; TimeUpError if `solve` raises it for the first one. `stronger` are the
@@ -106,9 +105,7 @@ def search(
     while more and not (result.solutions or waiting):
         more = False
         for bounds in every:
-            heap += [
-                (bound, 0, -triple.servers, triple) for bound, triple in bounds if bound < below
-            ]
+            heap += [(bound, 0, -triple.servers, triple) for bound, triple in bounds]
             if deadline.passed and heap:
                 more = True  # continued only if no triple here has a solution
                 break
@@ -128,8 +125,7 @@ def search(
                     better = max(value, stronger[stage](triple))
                 except TimeUpError:
                     better = value
-                if better < below:
-                    push(better, stage + 1, triple)
+                push(better, stage + 1, triple)
             elif stage <= last:
                 try:
                     epoch = solve(triple)
@@ -140,7 +136,7 @@ def search(
                     break
                 result.solved += 1
                 result.least = min(result.least, value)
-                if epoch is not None and epoch < below:
+                if epoch is not None:
                     waiting[triple] = epoch
                     push(epoch, last + 1, triple)
                 if not monotone:
@@ -318,9 +314,9 @@ class Engine:
         """Return a lower bound on a time that is exact except for rounding."""
         return Fraction(time * (1 - 2 * self.tables.error))
 
-    def search(self, top: int, deadline: Deadline, below: float = float("inf")) -> SearchResult:
+    def search(self, top: int, deadline: Deadline) -> SearchResult:
         """Return the best triples."""
-        return search(self.layerwise, self.space, self.solve, top, deadline, below)
+        return search(self.layerwise, self.space, self.solve, top, deadline)
 
     def ranked(self, triples: Iterable[Triple]) -> list[Ranked]:
         """Return the best configurations of solved triples, in exact order."""

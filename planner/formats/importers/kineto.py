@@ -216,8 +216,6 @@ def _doubts(
         )
     if len(used) == 1:
         yield "times are those of a single step; record several, after a warm-up"
-    if trace.stacks:
-        yield "recorded with Python's stack, which slows down what it times"
     if any(event.name.startswith(_COMMUNICATION) for event in trace.operators):
         waits = "its waiting may count as computation"
         if first.device:

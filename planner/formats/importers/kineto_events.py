@@ -38,8 +38,9 @@ _SHAPED = (
 )
 """Prefixes of names of events whose inputs are gradients or messages."""
 _OTHERS = (
-    "Trace", "cpu_instant_event", "gpu_user_annotation", "overhead", "cuda_profiler_range",
-    "cuda_sync", "cuda_event", "ac2g", "fwdbwd", "async_cpu_to_gpu", "external_correlation",
+    "Trace", "python_function", "cpu_instant_event", "gpu_user_annotation", "overhead", "ac2g",
+    "fwdbwd", "cuda_profiler_range", "cuda_sync", "cuda_event", "async_cpu_to_gpu",
+    "external_correlation",
 )  # fmt: skip
 """Categories without information about computation."""
 _OLDER = {
@@ -122,7 +123,6 @@ class Kept:
     def __init__(self, events: Iterable[RawEvent]) -> None:
         self.by_category: dict[str, list[Event]] = defaultdict(list)
         self.backwards: list[int] = []
-        self.stacks = False
         self._seen: dict[Any, Any] = {}
         numbers = set[int]()
         for index, raw in enumerate(events):
@@ -136,9 +136,6 @@ class Kept:
         self.held, self.numbered = len(numbers), max(numbers, default=-1) + 1
 
     def _keep(self, raw: RawEvent, category: str, index: int) -> None:
-        if category == "python_function":
-            self.stacks = True
-            return
         path = f"traceEvents[{index}]"
         start, lasts = _ns(raw.ts, path, "ts"), _ns(raw.dur, path, "dur")
         if lasts < 0:

@@ -66,7 +66,6 @@ class Trace:
     runtime_calls: tuple[Event, ...]  # of a device's runtime, in the order of the file
     launches: Mapping[int | None, Event]  # the runtime call of each correlation number
     processor: str  # name of the device; empty if unknown
-    stacks: bool  # whether Python functions were recorded
     runtime: tuple[str, ...]  # categories with calls of a device's runtime
     unknown: Mapping[str, tuple[Event, ...]]  # by category, such as that of another accelerator
     numbered: int  # events that the profiler numbered
@@ -122,7 +121,6 @@ def read_trace(data: bytes) -> Trace:
         runtime_calls=started,
         launches={call.correlation: call for call in started if call.correlation is not None},
         processor=name if isinstance(name, str) else "",
-        stacks=kept.stacks,
         runtime=tuple(runtime),
         unknown={name: tuple(events) for name, events in by_category.items()},
         numbered=kept.numbered,

@@ -12,12 +12,10 @@ and the format of its published profiles.
 """
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 
-from planner.formats.importers.timed_rows import listed
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import cycle_of, stable_order
 from planner.model.layers import Layer, chain_blocks, graph_of_layers
@@ -25,14 +23,6 @@ from planner.model.profiles import Profile, Provenance
 from planner.model.validation import MAX_VALUE, shown
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
-_TINY_BYTES = 1 << 20  # work on less than this may take no measurable time
-_NOTABLE_NS = 10**6  # shorter times are mostly the cost of starting a kernel
-
-_VIEWS = (
-    "View", "Size", "Flatten", "Identity", "Reshape", "Transpose", "Permute", "Squeeze",
-    "Unsqueeze", "Expand", "Narrow", "Select", "Chunk", "Split", "Unbind", "__getitem__",
-)  # fmt: skip
-"""Kinds that compute nothing: their output is a part of their input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ class _Node:
 def read_pipedream(
     data: bytes, *, name: str, source: str, batch_size: int | None = None
 ) -> tuple[Profile, tuple[str, ...]]:
-    """Return the profile in a PipeDream graph file, and warnings about implausible rows.
+    """Return the profile in a PipeDream graph file, and warnings about rows that are left out.
 
     Parameters
     ----------
@@ -126,13 +116,12 @@ def read_pipedream(
         )
         for row, block in zip(rows, chain_blocks(len(rows), steps), strict=True)
     )
-    warnings = [
+    warnings = tuple(
         f"line {node.line}: {node.name} is data loading, not a layer: left out "
         f"({node.forward_ns / 1e6:g} ms)"
         for node in nodes.values()
         if node.name in inputs
-    ]
-    warnings += _doubts(rows)
+    )
     return Profile(
         name=name,
         layers=layers,
@@ -143,29 +132,7 @@ def read_pipedream(
         ),
         batch_size=batch_size,
         graph=graph_of_layers(layers, steps) if any(row.parameter_bytes for row in rows) else None,
-    ), tuple(warnings)
-
-
-def _doubts(rows: Sequence[_Node]) -> Iterator[str]:
-    """Yield warnings about implausible times."""
-    untimed: dict[str, list[_Node]] = {}
-    for row in rows:
-        # A backward pass computes at least as much as the forward pass.
-        if row.parameter_bytes and row.forward_ns > max(_NOTABLE_NS, 2 * row.backward_ns):
-            yield (
-                f"line {row.line}: {row.name} {row.kind} takes {row.forward_ns / 1e6:g} ms forward "
-                f"and {row.backward_ns / 1e6:g} ms backward, which computes at least as much: one "
-                "of the times is wrong, or another row holds a part of it"
-            )
-        work = max(row.activation_bytes, row.parameter_bytes)
-        timed = row.forward_ns and row.backward_ns
-        if work > _TINY_BYTES and row.kind not in (*_VIEWS, "Dropout") and not timed:
-            untimed.setdefault(row.kind, []).append(row)
-    for kind, several in untimed.items():
-        yield (
-            f"lines {listed([str(line) for line in sorted(row.line for row in several)])}: {kind} "
-            "handles large outputs or parameters in a time of 0: it was not timed"
-        )
+    ), warnings
 
 
 def _node(line: str, number: int) -> _Node:

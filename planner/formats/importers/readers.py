@@ -1,7 +1,7 @@
 """Profile readers, by the name of the format.
 
 A reader is a function of a file's bytes, with the keywords `name` (of the model), `source` (of the
-file) and `batch_size`, that returns a profile and warnings about implausible rows.
+file) and `batch_size`, that returns a profile and warnings.
 """
 
 from collections.abc import Callable, Mapping

@@ -27,8 +27,6 @@ from planner.model.validation import MAX_VALUE, shown
 LINES = 5  # largest number of lines that a warning lists
 MOST_SIZES = 96  # largest number of sizes in a table; beyond it neighbours are merged into medians
 
-FALLS = Fraction(4, 5)  # a time below this share of the time of a smaller size gets a warning
-
 
 Read = tuple[list["TimedRow"], tuple[str, ...]]
 """The rows of a file, and warnings about those that were left out."""
@@ -121,12 +119,6 @@ def network_of(
                 f"{name}: left out, one size ({format_bytes(points[0][0])}) is no table"
             )
             continue
-        falls = _falls(points)
-        if falls:
-            warnings.append(
-                f"{name}: times fall ({listed(falls)}): the table pools them, so that larger "
-                "transfers take no less time"
-            )
         kept = _thinned(points)
         if len(kept) < len(points):
             warnings.append(
@@ -136,17 +128,6 @@ def network_of(
     if not tables:
         raise InvalidInputError("", "no collective was timed for two sizes: that makes no table")
     return MeasuredNetwork(tuple(tables), tuple(links)), tuple(warnings)
-
-
-def _falls(points: Sequence[tuple[int, int]]) -> list[str]:
-    """Return a warning for each time far below that of a smaller size."""
-    falls, most, at = [], 0, 0
-    for size, time in points:
-        if time < FALLS * most:
-            falls.append(f"{format_bytes(size)} takes {time / most:.2f} of {format_bytes(at)}")
-        if time > most:
-            most, at = time, size
-    return falls
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -13,9 +13,8 @@ ASPLOS 2023) runs such programs on GPUs.
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import lru_cache
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
@@ -125,15 +124,16 @@ class Interpreter:
             group = world.new_group(ranks, interfaces[link])
             if group is not None:
                 self._groups[link] = group, {rank: place for place, rank in enumerate(ranks)}
+        world.gather("having its groups", "")  # a rank that closed sooner would break others'
         self._halves: dict[Kind, Program] = {program.kind: program}
         self._scripts = lru_cache(_KEPT_SCRIPTS)(self._made)
-        self._answers: SimpleQueue[Exception | None] = SimpleQueue()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._busy = threading.Lock()
         self._lanes = [
-            Lane(number, self._groups, self._link, self._answers)
+            Lane(number, self._groups, self._link)
             for number in range(max(min(program.lanes, program.links), 1))
         ]
+        self._threads = ThreadPoolExecutor(len(self._lanes), "planner-lane")
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
         """Replace a one-dimensional, contiguous tensor on the CPU by the sum of all ranks' tensors.
@@ -210,11 +210,7 @@ class Interpreter:
 
     def close(self) -> None:
         """End the threads and the groups. Every rank has to call it, or none."""
-        for lane in self._lanes:
-            lane.jobs.put(None)
-        for lane in self._lanes:
-            # A process that ends while a thread is inside gloo may abort.
-            lane.join(timeout=self._world.timeout_s + 1)
+        self._threads.shutdown()  # a process that ends while a thread is inside gloo may abort
         if self._error is None:
             self._error = PlannerError("this all-reduce was closed")
         self._lanes, self._groups = [], {}
@@ -223,11 +219,17 @@ class Interpreter:
         if not self._busy.acquire(blocking=False):
             raise InvalidInputError("", "called from two threads at once")
         try:
-            for lane, script in zip(self._lanes, self._checked(flat, depth, kind), strict=True):
-                lane.jobs.put((flat, script))
-            for _ in self._lanes:
-                self._error = self._answer()
-                if self._error is not None:
+            going = {
+                self._threads.submit(lane.follow, flat, script)
+                for lane, script in zip(self._lanes, self._checked(flat, depth, kind), strict=True)
+            }
+            while going:
+                ended, going = wait(going, _LOOK_S, FIRST_EXCEPTION)
+                errors = [error for each in ended if (error := each.exception()) is not None]
+                if going:  # the error of another rank ends the waiting
+                    errors += filter(None, [self._world.watch.error])
+                if errors:
+                    self._error = errors[0]
                     raise self._error
         finally:
             self._busy.release()
@@ -254,14 +256,6 @@ class Interpreter:
         most = _PARTS_OF_ONE if len(self._lanes) == 1 else PARTS
         least = elements * width // self.program.chunks  # bytes of a message without cutting
         return max(depth, self._depth, min(most, least // _MESSAGE_BYTES))
-
-    def _answer(self) -> Exception | None:
-        """Return a lane's result, None or its error; the error of another rank ends the waiting."""
-        while True:
-            with suppress(Empty):
-                return self._answers.get(timeout=_LOOK_S)
-            if self._world.watch.error is not None:
-                return self._world.watch.error
 
 
 def _checked(program: Program) -> list[Message]:

@@ -1,13 +1,11 @@
-"""One thread of a collective over gloo: it sends, receives and adds as its script says.
+"""One lane of a collective over gloo: it sends, receives and adds as its script says.
 
 A step posts its receives before it waits for sends, because gloo sends only what was asked for.
 Received parts are awaited and added in a fixed order.
 """
 
-import threading
 from collections import deque
 from collections.abc import Mapping
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import torch
@@ -18,41 +16,35 @@ from planner.runtime.world.store import first_line
 from planner.runtime.world.world import PeerError
 
 
-class Lane(threading.Thread):
-    """Thread that runs the scripts of one lane, one tensor after the other.
+class Lane:
+    """Runs the scripts of one lane, one tensor after the other.
 
     `groups` holds for each link this rank's process group and the places of ranks in it; `link` is
-    the word for links in messages. `answers` gets None for each finished job, or its error.
-    Messages carry the lane's number as their tag, because lanes share links at different paces.
+    the word for links in messages. Messages carry the lane's number as their tag, because lanes
+    share links at different paces.
     """
 
     def __init__(
-        self,
-        number: int,
-        groups: Mapping[int, tuple[Any, Mapping[int, int]]],
-        link: str,
-        answers: "SimpleQueue[Exception | None]",
+        self, number: int, groups: Mapping[int, tuple[Any, Mapping[int, int]]], link: str
     ) -> None:
-        super().__init__(name=f"planner-lane-{number}", daemon=True)
-        self.jobs: SimpleQueue[tuple[Tensor, Script] | None] = SimpleQueue()
         self._number = number
         self._groups = groups
         self._link = link
-        self._answers = answers
         self._with: ScriptHop | None = None
         self._rooms: list[Tensor] = []
-        self.start()
 
-    def run(self) -> None:
-        """Do jobs until there is None."""
-        with torch.inference_mode():
-            while (job := self.jobs.get()) is not None:
-                try:
-                    self._follow(*job)
-                except Exception as error:  # raised by the caller of the collective
-                    self._answers.put(self._blaming(error))
-                    return
-                self._answers.put(None)
+    def follow(self, flat: Tensor, script: Script) -> None:
+        """Follow a script; a failed transfer is a `PeerError` that names the link and the rank."""
+        try:
+            with torch.inference_mode():
+                self._follow(flat, script)
+        except RuntimeError as error:
+            if self._with is None:
+                raise
+            link, peer = self._with.link, self._with.peer
+            raise PeerError(
+                f"{self._link} {link}, with rank {peer}: {first_line(error)}", (peer,)
+            ) from error
 
     def _follow(self, flat: Tensor, script: Script) -> None:
         # Forwarded parts are partial sums that start at zero.
@@ -126,17 +118,6 @@ class Lane(threading.Thread):
         if number in sent:
             self._with, work = sent.pop(number)
             work.wait()
-
-    def _blaming(self, error: Exception) -> Exception:
-        """Return a `PeerError` that names the link and the rank of a failed transfer."""
-        if self._with is None or not isinstance(error, RuntimeError):
-            return error
-        peer = self._with.peer
-        told = PeerError(
-            f"{self._link} {self._with.link}, with rank {peer}: {first_line(error)}", (peer,)
-        )
-        told.__cause__ = error
-        return told
 
 
 class _Arriving(NamedTuple):

@@ -42,7 +42,12 @@ class AllReduce(Protocol):
 
 
 class Ring:
-    """Gloo's ring among the ranks of a process group."""
+    """Gloo's ring among the ranks of a process group.
+
+    The group is a queue (`World.new_group`) that begins messages in order. Two pieces share the
+    network, so a message is delayed by at most one piece of the next message: `PIECE_BYTES`, or an
+    eighth of that message.
+    """
 
     name = "ring"
 
@@ -51,25 +56,15 @@ class Ring:
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
         """Sum in place."""
-        works = [self._begun(part) for part in flat.tensor_split(min(depth, flat.numel()))]
-        for work in works:
-            work.wait()
-
-    def _begun(self, flat: Tensor) -> Any:
-        # Called directly: `distributed.all_reduce` takes as long as a small transfer.
-        return self._group.allreduce([flat])
-
-
-class QueuedRing(Ring):
-    """Gloo's ring in a queue (`World.new_group`) that begins messages in order.
-
-    Two pieces share the network, so a message is delayed by at most one piece of the next message:
-    `PIECE_BYTES`, or an eighth of that message.
-    """
+        self._begun(flat, min(depth, flat.numel()))()
 
     def begin(self, flat: Tensor) -> Callable[[], object]:
         """Begin a sum in place behind all earlier ones; return the function that waits for it."""
-        works = [self._begun(piece) for piece in flat.tensor_split(pieces_of(flat))]
+        return self._begun(flat, pieces_of(flat))
+
+    def _begun(self, flat: Tensor, pieces: int) -> Callable[[], object]:
+        # Called directly: `distributed.all_reduce` takes as long as a small transfer.
+        works = [self._group.allreduce([piece]) for piece in flat.tensor_split(pieces)]
 
         def wait() -> None:
             for work in works:

@@ -1,70 +1,44 @@
 """The common part of executors of training plans.
 
 A training step is a forward pass, a backward pass and `Executor.step` in place of the optimiser's.
-An executor observes the passes by hooks, sends all batches through one channel, and finishes each
-parameter when the next forward pass reads it.
+Method: An executor observes the passes by hooks, and sends all batches through one channel. Each
+gradient is recorded with its version number, which every change in place increments. A transfer
+leaves once all its gradients are complete. A parameter is finished when the next forward pass reads
+it, once the last transfer with a part of it has ended; transfers end in order.
+Guarantee: A transfer leaves once per step. A step whose gradients are missing, come twice, or have
+changed since they were sent is stopped.
+Complexity: O(parameters + transfers) per step.
 """
 
 import copyreg
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
-import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.model.errors import InvalidInputError, NotApplicableError, PlannerError
 from planner.programs import Program, digest
-from planner.runtime.executors.channel import Channel
-from planner.runtime.executors.following import Following
+from planner.runtime.executors.channel import Channel, Ticket
+from planner.runtime.executors.messages import Taken, version
 from planner.runtime.executors.trace import Event, Trace
-from planner.runtime.model.gate import Gate, uncompiled
+from planner.runtime.model.gate import Gate, in_backward, uncompiled
 from planner.runtime.model.parameters import (
-    as_text,
+    agree,
     check_model,
     check_optimizer,
-    described,
+    parameters_of,
+    spread,
     trainable,
 )
 from planner.runtime.world.world import World
 
 
-def agree(
-    world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer
-) -> None:
-    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each.
-
-    So any difference stops every rank before the first transfer. Reads the optimiser's state once.
-    """
-    packed = optimizer.state_dict()
-    settings = type(optimizer).__name__, as_text(packed["param_groups"])
-    world.agree("the plan", plan)
-    world.agree("the model's parameters", digest(described(parameters)))
-    world.agree("the optimiser and its settings", digest(settings))
-    # In one order, whatever a checkpoint had.
-    state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
-    world.agree("the optimiser's state", digest(as_text(state)))
-
-
-def spread(model: nn.Module, world: World, group: Any) -> None:
-    """Broadcast the parameters and buffers of rank 0 in one message."""
-    every = {id(tensor): tensor.detach() for tensor in (*model.parameters(), *model.buffers())}
-    # As bytes, since gloo does not support all types; large elements first, so all are aligned.
-    tensors = sorted(every.values(), key=lambda tensor: -tensor.element_size())
-    with torch.no_grad(), world.transferring():
-        flat = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors])
-        group.broadcast(flat, 0).wait()
-        for tensor, part in zip(
-            tensors, flat.split([each.nbytes for each in tensors]), strict=True
-        ):
-            tensor.copy_(part.view(tensor.dtype).view_as(tensor))
-
-
-class Executor(Following):
+class Executor(ABC):
     """Runs the communication of a model's training steps; `planner.runtime.attach` makes it.
 
     Parameters and buffers become those of rank 0; later each rank keeps its own buffers. From now
@@ -134,15 +108,25 @@ class Executor(Following):
     def update(self) -> None:
         """Do the work of an optimiser step, or arrange that it is done in time."""
 
+    @abstractmethod
+    def next_wanted(self, needed: int | None) -> Ticket:
+        """Return the transfer to wait for next, the number `needed` or an earlier one."""
+
+    @abstractmethod
+    def complete(self, numbers: Sequence[int], batch: int) -> None:
+        """Finish parameters, by number, whose transfers have ended, the last one with `batch`."""
+
     @uncompiled
     def finish(self) -> None:
-        """Finish all pending parameters.
+        """Finish all pending parameters, and serve the other ranks to the end.
 
         Call before any read of parameters outside the model's forward pass and `state_dict`, which
         finish parameters themselves. No other rank has to call it.
         """
-        self.finish_all()
-        if not self.gate.depth and not _in_backward():
+        while self.arrived < len(self.awaited):
+            self.channel.wait(self.next_wanted(None))
+            self.finish_arrived()
+        if not self.gate.depth and not in_backward():
             self.gate.unread = set()  # complete parameters may be read anywhere
 
     @uncompiled
@@ -156,7 +140,12 @@ class Executor(Following):
         """
         self.gate.reset()
         now = time.monotonic_ns()
-        self._check_same()
+        if self._closed:
+            raise PlannerError("this executor was closed")
+        if self._requiring != [parameter.requires_grad for parameter in self._every]:
+            self.stop("the model's trainable parameters are no longer those it began with")
+        if parameters_of(self.optimizer) != self._groups:
+            self.stop("the optimiser's parameters are no longer those it began with")
         if self.gate.overtaken:
             self.stop(
                 "a function was compiled, and may have read parameters before they were updated: "
@@ -245,15 +234,6 @@ class Executor(Following):
         if optimizer is self.optimizer and not self.updating:  # a twin that updates slices may
             self.stop("the optimiser's step was called: the executor's takes its place")
 
-    def _check_same(self) -> None:
-        """Check that the model and the optimiser still have the planned parameters."""
-        if self._closed:
-            raise PlannerError("this executor was closed")
-        if self._requiring != [parameter.requires_grad for parameter in self._every]:
-            self.stop("the model's trainable parameters are no longer those it began with")
-        if parameters_of(self.optimizer) != self._groups:
-            self.stop("the optimiser's parameters are no longer those it began with")
-
     @uncompiled
     def _accumulated(self, parameter: nn.Parameter) -> None:
         if not self._seen:  # a forward pass compiled as a whole runs no hooks
@@ -280,25 +260,141 @@ class Executor(Following):
             self.stop(
                 "DistributedDataParallel, which sends gradients too, calls the model: call it"
             )
-        if not _in_backward():
+        if not in_backward():
             self._forward_start = time.monotonic_ns()
             if self.gate.pending:  # so that the pass watches only what is still pending
                 self.finish_arrived()
 
     def _left(self) -> None:
-        if not _in_backward():
+        if not in_backward():
             self._passed(self._forward_start, time.monotonic_ns())
 
     def _passed(self, start: int, end: int) -> None:
         self._seen, self._forward_end = True, end
         self.trace.add(Event("forward", self.steps, -1, start, end))
 
+    def follow(
+        self,
+        sending: Sequence[Iterable[nn.Parameter]],
+        arriving: Sequence[Iterable[nn.Parameter]],
+        instead: str,
+    ) -> None:
+        """Take the parameters of all transfers of a step, in order.
 
-def parameters_of(optimizer: Optimizer) -> list[list[int]]:
-    """Return the parameters of each group, by `id`."""
-    return [list(map(id, group["params"])) for group in optimizer.param_groups]
+        Those of `sending` leave with gradients, those of `arriving` finish parameters; `instead`
+        completes the message about a changed gradient.
+        """
+        self._instead = instead
+        self.numbered = tuple(self.names)
+        self._index = {parameter: number for number, parameter in enumerate(self.numbered)}
+        """The number of each parameter, used as key since hashing tensors is slow."""
+        self._most_missing = [0] * len(sending)
+        self._sent_in: list[list[int]] = [[] for _ in self.numbered]
+        for number, parameters in enumerate(sending):
+            for parameter in dict.fromkeys(parameters):
+                self._sent_in[self._index[parameter]].append(number)
+                self._most_missing[number] += 1
+        self._last = [0] * len(self.numbered)
+        for number, parameters in enumerate(arriving):
+            for parameter in parameters:
+                self._last[self._index[parameter]] = number
+        self._ending: list[list[int]] = [[] for _ in arriving]
+        for place, number in enumerate(self._last):
+            self._ending[number].append(place)
+        self.sending: list[Ticket] = []
+        """The transfers with the next step's gradients."""
+        self.awaited: list[Ticket] = []
+        """The transfers that finish the current step's parameters."""
+        self.arrived = 0  # how many of them have ended
+        self._versions: list[int] = []
 
+    def begin_step(self) -> Taken:
+        """Begin a step's gradients; return them, by parameter number, as they will be recorded."""
+        self.taken: Taken = [None] * len(self.numbered)
+        self._missing = self._most_missing.copy()
+        return self.taken
 
-def _in_backward() -> bool:
-    """Return whether a backward pass runs, which calls modules again at activation checkpoints."""
-    return torch._C._current_graph_task_id() != -1  # as torch's checkpoints do
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Record a complete gradient; release the transfers it completes.
+
+        No parameter is pending then. A sparse or second gradient stops the step.
+        """
+        number, gradient, name = self._index[parameter], parameter.grad, self.names[parameter]
+        assert gradient is not None
+        if gradient.is_sparse:
+            self.stop(
+                f"the gradient of {name} is sparse, and only dense ones are summed up",
+                self._sent_in[number][0],
+            )
+        if self.taken[number] is not None:
+            self.stop(
+                f"a second gradient for {name} in one step: step() ends each backward pass, but "
+                "for those inside no_sync()",
+                self._sent_in[number][0],
+            )
+        self.taken[number] = gradient, version(gradient)
+        for batch in self._sent_in[number]:
+            self._missing[batch] -= 1
+            if not self._missing[batch]:
+                self.channel.release(self.sending[batch])
+
+    def check_gradients(self) -> None:
+        """Check that all gradients are complete, and unchanged since they were sent."""
+        for parameter, taken, batches in zip(self.numbered, self.taken, self._sent_in, strict=True):
+            if taken is None:
+                self.stop(
+                    f"{self.names[parameter]} got no gradient (does the loss depend on it?), so "
+                    "its batch cannot leave",
+                    batches[0],
+                )
+            if parameter.grad is not taken[0] or version(taken[0]) != taken[1]:
+                self.stop(
+                    f"the gradient of {self.names[parameter]} was changed after it was sent: "
+                    f"{self._instead}",
+                    batches[0],
+                )
+
+    def forget_gradients(self) -> None:
+        """Set all gradients to None."""
+        for parameter in self.numbered:
+            parameter.grad = None
+
+    def hand_over(self) -> None:
+        """Check this step's gradients, forget them, and let all parameters be pending."""
+        self.check_gradients()
+        self.forget_gradients()
+        self._versions = list(map(version, self.numbered))
+        self.gate.pending = set(self.names)
+        self.arrived = 0
+
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Finish a pending parameter: wait for its transfers, and update it if necessary."""
+        needed = self._last[self._index[parameter]]
+        while parameter in self.gate.pending:
+            self.channel.wait(self.next_wanted(needed))
+            self.finish_arrived()
+
+    def finish_arrived(self) -> None:
+        """Finish the parameters whose last transfer has ended."""
+        first, numbers = self.arrived, list[int]()
+        while self.arrived < len(self.awaited) and self.awaited[self.arrived].done:
+            numbers += self._ending[self.arrived]
+            self.arrived += 1
+        if not numbers:
+            return
+        batch, arrived = self.arrived - 1, [self.numbered[number] for number in numbers]
+        self.gate.pending.difference_update(arrived)  # first: the gate may watch the update itself
+        try:
+            for number, parameter in zip(numbers, arrived, strict=True):
+                if version(parameter) != self._versions[number]:
+                    self.stop(
+                        f"{self.names[parameter]} was changed while its update was on its "
+                        "way: call finish() before",
+                        batch,
+                    )
+            self.complete(numbers, batch)
+        except BaseException as error:  # some parameters are now a step behind, so stay pending
+            self.arrived = first
+            self.gate.pending.update(arrived)
+            self.world.report(error, self.awaited[first].step, batch)
+            raise

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from planner.families.collectives.recipes import Recipe
 from planner.programs import GradientProgram
-from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
+from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.messages import means_of, messages_of, sent
@@ -50,9 +50,7 @@ class GradientExecutor(Executor):
         super().__init__(model, program, optimizer, world, options)
         self._barrier = program.barrier
         self._all_reduces = [
-            interpreters.get(batch.collective)
-            or all_reduce
-            or (QueuedRing if batch.depth == 1 else Ring)(self.group)
+            interpreters.get(batch.collective) or all_reduce or Ring(self.group)
             for batch in program.batches
         ]
         self._messages = messages_of(program.batches, self.parameters, world.size)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from planner.programs import Batch
-from planner.runtime.collectives.ring import AllReduce, QueuedRing
+from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
@@ -179,22 +179,23 @@ def sent(
 ) -> Ticket:
     """Return the transfer of a batch in a step; it copies the gradients when it begins."""
     taken, waits = [gradients], list[Callable[[], object]]()
+    # A subclass of the ring may do anything when called.
+    queue = all_reduce if type(all_reduce) is Ring and message.depth == 1 else None
 
     def begin() -> None:
         message.pack(taken.pop())
-        if isinstance(all_reduce, QueuedRing):
-            waits.extend(map(all_reduce.begin, message.buffers))
+        if queue is not None:
+            waits.extend(map(queue.begin, message.buffers))
 
     def work() -> None:
-        if not isinstance(all_reduce, QueuedRing):
+        if queue is None:
             begin()
             for flat in message.buffers:
                 all_reduce(flat, message.depth)
         for wait in waits:
             wait()
 
-    queued = begin if isinstance(all_reduce, QueuedRing) else None
-    return Ticket(work, step, batch, begin=queued, ready=ready)
+    return Ticket(work, step, batch, begin=None if queue is None else begin, ready=ready)
 
 
 def messages_of(

@@ -79,13 +79,13 @@ class ShardExecutor(SlicedExecutor):
         }
 
         def sent(direction: Direction, halves: Halves, messages: Sequence[SliceMessage]) -> Sent:
-            carried = _cells(messages)
+            carried, exchange = _cells(messages), Exchange(halves, messages, world.rank, room)
 
             def work(gradients: Mapping[nn.Parameter, Tensor]) -> None:
                 if direction == "push":
-                    push(halves, messages, world.rank, room, gradients, means)
+                    exchange.push(gradients, means)
                 else:
-                    pull(halves, messages, world.rank, room, self.flats)
+                    exchange.pull(self.flats)
 
             return Sent(
                 direction,
@@ -265,65 +265,60 @@ def room_for(messages: Sequence[SliceMessage]) -> Tensor:
     return torch.zeros(AT_ONCE, 2, largest, dtype=torch.uint8)
 
 
-def push(
-    halves: Halves,
-    messages: Sequence[SliceMessage],
-    rank: int,
-    room: Tensor,
-    gradients: Mapping[nn.Parameter, Tensor],
-    means: Mapping[Elements, Tensor],
-) -> None:
-    """Write the means of all ranks' gradients, in this rank's slices of cells, into `means`."""
+class Exchange(NamedTuple):
+    """The messages of a batch, and what they travel by; `room` is that of `room_for`."""
 
-    def begun(message: SliceMessage, sent: Tensor, received: Tensor) -> Callable[[], None]:
-        for columns in message.columns:
-            gradient = gradients[columns.cell.parameter].detach()
-            for place, part in columns.parts(sent, gradient):
-                torch.mul(part, 1 / message.ranks, out=place)
-        added = halves.scatter(sent, rank, received)
+    halves: Halves
+    messages: Sequence[SliceMessage]
+    rank: int
+    room: Tensor
 
-        def keep() -> None:
-            total = added()
+    def push(
+        self, gradients: Mapping[nn.Parameter, Tensor], means: Mapping[Elements, Tensor]
+    ) -> None:
+        """Write the means of all ranks' gradients, in this rank's slices, into `means`."""
+
+        def begun(message: SliceMessage, sent: Tensor, received: Tensor) -> Callable[[], None]:
             for columns in message.columns:
-                first, last = columns.own(rank, message.ranks)
-                if first < last:
-                    mean = total[columns.place : columns.place + last - first]
-                    means[columns.cell][first:last] = mean
+                gradient = gradients[columns.cell.parameter].detach()
+                for place, part in columns.parts(sent, gradient):
+                    torch.mul(part, 1 / message.ranks, out=place)
+            added = self.halves.scatter(sent, self.rank, received)
 
-        return keep
+            def keep() -> None:
+                total = added()
+                for columns in message.columns:
+                    first, last = columns.own(self.rank, message.ranks)
+                    if first < last:
+                        mean = total[columns.place : columns.place + last - first]
+                        means[columns.cell][first:last] = mean
 
-    in_turn(
-        begun(message, *map(message.matrix, room[number % AT_ONCE]))
-        for number, message in enumerate(messages)
-    )
+            return keep
 
+        in_turn(begun(message, *rooms) for message, rooms in self._with_rooms())
 
-def pull(
-    halves: Halves,
-    messages: Sequence[SliceMessage],
-    rank: int,
-    room: Tensor,
-    flats: Mapping[nn.Parameter, Tensor],
-) -> None:
-    """Write all ranks' slices into `flats`, the parameters' values, which hold this rank's."""
+    def pull(self, flats: Mapping[nn.Parameter, Tensor]) -> None:
+        """Write all ranks' slices into `flats`, the parameters' values, which hold this rank's."""
 
-    def begun(message: SliceMessage, matrix: Tensor) -> Callable[[], None]:
-        for columns in message.columns:
-            first, last = columns.own(rank, message.ranks)
-            flat = flats[columns.cell.parameter]
-            own = slice_of(columns.cell, rank, message.ranks).of(flat)[first:last]
-            matrix[rank, columns.place : columns.place + last - first] = own
-        arrived = halves.gather(matrix, rank)
-
-        def put() -> None:
-            arrived()
+        def begun(message: SliceMessage, matrix: Tensor) -> Callable[[], None]:
             for columns in message.columns:
-                for place, part in columns.parts(matrix, flats[columns.cell.parameter]):
-                    part.copy_(place)
+                first, last = columns.own(self.rank, message.ranks)
+                flat = flats[columns.cell.parameter]
+                own = slice_of(columns.cell, self.rank, message.ranks).of(flat)[first:last]
+                matrix[self.rank, columns.place : columns.place + last - first] = own
+            arrived = self.halves.gather(matrix, self.rank)
 
-        return put
+            def put() -> None:
+                arrived()
+                for columns in message.columns:
+                    for place, part in columns.parts(matrix, flats[columns.cell.parameter]):
+                        part.copy_(place)
 
-    in_turn(
-        begun(message, message.matrix(room[number % AT_ONCE, 0]))
-        for number, message in enumerate(messages)
-    )
+            return put
+
+        in_turn(begun(message, rooms[0]) for message, rooms in self._with_rooms())
+
+    def _with_rooms(self) -> Iterator[tuple[SliceMessage, list[Tensor]]]:
+        """Yield each message with a pair of buffers."""
+        for number, message in enumerate(self.messages):
+            yield message, [message.matrix(room) for room in self.room[number % AT_ONCE]]

@@ -21,9 +21,9 @@ from torch.optim import Optimizer
 
 from planner.model.errors import InvalidInputError
 from planner.programs.forms import Direction
-from planner.runtime.executors.base import Executor, parameters_of
+from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.model.parameters import Elements, SomeParameters, copied
+from planner.runtime.model.parameters import Elements, SomeParameters, copied, parameters_of
 
 ELEMENTWISE: tuple[type[Optimizer], ...] = (
     torch.optim.SGD,
@@ -63,7 +63,7 @@ class SlicedOptimizer:
         ]
         whole = dict(optimizer.state)
         # Only state from before the first step (Adagrad has some); later state becomes stale.
-        self._state = {each: state for each, state in whole.items() if not _begun(state)}
+        self._state = {one: state for one, state in whole.items() if state.get("step", 1) == 0}
         optimizer.state.clear()
         for own, stand_in in self._stand_ins:
             if own.parameter in whole:
@@ -77,13 +77,8 @@ class SlicedOptimizer:
                     for value, parameter in zip(values, before["params"], strict=True)
                     for stand_in in several.get(parameter, ())
                 ]
-        self._twin = _twin_of(
-            optimizer,
-            {
-                stand_in: updated
-                for (_, stand_in), updated in zip(self._stand_ins, self._updated, strict=True)
-            },
-        )
+        stand_ins = (stand_in for _, stand_in in self._stand_ins)
+        self._twin = _twin_of(optimizer, dict(zip(stand_ins, self._updated, strict=True)))
         self._some = SomeParameters(self._twin, self._updated)
 
     def remember(self, flats: Mapping[nn.Parameter, Tensor]) -> None:
@@ -161,10 +156,6 @@ def _twin_of(optimizer: Optimizer, parameters: Mapping[nn.Parameter, nn.Paramete
     return twin
 
 
-def _begun(state: Mapping[str, Any]) -> bool:
-    return float(state.get("step", 1)) != 0
-
-
 def _of_slice(value: Any, own: Elements) -> Any:
     """Return the entry of an optimiser's state for a slice of its parameter."""
     if isinstance(value, Tensor) and value.shape == own.parameter.shape and value.dim():
@@ -216,6 +207,7 @@ class SlicedExecutor(Executor):
         self.follow(pushes, pulls, instead)
         self._transfers, self._means = transfers, means
         self._sliced = SlicedOptimizer(self.optimizer, slices)
+        self.closing(self._sliced.restore)
         self._groups = parameters_of(self.optimizer)
         self.flats: dict[nn.Parameter, Tensor] = {}
         """Where new values of parameters go: their own memory if it is contiguous."""
@@ -278,11 +270,3 @@ class SlicedExecutor(Executor):
                     increment_version(parameter)  # autograd must see the channel's thread's write
                 else:
                     parameter.copy_(values.view_as(parameter))
-
-    def close(self) -> None:
-        """Finish, remove the hooks, and give the optimiser its parameters back."""
-        if not self._closed:
-            try:
-                super().close()
-            finally:
-                self._sliced.restore()

@@ -30,10 +30,10 @@ class Event(NamedTuple):
 
 
 class Trace:
-    """The last `most` events of one rank, about 170 bytes each; thread-safe."""
+    """The last 100,000 events of one rank, about 170 bytes each; thread-safe."""
 
-    def __init__(self, most: int = 100_000) -> None:
-        self._events: deque[Event] = deque(maxlen=most)
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=100_000)
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:

@@ -26,7 +26,7 @@ from planner.model.fitting import ELEMENT_BYTES, fit_affine
 from planner.model.measured import Collective
 from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
-from planner.runtime.collectives.ring import AllReduce, QueuedRing
+from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.channel import Channel, Ticket
 from planner.runtime.executors.messages import messages_of, sent
 from planner.runtime.executors.trace import Trace
@@ -66,8 +66,10 @@ def measure_interference(
     computes for a while, such as `passes_of` a model; by default it multiplies matrices. `progress`
     is called after each round with the number done and the total.
     """
-    compute = _product() if compute is None else compute
-    ring = QueuedRing(world.new_group()) if collective == "all_reduce" else collective
+    if compute is None:
+        matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
+        compute = partial(torch.mm, matrix, matrix, out=out)
+    ring = Ring(world.new_group()) if collective == "all_reduce" else collective
     kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
     rows: list[list[_Sample]] = [[] for _ in sizes]
     trace = Trace()
@@ -109,7 +111,7 @@ def _transfers(
     world: World, collective: Collective | AllReduce, elements: int
 ) -> Callable[[int], list[Ticket]]:
     """Return a function that makes the given number of transfers, as executors do."""
-    if isinstance(collective, QueuedRing):
+    if isinstance(collective, Ring):
         values = {"values": nn.Parameter(torch.zeros(elements))}
         (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
         gradient = torch.zeros(elements)
@@ -170,11 +172,6 @@ def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tu
         compute()
         count += 1
     return time.monotonic_ns() - start, count
-
-
-def _product() -> Callable[[], object]:
-    matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
-    return partial(torch.mm, matrix, matrix, out=out)
 
 
 def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], object]:

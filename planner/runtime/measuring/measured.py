@@ -27,6 +27,9 @@ from planner.solving.timeline import Interval, Kind, Mark, Timeline
 Run = tuple[Sequence[Sequence[Event]], int]
 """The events of each rank, and the first step that counts."""
 
+_COMPARED = ("step", "exposed communication", "forward phase", "backward phase", "computation")
+"""What is compared with predictions, in the order of `StepTime`."""
+
 _KINDS: dict[str, Kind] = {"": "all_reduce", "push": "push", "pull": "pull"}
 
 
@@ -136,13 +139,7 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
 
 def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
     """Return the predictions of plans with the measured times; under FSDP2 the step's alone."""
-    predicted: dict[str, int | None] = {
-        "step": None,
-        "exposed communication": None,
-        "forward phase": None,
-        "backward phase": None,
-        "computation": None,
-    }
+    predicted: dict[str, int | None] = dict.fromkeys(_COMPARED)
     for answer in answers:
         if isinstance(answer, CaramelAnswer | IterationAnswer):
             predicted["step"] = answer.iteration_ns
@@ -191,10 +188,8 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
     intervals: list[Interval] = []
     for rank, events in enumerate(ranks):
         own = [event for event in events if event.step in (step, step + 1)]
-        start = next(event.start_ns for event in own if event.kind == "backward")
-        end = next(
-            event.start_ns for event in own if event.kind == "backward" and event.step == step + 1
-        )
+        begun = {event.step: event.start_ns for event in own if event.kind == "backward"}
+        start, end = begun[step], begun[step + 1]
         lanes = f"rank {rank} computation", f"rank {rank} network"
         resources += lanes
         inside = [

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -23,8 +24,8 @@ from planner.model.measured import COLLECTIVES, Collective
 from planner.model.validation import integer, integers, one_of
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
-from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
-from planner.runtime.executors.shards import cells_of, messages_of, pull, push, room_for
+from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, Ring, pieces_of
+from planner.runtime.executors.shards import Exchange, cells_of, messages_of, room_for
 from planner.runtime.world.world import AT_ONCE, World
 
 SAMPLE_NS = 20_000_000
@@ -39,8 +40,35 @@ _MOST_REPEATS = 1000
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
 
-_Series = Callable[[int], list[int]]
-"""Runs the given number of transfers; returns when each ended (ns)."""
+
+class _Repeated(NamedTuple):
+    """A transfer that a sample repeats.
+
+    Executors queue batches in gloo while earlier ones are in flight: a transfer costs the time it
+    keeps the network, not its latency.
+    """
+
+    begin: Callable[[], Callable[[], object]]  # returns the function that waits for its end
+    ahead: int = 0  # earlier transfers in flight
+    together: int = 1  # transfers in flight that end at about the same time, and share the cost
+    least: int = 0  # untimed before a sample: gloo's queue starts slowly, with few pieces in flight
+
+    def sample(self, sample_ns: int, once_ns: int) -> tuple[int, int]:
+        """Return how many transfers a sample sends untimed and timed; one takes `once_ns`."""
+        count = min(max(round(sample_ns / once_ns), 1), _MOST_REPEATS)
+        lead = max(-(-count // 2) if once_ns < _LONG_NS else 0, self.least)
+        return -(-lead // self.together) * self.together, -(-count // self.together) * self.together
+
+    def timed(self, lead: int, count: int) -> int:
+        """Run transfers, the first `lead` untimed; return the time of each other one (ns)."""
+        waits, ends = deque[Callable[[], object]](), [time.perf_counter_ns()]
+        for number in range(lead + count + self.ahead):
+            if number < lead + count:
+                waits.append(self.begin())
+            if number >= self.ahead:
+                waits.popleft()()
+                ends.append(time.perf_counter_ns())
+        return max((ends[-1] - ends[lead]) // count, 1)
 
 
 def measure_network(
@@ -101,22 +129,21 @@ def measure_network(
     world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
-        line = QueuedRing(world.new_group()) if collective == "all_reduce" else None
-        runs, behind = [], []
+        line = Ring(world.new_group()) if collective == "all_reduce" else None
+        repeated = []
         for depth, size in points:
             elements = size // ELEMENT_BYTES
             if line is not None and depth == 1:
                 flat = room[0, :elements]
                 pieces = pieces_of(flat)
-                runs.append(
-                    _queued(partial(line.begin, flat), together=1 if pieces > 1 else AT_ONCE)
-                )
-                behind.append(AT_ONCE if pieces < MOST_PIECES else 0)
+                together = 1 if pieces > 1 else AT_ONCE
+                least = AT_ONCE if pieces < MOST_PIECES else 0
+                repeated.append(_Repeated(partial(line.begin, flat), AT_ONCE, together, least))
             else:
                 run, _, _ = transfer(world, collective, elements, room, depth)
-                runs.append(_queued(partial(_done, run), 0))
-                behind.append(0)
-        rounds = _rounds(world, runs, behind, repetitions, warmup, sample_ns, progress)
+                # Nothing is begun before it is waited for.
+                repeated.append(_Repeated(partial(lambda waiting: waiting, run)))
+        rounds = _rounds(world, repeated, repetitions, warmup, sample_ns, progress)
     timings = [
         Timing(size, depth, tuple(times))
         for (depth, size), times in zip(points, rounds, strict=True)
@@ -148,94 +175,42 @@ def transfer(
     flat, batch, parameters = values.detach(), Batch((Piece("values"),)), {"values": values}
     cells = cells_of([batch], parameters)
     messages = messages_of(batch, parameters, cells, ranks)
-    prepared = Halves(world.group), messages, rank, room_for(messages)
+    exchange = Exchange(Halves(world.group), messages, rank, room_for(messages))
     if collective == "all_gather":
         own = flat[rank * share : (rank + 1) * share]
-        return partial(pull, *prepared, {values: flat}), own, flat
+        return partial(exchange.pull, {values: flat}), own, flat
     mean = room[1, :share]
     (cell,) = cells[values]
-    return partial(push, *prepared, {values: flat}, {cell: mean}), flat, mean
-
-
-def _done(run: Callable[[], object]) -> Callable[[], object]:
-    run()
-    return lambda: None
-
-
-def _queued(
-    begin: Callable[[], Callable[[], object]], ahead: int = 2, together: int = 1
-) -> _Series:
-    """Return a function that runs transfers and returns the end of each.
-
-    Executors queue batches in gloo while `ahead` earlier ones are in flight: a transfer costs the
-    time it keeps the network, not its latency. Transfers `together` in flight end at about the same
-    time and share the cost.
-    """
-
-    def series(count: int) -> list[int]:
-        waits, ends = deque[Callable[[], object]](), [time.perf_counter_ns()]
-        whole = -(-count // together) * together
-        for number in range(whole + ahead):
-            if number < whole:
-                waits.append(begin())
-            if number >= ahead:
-                waits.popleft()()
-                ends.append(time.perf_counter_ns())
-        for last in range(together, whole + 1, together):
-            step = (ends[last] - ends[last - together]) // together
-            ends[last - together + 1 : last] = [
-                ends[last - together] + step * place for place in range(1, together)
-            ]
-        return ends[1 : count + 1]
-
-    return series
+    return partial(exchange.push, {values: flat}, {cell: mean}), flat, mean
 
 
 def _rounds(
     world: World,
-    runs: Sequence[_Series],
-    behind: Sequence[int],
+    repeated: Sequence[_Repeated],
     repetitions: int,
     warmup: int,
     sample_ns: int,
     progress: Callable[[int, int], None] | None,
 ) -> list[list[int]]:
-    """Return for each run its times in all rounds, of the slowest rank.
-
-    Each sample follows at least `behind` untimed transfers: gloo's queue starts with few pieces in
-    flight, which leaves the network idle.
-    """
+    """Return for each transfer its times in all rounds, of the slowest rank."""
     signal = torch.zeros(1)
-
-    def timed(run: _Series, lead: int, count: int) -> int:
-        distributed.all_reduce(signal, group=world.group)
-        ends = [time.perf_counter_ns(), *run(lead + count)]
-        return max((ends[-1] - ends[lead]) // count, 1)
-
-    samples = [(0, 1)] * len(runs)
+    samples = [(0, each.together) for each in repeated]
     rows: list[list[int]] = []
     for number in range(warmup + repetitions):
-        order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
-        row = [0] * len(runs)
-        for place in order:
-            row[place] = timed(runs[place], *samples[place])
+        row = [0] * len(repeated)
+        for place in range(len(row))[:: 1 if number % 2 == 0 else -1]:
+            distributed.all_reduce(signal, group=world.group)
+            row[place] = repeated[place].timed(*samples[place])
         if number >= warmup:
             rows.append(row)
         else:
             (row,) = _slowest(world, [row])
             samples = [
-                _sample(sample_ns, once_ns, least)
-                for once_ns, least in zip(row, behind, strict=True)
+                each.sample(sample_ns, once_ns) for each, once_ns in zip(repeated, row, strict=True)
             ]
         if progress is not None:
             progress(number + 1, warmup + repetitions)
     return [list(times) for times in zip(*_slowest(world, rows), strict=True)]
-
-
-def _sample(sample_ns: int, once_ns: int, least: int) -> tuple[int, int]:
-    """Return how many transfers of a sample are sent untimed and timed; one takes `once_ns`."""
-    count = min(max(round(sample_ns / once_ns), 1), _MOST_REPEATS)
-    return max(-(-count // 2) if once_ns < _LONG_NS else 0, least), count
 
 
 def _slowest(world: World, rows: list[list[int]]) -> list[list[int]]:

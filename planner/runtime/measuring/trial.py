@@ -19,7 +19,6 @@ from planner.profiling.calls import errors_of
 from planner.profiling.samples import loss_of
 from planner.programs import Plan, UnitProgram
 from planner.runtime.attaching import attach
-from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import StepTime, slowest
 from planner.runtime.world.world import World
@@ -49,14 +48,13 @@ def run_plan(
     *,
     steps: int,
     warmup: int = 2,
-    all_reduce: AllReduce | None = None,
     progress: Progress | None = None,
 ) -> Trial:
     """Run training steps under a plan. Every rank has to call it.
 
     Parameters
     ----------
-    model, plan, optimizer, world, all_reduce
+    model, plan, optimizer, world
         See `planner.runtime.attach`.
     inputs : tuple
         Positional arguments of the model's forward pass, the same in each step.
@@ -70,7 +68,7 @@ def run_plan(
     MeasurementError
         If the model raises an error; the other ranks then end with a `CommunicationError`.
     """
-    with attach(model, plan, optimizer, world, all_reduce=all_reduce) as executor:
+    with attach(model, plan, optimizer, world) as executor:
         for done in range(warmup + steps):
             with errors_of("forward"):
                 loss = loss_of(model(*inputs))
@@ -98,7 +96,8 @@ def run_ddp(
     DDP's buckets are final from the second step on, so use a warm-up.
     """
     wrapped = DistributedDataParallel(model, process_group=world.group, **options)
-    return _timed(wrapped, inputs, optimizer, world, steps, warmup, progress)
+    events = timed_steps(wrapped, inputs, optimizer, world, warmup + steps, progress)
+    return Trial(_gathered(world, events), warmup)
 
 
 def run_fsdp2(
@@ -128,33 +127,23 @@ def run_fsdp2(
         sharded = (as_units if default else as_fsdp2)(copy.deepcopy(model), program, mesh)
     made = make(sharded.parameters())
     try:
-        return _timed(sharded, inputs, made, world, steps, warmup, progress)
+        events = timed_steps(sharded, inputs, made, world, warmup + steps, progress)
+        return Trial(_gathered(world, events), warmup)
     finally:
         del sharded, made
         gc.collect()  # FSDP2's hooks and the copy refer to each other
 
 
-def _timed(
+def timed_steps(
     wrapped: nn.Module,
     inputs: tuple[Any, ...],
     optimizer: Optimizer,
     world: World,
     steps: int,
-    warmup: int,
-    progress: Progress | None,
-) -> Trial:
+    progress: Progress | None = None,
+) -> list[Event]:
+    """Run training steps of a model that communicates by itself; return their events."""
     events: list[Event] = []
-    for number, step in enumerate(ddp_steps(wrapped, inputs, optimizer, world, warmup + steps), 1):
-        events += step
-        if progress is not None:
-            progress(number, warmup + steps)
-    return Trial(_gathered(world, events), warmup)
-
-
-def ddp_steps(
-    wrapped: nn.Module, inputs: tuple[Any, ...], optimizer: Optimizer, world: World, steps: int
-) -> Iterator[tuple[Event, ...]]:
-    """Run training steps of a model that communicates by itself; yield the events of each."""
     end = time.monotonic_ns()
     for step in range(steps):
         start = end
@@ -166,11 +155,14 @@ def ddp_steps(
             after = time.monotonic_ns()
             optimizer.step()
         end = time.monotonic_ns()
-        yield (
+        events += [
             Event("forward", step, -1, start, middle),
             Event("backward", step, -1, middle, after),
             Event("step", step, -1, start, end),
-        )
+        ]
+        if progress is not None:
+            progress(step + 1, steps)
+    return events
 
 
 def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:

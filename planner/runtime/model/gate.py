@@ -13,7 +13,7 @@ Complexity: O(arguments) per torch call while parameters are pending.
 import copyreg
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -198,7 +198,11 @@ class _Reads(TorchFunctionMode):
 # of Python sees. A compiled function looks like any other from outside. Dynamo counts the frames
 # that it translates in this process (private; without the count all code counts as compiled).
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
+uncompiled = _disable_dynamo
+"""Excludes a method, and all that it calls, from torch.compile.
+
+As in torch's optimisers: `torch.compiler.disable` takes seconds to import.
+"""
 
 
 def hides_its_reads(module: nn.Module) -> bool:
@@ -211,12 +215,6 @@ def hides_its_reads(module: nn.Module) -> bool:
     )
 
 
-def uncompiled(method: _Method) -> _Method:
-    """Exclude a method, and all that it calls, from torch.compile."""
-    # As in torch's optimisers: `torch.compiler.disable` takes seconds to import.
-    return _disable_dynamo(method)  # type: ignore[return-value]
-
-
 def _frames() -> int | None:
     """Return how many frames Dynamo has begun to compile since its last reset; None if unknown."""
     with suppress(ImportError, AttributeError):
@@ -224,3 +222,8 @@ def _frames() -> int | None:
 
         return int(convert_frame.FRAME_COUNTER)
     return None
+
+
+def in_backward() -> bool:
+    """Return whether a backward pass runs, which calls modules again at activation checkpoints."""
+    return torch._C._current_graph_task_id() != -1  # as torch's checkpoints do

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch.optim import Optimizer
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.units import counted
 from planner.model.validation import closest, shown
-from planner.programs import Batch, Piece
+from planner.programs import Batch, Piece, digest
+from planner.runtime.world.world import World
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +79,9 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return parameters
 
 
-def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
-    """Return name, shape and type of each parameter."""
-    return tuple(
-        (name, str(tuple(parameter.shape)), str(parameter.dtype))
-        for name, parameter in parameters.items()
-    )
+def parameters_of(optimizer: Optimizer) -> list[list[int]]:
+    """Return the parameters of each group, by `id`."""
+    return [list(map(id, group["params"])) for group in optimizer.param_groups]
 
 
 def check_cover(
@@ -299,23 +298,47 @@ def copied(value: Any) -> Any:
 
 
 # ---
-# A text to compare the optimisers of all ranks.
+# All ranks begin with the same plan, model and optimiser, and with the parameters of rank 0.
 #
-# At the start parameters are those of rank 0, but optimiser states are each rank's own. If only
-# some ranks have loaded a checkpoint, or have another learning rate, weights would drift apart
-# unnoticed.
-
-
-def as_text(packed: Any) -> str:
-    """Return a text of a part of an optimiser's `state_dict` that is equal in all processes.
-
-    Tensors are hashed, and read for that; of unknown objects the type counts.
-    """
-    return json.dumps(packed, default=_plain)
+# Optimiser states are each rank's own. If only some ranks have loaded a checkpoint, or have another
+# learning rate, weights would drift apart unnoticed.
 
 
 def _plain(value: object) -> str:
+    """Return a text that is equal in all processes: a tensor's hash, or an object's type."""
     if not isinstance(value, Tensor):
         return type(value).__name__
     data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
+
+
+def agree(
+    world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer
+) -> None:
+    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each.
+
+    So any difference stops every rank before the first transfer. Reads the optimiser's state once.
+    """
+    packed, as_text = optimizer.state_dict(), partial(json.dumps, default=_plain)
+    settings = type(optimizer).__name__, as_text(packed["param_groups"])
+    shapes = [(name, str(tuple(each.shape)), str(each.dtype)) for name, each in parameters.items()]
+    world.agree("the plan", plan)
+    world.agree("the model's parameters", digest(shapes))
+    world.agree("the optimiser and its settings", digest(settings))
+    # In one order, whatever a checkpoint had.
+    state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
+    world.agree("the optimiser's state", digest(as_text(state)))
+
+
+def spread(model: nn.Module, world: World, group: Any) -> None:
+    """Broadcast the parameters and buffers of rank 0 in one message."""
+    every = {id(tensor): tensor.detach() for tensor in (*model.parameters(), *model.buffers())}
+    # As bytes, since gloo does not support all types; large elements first, so all are aligned.
+    tensors = sorted(every.values(), key=lambda tensor: -tensor.element_size())
+    with torch.no_grad(), world.transferring():
+        flat = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors])
+        group.broadcast(flat, 0).wait()
+        for tensor, part in zip(
+            tensors, flat.split([each.nbytes for each in tensors]), strict=True
+        ):
+            tensor.copy_(part.view(tensor.dtype).view_as(tensor))

@@ -123,16 +123,14 @@ def _store_of_launcher(timeout_s: float) -> Store:
 
 def _store_beside(timeout_s: float) -> Store:
     """Return a separate connection to the store that torch was initialised with."""
-    backend = distributed.get_backend()
-    if not distributed.is_gloo_available():
-        raise PlannerError("this torch was built without gloo, which moves what plans say")
     try:
         theirs: Any = _get_default_store()
         store: Store = within(timeout_s, theirs.clone)
     except Exception as error:
         raise PlannerError(
-            f"torch.distributed was initialised with {backend}, and has no store in which ranks "
-            f"can meet ({first_line(error)}): initialise it with gloo or nccl, or let join do it"
+            f"torch.distributed was initialised with {distributed.get_backend()}, and has no store "
+            f"in which ranks can meet ({first_line(error)}): initialise it with gloo or nccl, or "
+            "let join do it"
         ) from error
     return store
 
@@ -140,9 +138,10 @@ def _store_beside(timeout_s: float) -> Store:
 def _own(plain: Any, rank: int, timeout_s: float) -> tuple[Store, Store]:
     """Return this job's part of a store, and another part for the watch.
 
-    A launcher's store outlives jobs: a process may join again, or be restarted.
+    A launcher's store outlives jobs: a process may join again, or be restarted. Without such a
+    store restarts do not count, since each launcher counts only its own processes' failures.
     """
-    start = attempt()
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if _launcher_holds_store() else "0"
     try:
         turn = within(timeout_s, lambda: plain.add(f"planner/{start}/joins/{rank}", 1))
         prefix = f"planner/{start}/{turn}"
@@ -207,14 +206,6 @@ def job() -> tuple[int, int, str, int]:
     if rank >= size:
         raise InvalidInputError("RANK", f"expected less than WORLD_SIZE ({size}), got {rank}")
     return rank, size, os.environ["MASTER_ADDR"], port
-
-
-def attempt() -> str:
-    """Return the restart count of the job, for a store that outlives a restart.
-
-    It is "0" without such a store, since each launcher counts only its own processes' failures.
-    """
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if _launcher_holds_store() else "0"
 
 
 def holds_store(rank: int) -> bool:

@@ -72,21 +72,17 @@ class Watch:
         self._departed = threading.Event()
         self._answered_at = time.monotonic()
         self._own: dict[str, Any] | None = None
-        self._error: CommunicationError | None = None
+        self.error: CommunicationError | None = None
+        """The failure of the job; None while there is none."""
         self._settled = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="planner-watch", daemon=True)
         self._thread.start()
         atexit.register(self._at_exit)
 
-    @property
-    def error(self) -> CommunicationError | None:
-        """The failure of the job; None while there is none."""
-        return self._error
-
     def check(self) -> None:
         """Raise the failure of the job, if there is one."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     @contextmanager
     def transfer(self, step: int | None, batch: int | None) -> Iterator[None]:
@@ -112,21 +108,22 @@ class Watch:
         """
         with self._settled:
             step = self.step if step is None else step
-            self._note(reason, step, batch, (self._rank,) if at_fault else peers, at_fault)
-            while self._error is None:
+            blamed = (self._rank,) if at_fault else peers
+            self._note(reason=reason, step=step, batch=batch, peers=blamed, at_fault=at_fault)
+            while self.error is None:
                 self._settled.wait(_INTERVAL_S)
                 silence = time.monotonic() - self._answered_at
-                if self._error is None and not self._thread.is_alive():
-                    self._error = verdict_error({"record": self._own})
-                elif self._error is None and silence > self._grace_s + 1:
-                    self._error = self._cut_off(f"no answer for {silence:.1f} s")
-            return self._error
+                if self.error is None and not self._thread.is_alive():
+                    self.error = verdict_error({"record": self._own})
+                elif self.error is None and silence > self._grace_s + 1:
+                    self.error = self._cut_off(f"no answer for {silence:.1f} s")
+            return self.error
 
     def leave(self) -> None:
         """Stop watching; later transfers with this rank fail, with its departure as the reason."""
         atexit.unregister(self._at_exit)
         self._stop.set()
-        self._departed.wait(_INTERVAL_S if self._error else self._grace_s + 1)
+        self._departed.wait(_INTERVAL_S if self.error else self._grace_s + 1)
 
     def wait_for_others(self) -> None:
         """Wait, up to the time-out, until no rank needs this process's store.
@@ -161,25 +158,10 @@ class Watch:
         finally:
             self._departed.set()
 
-    def _note(
-        self,
-        reason: str,
-        step: int | None,
-        batch: int | None,
-        peers: tuple[int, ...],
-        at_fault: bool,
-    ) -> None:
-        """Remember the first problem of this rank."""
+    def _note(self, **problem: Any) -> None:
+        """Remember the first problem of this rank, with the arguments of `failed`."""
         if self._own is None:
-            self._own = {
-                "rank": self._rank,
-                "reason": reason,
-                "step": step,
-                "batch": batch,
-                "peers": list(peers),
-                "at_fault": at_fault,
-                "transfers": self._transfers,
-            }
+            self._own = {"rank": self._rank, "transfers": self._transfers, **problem}
 
     def _notice_left(self) -> None:
         """Record a problem if a rank has left that the current transfer needs."""
@@ -187,8 +169,9 @@ class Watch:
         left = [rank for rank in range(self._size) if self._has(f"left/{rank}")]
         away = [rank for rank in left if int(self._store.get(f"left/{rank}")) < transfers]
         if transfer is not None and away:
+            (step, batch), reason = transfer, "a transfer without it"
             with self._settled:
-                self._note("a transfer without it", *transfer, tuple(away), at_fault=False)
+                self._note(reason=reason, step=step, batch=batch, peers=away, at_fault=False)
 
     def _has(self, key: str) -> bool:
         there = self._store.check([key])
@@ -224,7 +207,7 @@ class Watch:
 
     def _settle(self, error: CommunicationError) -> None:
         with self._settled:
-            self._error = self._error or error
+            self.error = self.error or error
             self._settled.notify_all()
 
     def _roll_call(self) -> CommunicationError:

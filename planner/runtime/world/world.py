@@ -91,14 +91,8 @@ class World:
     def agree(self, what: str, value: str) -> None:
         """Check that all ranks give the same value.
 
-        Every rank has to call it, with the same `what`; no call returns before.
-
-        Raises
-        ------
-        DisagreementError
-            On every rank, if some differ from rank 0.
-        CommunicationError
-            If a rank gives no value in time.
+        Every rank has to call it, with the same `what`; no call returns before. If some differ from
+        rank 0, a `DisagreementError` is raised on every rank.
         """
         values = self.gather(what, value)
         different = tuple(rank for rank, theirs in enumerate(values) if theirs != values[0])
@@ -115,12 +109,8 @@ class World:
     def gather(self, what: str, value: str) -> tuple[str, ...]:
         """Return the values of all ranks.
 
-        Every rank has to call it, with the same `what` and in the same order.
-
-        Raises
-        ------
-        CommunicationError
-            If a rank gives no value in time.
+        Every rank has to call it, with the same `what` and in the same order. If a rank gives no
+        value in time, a `CommunicationError` is raised.
         """
         name = f"{next(self.turns)}/{what}"
         keys = [f"{name}/{rank}" for rank in range(self.size)]

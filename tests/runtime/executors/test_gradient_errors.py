@@ -17,7 +17,7 @@ from torch.optim import SGD, Optimizer
 
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
-from planner.runtime.collectives.ring import QueuedRing
+from planner.runtime.collectives.ring import Ring
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
@@ -153,9 +153,9 @@ def train(case: str) -> None:
     """Fail on rank 0; all others train as they should."""
     make, actions, message = CASES[case]
     if "was read before" in message:  # so no batch has arrived when it is
-        begin = QueuedRing.begin
+        begin = Ring.begin
 
-        def late(self: QueuedRing, flat: Tensor) -> Callable[[], object]:
+        def late(self: Ring, flat: Tensor) -> Callable[[], object]:
             wait = begin(self, flat)
 
             def slowly() -> None:
@@ -164,7 +164,7 @@ def train(case: str) -> None:
 
             return slowly
 
-        QueuedRing.begin = late  # type: ignore[method-assign]
+        Ring.begin = late  # type: ignore[method-assign]
     with join(timeout_s=20) as world:
         executor = attached(make(), world)
         for number, action in enumerate(actions):

@@ -1,0 +1,69 @@
+"""Problems made by hand, and answers that have a plan."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from planner.families.iteration import Plan, Problem, Transfer, solve
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.model.clusters import Cluster, Nic
+from planner.model.graphs import Graph
+from planner.model.layers import Layer
+from planner.model.profiles import Profile, Provenance
+from planner.model.topologies import Switch
+from planner.solving.transfers import Kind, Part
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def profile_of(name: str) -> Profile:
+    return decode_profile((DATA / "profiles" / f"{name}.json").read_bytes())
+
+
+def cluster_of(name: str) -> Cluster:
+    return decode_cluster((DATA / "clusters" / f"{name}.json").read_bytes())
+
+
+def chain(*layers: tuple[int, int, int]) -> Graph:
+    """Return a chain of layers of (forward, backward, bytes), layer 0 nearest the input."""
+    known = [Layer(str(number), *layer) for number, layer in enumerate(layers)]
+    return Profile("chain", tuple(known), Provenance("synthetic", "a test")).dataflow()
+
+
+def on_switch(
+    machines: int, startup_ns: int, *, per_machine: int = 1, message_ns: int = 0, **fields: Any
+) -> Cluster:
+    """Return machines on a switch, with NICs of a byte a nanosecond."""
+    nic = Nic(Fraction(10**9), startup_ns, per_machine, message_ns)
+    return Cluster("c", "a test", machines, Switch(machines), nic, **fields)
+
+
+def one(kind: Kind, *parts: tuple[int, int, int], not_before_ns: int = 0) -> Transfer:
+    """Return a transfer of (parameter, start, stop)."""
+    return Transfer(tuple(Part(*part) for part in parts), 1, not_before_ns, kind)
+
+
+class Solved(NamedTuple):
+    """A plan, its iteration, and the bound."""
+
+    plan: Plan
+    iteration_ns: int
+    bound_ns: int
+
+
+def solved(problem: Problem, method: str = "auto") -> Solved:
+    """Return the answer to a problem that has a plan."""
+    result = solve(problem, method=method)
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    return Solved(result.plan, result.objective_ns, result.lower_bound_ns)
+
+
+def binding(problem: Problem, method: str = "auto") -> tuple[tuple[str, ...], str]:
+    """Return what binds where there is no plan, and the reason."""
+    result = solve(problem, method=method)
+    assert result.plan is None
+    assert result.infeasibility is not None
+    return result.infeasibility.binding, result.infeasibility.reason

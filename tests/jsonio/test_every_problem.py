@@ -1,0 +1,308 @@
+"""What holds of the requests and answers of every problem: schemas, reading again, bad values."""
+
+import json
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+import planner
+from planner.cli import main
+from planner.jsonio import (
+    PROBLEMS,
+    decode_answer,
+    decode_profile,
+    decode_request,
+    reply,
+    schema,
+)
+from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.heads import Head, head
+from planner.model.errors import InvalidInputError
+from planner.programs import Answer
+from planner.solving.methods import REPLAN
+from planner.solving.result import Result
+from planner.solving.targets import FSDP2, TARGETS
+from tests import schemas
+from tests.fuzzing.valid import MAKERS
+from tests.jsonio.patches import Steps, places, put, text_of
+from tests.jsonio.test_clusters import BCUBE, FULL, RAILS, TREE
+from tests.jsonio.test_plan_files import METHODS, answers
+from tests.jsonio.test_profiles import MINIMAL, WITH_GRAPH
+from tests.jsonio.test_service import ask
+
+BAD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    0.5,
+    2.0,
+    "x",
+    "1",
+    [],
+    {},
+    [-1],
+    {"x": 1},
+    2**63,
+    10**30,
+    ...,
+)
+"""Values that schemas refuse at some places, and the lack of one."""
+
+DATA = Path(__file__).parents[2] / "data"
+EXTRA = {
+    "ibatch": (FSDP2.name,),
+    "caramel": ("buckets", *list(TARGETS)[2:]),
+    "iteration": ("buckets", *list(TARGETS)[2:]),
+}
+"""Methods that only requests with a target know."""
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_schema_lists_every_method(problem: str) -> None:
+    found = schema(problem)
+    for one in found.values():
+        schemas.check_schema(one)
+    request = found["request"]["$defs"][found["request"]["$ref"].rpartition("/")[2]]
+    methods = PROBLEMS[problem].family.methods
+    listed = [*methods, *(one for one in EXTRA.get(problem, ()) if one not in methods), REPLAN]
+    assert request["properties"]["method"]["enum"] == listed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_requests_and_answers_of_every_method_fit_their_schemas(problem: str) -> None:
+    base, variants = METHODS[problem]
+    alike = [{"method": method} for method in PROBLEMS[problem].family.methods]
+    for fields in (*variants, *alike):
+        request = {**base, **fields, "time_limit_s": 60}
+        schemas.validate(request, problem, "request")
+        answer = ask(request)
+        if "error" in answer:
+            schemas.validate(answer, problem, "error")
+            continue
+        schemas.validate(answer, problem, "answer")
+        if answer["objective_ns"] is not None:
+            decode_answer(json.dumps(answer).encode())
+        made = decode_request(json.dumps(request)).to_problem()
+        typed = PROBLEMS[problem].family.solve(
+            getattr(made, "problem", made), method=request.get("method", "auto"), time_limit=60
+        )
+        assert (answer["method"], answer["status"]) == (typed.method, typed.status)
+        assert answer["objective_ns"] == typed.objective_ns
+        assert answer["lower_bound_ns"] == typed.lower_bound_ns
+
+
+NO_PLAN: dict[str, dict[str, Any]] = {
+    "ibatch": {"max_batch_bytes": 1},
+    "yan": {"memory_bytes": 1, "pareto": True},
+    "bml": {"failed": {"nics": [[[0, 0], 0], [[0, 0], 1]]}, "schedule": "all"},
+    "drizzle": {"max_group_ns": 1},
+    "fsdp": {"memory_bytes": 1},
+    "overlap": {"memory_limit_bytes": 1},
+    "iteration": {"cluster": {**METHODS["iteration"][0]["cluster"], "memory_bytes": 1}},
+}
+
+
+@pytest.mark.parametrize("problem", NO_PLAN)
+def test_what_is_infeasible_has_a_reason_and_no_plan(problem: str) -> None:
+    answer = ask({**METHODS[problem][0], **NO_PLAN[problem]})
+    schemas.validate(answer, problem, "answer")
+    assert (answer["status"], answer["objective_ns"]) == ("infeasible", None)
+    assert answer["reason"]
+    assert answer["binding"]
+    with pytest.raises(InvalidInputError, match=r"the answer \(infeasible\) holds no plan"):
+        decode_answer(json.dumps(answer).encode())
+
+
+def changes(document: Any, bad: tuple[Any, ...]) -> Iterator[tuple[Steps, Any]]:
+    """Yield a document with one thing changed, and its place; of lists the first row only."""
+    for steps in places(document, most=1):
+        for value in bad:
+            if value is ... and isinstance(steps[-1], int):
+                continue
+            new = deepcopy(document)
+            put(new, steps, value)
+            yield steps, new
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_the_schema_of_requests_refuses_is_refused_with_its_place(problem: str) -> None:
+    asked = deepcopy(METHODS[problem][0])
+    asked |= {"time_limit_s": 9.5, "method": "auto"}
+    refused = 0
+    for steps, request in changes(asked, BAD):
+        if steps == ("problem",) or schemas.fits(request, problem, "request"):
+            continue
+        found = json.loads(reply(json.dumps(request).encode()).data)
+        assert "error" in found, request
+        schemas.validate(found, problem, "error")
+        assert found["error"]["path"].startswith(text_of(steps)), (found, request)
+        refused += 1
+    assert refused > 50
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_the_schema_of_answers_refuses_is_refused_with_its_place(problem: str) -> None:
+    for steps, answer in changes(json.loads(answers(problem)[0]), (None, -1, "x", {}, 2**63)):
+        if steps[0] in ("problem", "plan") or schemas.fits(answer, problem, "answer"):
+            continue
+        with pytest.raises(InvalidInputError) as caught:
+            decode_answer(json.dumps(answer).encode())
+        assert caught.value.path.startswith(text_of(steps)), (caught.value, steps)
+
+
+@pytest.mark.parametrize("problem", [method for method in METHODS if method != "bml"])
+def test_every_answer_can_be_read_again(problem: str) -> None:
+    read = 0
+    for number in range(4 if problem == "iteration" else 25):  # which plans for longer
+        answer = planner.solve(
+            {**MAKERS[problem](Random(f"read again {problem} {number}")), "time_limit_s": 0.2}
+        )
+        if answer.get("objective_ns") is not None:
+            decode_answer(json.dumps(answer).encode())
+            read += 1
+    assert read
+
+
+@pytest.mark.parametrize(
+    "path", sorted((DATA / "bigdl").glob("*.json")), ids=lambda path: path.stem
+)
+def test_shipped_requests_are_answered(path: Path) -> None:
+    request = decode_request(path.read_bytes())
+    assert planner.bigdl.solve(request.to_problem()).plan is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "read"),
+    [
+        *(("cluster", one, decode_cluster) for one in (FULL, BCUBE, TREE, RAILS)),
+        *(("profile", one, decode_profile) for one in (MINIMAL, WITH_GRAPH)),
+    ],
+)
+def test_what_the_schema_of_a_file_refuses_is_refused_with_its_place(
+    name: str, document: dict[str, Any], read: Callable[[str], Any]
+) -> None:
+    for steps, changed in changes(document, BAD):
+        if not schemas.fits(changed, name):
+            with pytest.raises(InvalidInputError) as caught:
+                read(json.dumps(changed))
+            assert caught.value.path.startswith(text_of(steps)), (caught.value, changed)
+
+
+# ---
+# The head of answers: what contradicts itself is refused by every reader of every family.
+
+ROUGH: dict[str, dict[str, Any]] = {
+    "ibatch": {"method": "layer_by_layer"},
+    "caramel": {"method": "layer_by_layer"},
+    "yan": {"method": "greedy", "machines": 7},
+    "bml": {"gradient_bytes": 7, "latency_ns": 3},
+    "bigdl": {"method": "tree_aggregate"},
+    "drizzle": {},
+    "fsdp": {"method": "fsdp2"},
+    "iteration": {"method": "layer_by_layer"},
+    "overlap": {"method": "own_order"},
+}
+"""What makes a plan of each family that is not, or need not be, the best."""
+
+OUT_OF_STEP: dict[str, dict[str, Any]] = {
+    "optimal, with a lower bound": {"status": "optimal", "lower_bound_ns": 1},
+    "optimal, without a bound": {"status": "optimal", "lower_bound_ns": None},
+    "a bound above the objective": {"lower_bound_ns": "objective + 1"},
+    "feasible at its bound": {"status": "feasible", "lower_bound_ns": "objective"},
+    "infeasible, with a plan": {"status": "infeasible"},
+    "no objective": {"objective_ns": None},
+}
+
+
+@cache
+def rough(problem: str) -> str:
+    answer = planner.solve({**METHODS[problem][0], **ROUGH[problem]})
+    decode_answer(json.dumps(answer).encode())
+    return json.dumps(answer)
+
+
+def out_of_step(problem: str, change: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(rough(problem))
+    objective = answer["objective_ns"]
+    numbers = {"objective": objective, "objective + 1": objective + 1}
+    return answer | {name: numbers.get(value, value) for name, value in OUT_OF_STEP[change].items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("change", OUT_OF_STEP)
+def test_every_reader_refuses_a_head_that_contradicts_itself(
+    problem: str, change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(out_of_step(problem, change)))
+    with pytest.raises(InvalidInputError) as caught:
+        decode_answer(path.read_bytes())
+    assert caught.value.path in OUT_OF_STEP[change] or caught.value.path == "status"
+    commands = [["draw", str(path)]]
+    if issubclass(PROBLEMS[problem].answer, Answer):
+        commands.append(["export", "horovod", str(path)])
+    for command in commands:
+        assert main(command) == 2
+        assert capsys.readouterr() == ("", f"planner: error: {path}: {caught.value}\n")
+
+
+SLOW: dict[str, dict[str, Any]] = {
+    "ibatch": {"startup_ns": 10**14},
+    "caramel": {"network": {"startup_ns": 10**14, "ns_per_byte": 1}},
+    "bml": {"link_bytes_per_s": 10, "gradient_bytes": 10**6},
+    "bigdl": {"link_bytes_per_s": 10, "elements": 10**6},
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_plan_of_days_is_likely_a_slip_of_units(problem: str) -> None:
+    kind = PROBLEMS[problem].answer
+    hour = 3600 * 10**9
+    longest = (366 * 24 if problem == "yan" else 1) * hour
+    for objective, warned in ((longest, False), (49 * 366 * hour, True)):
+        result: Result[Any, Any] = Result("m", object(), objective, None, 0.0)
+        said = head(kind, result)["warnings"]
+        assert (said is not UNSET) == warned
+        assert not warned or "takes 747.2 days, so a number is likely in another unit" in said[0]
+    assert "warnings" not in json.loads(rough(problem))
+    if problem in SLOW:
+        (text,) = planner.solve({**METHODS[problem][0], **SLOW[problem]})["warnings"]
+        assert "bytes per second" in text
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_plan_needs_no_reason(problem: str) -> None:
+    kind = PROBLEMS[problem].answer
+    answer = json.loads(rough(problem))
+    for field, value in (("reason", "too slow"), ("binding", ["nic"]), ("layers", [0])):
+        text = json.dumps({**answer, field: value}).encode()
+        if field in kind.__struct_fields__:
+            with pytest.raises(InvalidInputError, match=f"^{field}: "):
+                decode_answer(text)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_plan_without_its_objective_is_refused(problem: str) -> None:
+    answer = json.loads(rough(problem))
+    del answer["objective_ns"]
+    with pytest.raises(InvalidInputError, match=r"^objective_ns: missing"):
+        decode_answer(json.dumps(answer).encode())
+
+
+def test_every_answer_has_the_head() -> None:
+    """And no family types its fields again, but for a narrower type."""
+    for interface in PROBLEMS.values():
+        kind = interface.answer
+        assert issubclass(kind, Head)
+        assert kind.__struct_fields__[: len(Head.__struct_fields__)] == Head.__struct_fields__
+        again = set(kind.__annotations__) & set(Head.__struct_fields__)
+        assert again <= {"problem", "status", "objective_ns", "lower_bound_ns"}

@@ -1,0 +1,180 @@
+"""Answers that are read again and contradict themselves: where, by every reader.
+
+What a schema says of single fields, and heads of answers: `test_every_problem`.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.cli import main
+from planner.jsonio import decode_answer
+from planner.model.errors import InvalidInputError
+from tests.jsonio import test_bigdl, test_bml, test_caramel, test_drizzle, test_iteration, test_yan
+from tests.jsonio.patches import patched
+from tests.jsonio.test_service import EXAMPLE, TABLE
+
+ORDER = ["b2", "b1", "b0", "f1", "f2"]
+FEW = {**test_bigdl.CONTRACT, "nodes": 3, "elements": 7}
+NAMES = [["a.weight", "a.bias"], [], ["c.weight"]]
+ROWS = [
+    {
+        "machines_used": machines,
+        "epoch_ns": epoch,
+        "workers_per_replica": 1,
+        "replicas": machines - 1,
+        "parameter_servers": 1,
+        "layers": [{"partitions": 1, "threads": 1, "copies": 1}],
+    }
+    for machines, epoch in ((2, 10**13), (3, 10**12))
+]
+REQUESTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ibatch": ({**EXAMPLE, "method": "layer_by_layer"}, {}),
+    "names": ({**TABLE, "layer_parameters": NAMES}, {}),
+    "caramel": ({**test_caramel.CHAIN, "method": "layer_by_layer", "op_order": ORDER}, {}),
+    "one": (test_caramel.CONTRACT, {}),
+    "iteration": (
+        {**test_iteration.REQUEST, "method": "ddp", "algorithms": ["ring"]},
+        {"lower_bound_ns": 1, "status": "feasible"},
+    ),
+    "yan": (test_yan.SMALL, {"pareto": ROWS}),
+    "bigdl": (FEW, {}),
+    "driven": ({**FEW, "method": "reduce"}, {}),
+    "bml": ({**test_bml.CONTRACT, "gradient_bytes": 7}, {}),
+    "damaged": ({**test_bml.CONTRACT, "failed": test_bml.NIC, "method": "detour"}, {}),
+    "drizzle": (test_drizzle.CONTRACT, {}),
+}
+"""Requests whose answers are changed, and what is changed in them first."""
+
+CHANGES: list[tuple[str, dict[str, Any], str]] = [
+    ("ibatch", {"error": {}}, "error"),
+    ("ibatch", {"status": ...}, "status"),
+    ("ibatch", {"schedule": ...}, "schedule"),
+    ("ibatch", {"schedule[1].transfer_start_ns": 0}, "schedule[1].transfer_start_ns"),
+    ("ibatch", {"makespan_ns": 1}, "makespan_ns"),
+    ("names", {"layer_parameters": NAMES[:2]}, "layer_parameters"),
+    ("names", {"layer_parameters": [*NAMES, []]}, "layer_parameters"),
+    ("names", {"layer_parameters": [["a"], [], ["a"]]}, "layer_parameters[2][0]"),
+    ("names", {"layer_bytes": [1, 2]}, "layer_bytes"),
+    ("caramel", {"groups[0].start_ns": 29}, "groups[0].start_ns"),
+    ("caramel", {"groups[1].start_ns": 0}, "groups[1].start_ns"),
+    ("caramel", {"groups[0].startup_end_ns": 1}, "groups[0].startup_end_ns"),
+    ("caramel", {"groups[0].end_ns": 1}, "groups[0].end_ns"),
+    ("caramel", {"groups[1].end_ns": 10**6}, "groups[2].start_ns"),
+    ("caramel", {"groups[0].parameters": ["w2", "w2"]}, "groups[0].parameters"),
+    ("caramel", {"groups[0].part": {"w9": [0, 1]}}, "groups[0].part.w9"),
+    ("caramel", {"groups[0].part": {"w2": [1, 1]}}, "groups[0].part.w2"),
+    ("caramel", {"schedule[0].op": "b1"}, "schedule[0].op"),
+    ("caramel", {"schedule[0].end_ns": 10**6}, "schedule[1].start_ns"),
+    ("caramel", {"schedule[1].start_ns": 29}, "schedule[1].start_ns"),
+    ("caramel", {"schedule[1].end_ns": 0}, "schedule[1].end_ns"),
+    ("caramel", {"schedule[3].start_ns": 0}, "schedule[3].start_ns"),
+    ("caramel", {"op_order": ["b2"]}, "schedule"),
+    ("caramel", {"iteration_ns": 5}, "objective_ns"),
+    ("one", {"order": ["w2"]}, "order"),
+    ("one", {"control_edges": [["b1", "b9"]]}, "control_edges[0]"),
+    ("one", {"op_order": ["b1", "b1"], "schedule[1].op": "b1"}, "op_order[1]"),
+    ("iteration", {"transfers[0].start_ns": 0}, "transfers[0].start_ns"),
+    ("iteration", {"transfers[0].end_ns": 10**6}, "iteration_ns"),
+    ("iteration", {"transfers[0].kind": "push"}, "transfers[0].kind"),
+    ("iteration", {"transfers[0].algorithm": "ps"}, "transfers[0].algorithm"),
+    ("iteration", {"schedule[1].start_ns": 0}, "schedule[1].start_ns"),
+    ("iteration", {"iteration_ns": 5}, "objective_ns"),
+    ("yan", {"machines": 1}, "machines"),
+    ("yan", {"configuration.machines_used": 1}, "configuration.machines_used"),
+    ("yan", {"breakdown.layers[0].name": "z"}, "breakdown.layers[0].name"),
+    ("yan", {"breakdown.layers[0].weight_update_ns": 10**9}, "breakdown"),
+    ("yan", {"top[0].epoch_ns": 1}, "top"),
+    ("yan", {"top[1].epoch_ns": 1}, "top"),
+    ("yan", {"top[1].machines_used": 1}, "top[1].machines_used"),
+    ("yan", {"pareto[1].machines_used": 9}, "pareto[1].machines_used"),
+    ("yan", {"epoch_ns": ...}, "epoch_ns"),
+    ("yan", {"breakdown": ...}, "breakdown"),
+    ("bigdl", {"phases[1].end_ns": 10**12}, "phases[2].start_ns"),
+    ("bigdl", {"phases[2].end_ns": 0}, "phases[2].end_ns"),
+    ("bigdl", {"phases[2].end_ns": 10**12}, "objective_ns"),
+    ("bigdl", {"phases": ...}, "phases"),
+    ("bigdl", {"comparison": {}}, "comparison.rotated"),
+    ("bigdl", {"comparison.rotated.time_ns": 1}, "comparison.rotated"),
+    ("bigdl", {"method": "same"}, "comparison.same"),
+    ("bigdl", {"gradient_bytes": 29}, "gradient_bytes"),
+    ("bigdl", {"slices": [[0, 7]]}, "slices"),
+    ("bigdl", {"slices[1]": [2, 5]}, "slices[1]"),
+    ("bigdl", {"slices": ...}, "slices"),
+    ("bigdl", {"nodes": 4}, "slices"),
+    ("bigdl", {"pull_order": [[0, 1, 2]]}, "pull_order"),
+    ("bigdl", {"pull_order[1]": [0, 1, 2]}, "pull_order[1][0]"),
+    ("bigdl", {"pull_order[2]": [2, 0, 0]}, "pull_order[2]"),
+    ("bigdl", {"pull_order": ...}, "pull_order"),
+    ("driven", {"levels": []}, "levels"),
+    ("driven", {"levels[0]": 11}, "levels"),
+    ("driven", {"levels": [12, 12]}, "levels[1]"),
+    ("driven", {"nodes": 4}, "levels"),
+    ("driven", {"levels": ...}, "pull_order"),
+    ("bml", {"comparison": ...}, "comparison"),
+    ("bml", {"comparison": {}}, "comparison.bml_bcube"),
+    ("damaged", {"comparison": {}}, "comparison.bml_bcube"),
+    ("bml", {"comparison.bml_bcube.switches": 2**80}, "comparison.bml_bcube.switches"),
+    ("bml", {"servers": 10}, "servers"),
+    ("bml", {"switches": 7}, "switches"),
+    ("bml", {"k": 80}, "k"),
+    ("drizzle", {"overhead": ...}, "overhead"),
+    ("drizzle", {"overhead": 0.5}, "curve"),
+    ("drizzle", {"group_size": 5}, "curve"),
+    ("drizzle", {"curve": ...}, "curve"),
+    ("drizzle", {"max_overhead": 0.03}, "max_overhead"),
+    ("drizzle", {"max_group_ns": 1}, "max_group_ns"),
+    ("drizzle", {"curve[1].overhead": 0.5}, "curve[1].overhead"),
+    ("drizzle", {"curve[1].group_time_ns": 0}, "curve[1].group_time_ns"),
+    ("drizzle", {"curve[0].group_time_ns": 2**62}, "curve[1].group_time_ns"),
+    ("drizzle", {"curve[1].group_size": 1}, "curve[1].group_size"),
+]
+
+
+@cache
+def answered(name: str) -> str:
+    request, first = REQUESTS[name]
+    answer = json.dumps(patched(planner.solve(request), first))
+    decode_answer(answer)
+    return answer
+
+
+@pytest.mark.parametrize(("name", "change", "path"), CHANGES, ids=str)
+def test_what_contradicts_itself_is_refused_with_its_place(
+    name: str, change: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        decode_answer(json.dumps(patched(json.loads(answered(name)), change)))
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_it_is_not_drawn(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change, place = next((change, path) for one, change, path in CHANGES if one == name)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(patched(json.loads(answered(name)), change)))
+    assert main(["draw", str(path)]) == 2
+    assert f": {place}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"method": "$^$"}, {"layer_names": ["a", "b", "$^$"]}])
+def test_strange_names_are_drawn(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(planner.solve(EXAMPLE) | change))
+    for output in ([], ["-o", str(tmp_path / "plan.json.gz")]):
+        assert main(["draw", str(path), *output]) == 0
+
+
+def test_a_foreign_exchange_may_leave_any_slice_empty() -> None:
+    uneven = patched(json.loads(answered("bigdl")), {"slices": [[0, 0], [0, 5], [5, 7]]})
+    assert decode_answer(json.dumps(uneven))
+
+
+def test_older_answers_say_neither_barrier_nor_traffic() -> None:
+    older = patched(json.loads(answered("caramel")), {"barrier": ..., "traffic": ...})
+    read, _ = decode_answer(json.dumps(older))
+    assert (read.barrier, read.traffic) == (False, 1)
