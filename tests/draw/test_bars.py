@@ -1,6 +1,6 @@
 """Bar charts: every bar and text is there, in proportion, and nothing lies on anything else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
@@ -23,7 +23,7 @@ def comparison_bars(title: str, rows: Iterable[Compared], bound: int | None = No
     return Chart(title, tuple(rows), bound)
 
 
-def panels_of(chart: BarChart) -> tuple[Bars, Bars]:
+def panels_of(chart: BarChart) -> Sequence[Bars]:
     (row,) = panels_of_times(chart)
     return row
 
