@@ -17,10 +17,10 @@ from planner.model.topologies import BCube, Failures, Switch
 from planner.solving.family import Family
 from planner.solving.scenarios import Outlook, Scenario
 from planner.testing import graphs
+from planner.testing import problems as drawn_problems
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import problems as bml_problems
 from tests.fsdp.making import problems as fsdp_problems
-from tests.overlap.strategies import problems as overlap_problems
 from tests.strategies import affine_costs
 from tests.strategies import problems as ibatch_problems
 from tests.yan.yan_strategies import problems as yan_problems
@@ -96,7 +96,7 @@ CASES = {
     ),
     "overlap": Case(
         overlap.OVERLAP,
-        overlap_problems(),
+        drawn_problems("overlap", 2),
         overlap.Problem(
             nodes=[
                 overlap.Node("gather a"),
