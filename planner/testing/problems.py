@@ -189,14 +189,16 @@ def _yan(draw: st.DrawFn, size: int) -> yan.Problem:
         nic_bits_per_s=draw(rate) * 10**10,
         interference=draw(each),
     )
+    machines = draw(st.integers(2, 4))
     return yan.Problem(
-        machines=draw(st.integers(2, 4)),
+        machines=machines,
         cores=threads,
         layers=layers,
         constants=constants,
         samples=draw(st.integers(1, 60)),
         read_every=draw(st.integers(1, 20)),
         memory_bytes=draw(st.none() | st.integers(100, 10**4)),
+        machine_speeds=draw(st.none() | st.lists(rate, min_size=machines, max_size=machines)),
     )
 
 

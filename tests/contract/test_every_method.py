@@ -89,10 +89,16 @@ def with_a_free_layer(problem: ibatch.Problem) -> ibatch.Problem:
     )
 
 
+def counted_from_the_other_end(problem: yan.Problem) -> yan.Problem:
+    speeds = problem.machine_speeds
+    return replace(problem, machine_speeds=speeds and speeds[::-1])
+
+
 TWINS: Mapping[str, tuple[Callable[[Any], Any], ...]] = {
     "caramel": (otherwise_named,),
     "iteration": (otherwise_named,),
     "ibatch": (with_a_free_layer,),
+    "yan": (counted_from_the_other_end,),
 }
 
 
