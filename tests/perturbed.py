@@ -20,7 +20,6 @@ from planner.testing import graphs, problems
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import problems as bml_problems
 from tests.fsdp.making import problems as fsdp_problems
-from tests.overlap.strategies import problems as overlap_problems
 from tests.strategies import affine_costs
 from tests.strategies import problems as ibatch_problems
 from tests.yan.yan_strategies import problems as yan_problems
@@ -96,7 +95,7 @@ CASES = {
     ),
     "overlap": Case(
         overlap.OVERLAP,
-        overlap_problems(),
+        problems("overlap", 2),
         overlap.Problem(
             nodes=[
                 overlap.Node("gather a"),

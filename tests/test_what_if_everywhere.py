@@ -18,10 +18,10 @@ from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
 from planner.solving.what_if import regrets, robust_plan
+from planner.testing import problems as drawn_problems
 from tests.fsdp.making import every_plan
 from tests.fsdp.making import problems as fsdp_problems
 from tests.overlap.slow import all_plans
-from tests.overlap.strategies import problems as overlap_problems
 from tests.perturbed import (
     CASES,
     Case,
@@ -151,7 +151,7 @@ def all_batches(problem: ibatch.Problem) -> Iterator[ibatch.Plan]:
 EVERY: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Iterator[Any]], bool]] = {
     "ibatch": (ibatch_problems(max_layers=4, objective="makespan"), all_batches, True),
     "fsdp": (fsdp_problems(max_layers=2), every_plan, False),
-    "overlap": (overlap_problems(2, 2), all_plans, False),
+    "overlap": (drawn_problems("overlap", 2), all_plans, False),
 }
 """Small problems, all plans of one, and whether the best over scenarios is always found."""
 

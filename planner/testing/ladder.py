@@ -58,14 +58,15 @@ class Trial:
 
     family: AnyFamily
     name: str
-    methods: Mapping[str, Method[Any, Any]]
+    own: Mapping[str, Method[Any, Any]]  # a function to be tried; else none
     met: list[Any] = field(default_factory=list)  # problems to solve again elsewhere
 
     def solve(self, problem: Any, limit: float | Deadline | None = None, **more: Any) -> AnyResult:
         """Return the method's result, checked, priced and bounded as every method's."""
         deadline = Deadline.of(limit)
         try:
-            return self.family.run(problem, self.name, self.methods, deadline, **more)
+            methods = {**self.family.methods_for(problem), **self.own}
+            return self.family.run(problem, self.name, methods, deadline, **more)
         except RuntimeError as error:  # the path of every result refuses what is no plan
             raise AssertionError(str(error)) from error
 
@@ -82,9 +83,9 @@ class Trial:
 def trial_of(family: AnyFamily, method: str | Method[Any, Any]) -> Trial:
     """Return the trial of a method of the family, or of a function to be tried as one."""
     if isinstance(method, str):
-        return Trial(family, method, family.methods)
+        return Trial(family, method, {})
     name = getattr(method, "__name__", "tried")
-    return Trial(family, name, {**family.methods, name: method})
+    return Trial(family, name, {name: method})
 
 
 def check_method(
@@ -93,6 +94,7 @@ def check_method(
     drawn: "st.SearchStrategy[Any] | None" = None,
     *,
     least: Callable[[Any], int | None] | None = None,
+    optimal: Callable[[Any], bool] | None = None,
     twins: Sequence[Callable[[Any], Any]] = (),
     large: Any = None,
     examples: int = 40,
@@ -114,9 +116,12 @@ def check_method(
     drawn : SearchStrategy, optional
         The problems; by default `planner.testing.problems` of the family.
     least : callable, optional
-        Brute force: returns the cost (ns) of a cheapest plan of a problem, None if it has none.
+        Brute force: returns the cost (ns) of a cheapest plan of a problem, None if it has none;
+        raises `NotApplicableError` for a problem that is too large for it.
+    optimal : callable, optional
+        Whether the method finds and proves the cheapest plan of a problem.
     twins : sequence of callable
-        Each returns a problem with the same cheapest cost as the one given.
+        Each returns a problem for which the method must have the same cost and the same bound.
     large : Problem, optional
         A problem on which the method takes long: it must end soon after its time limit.
     examples : int
@@ -149,10 +154,14 @@ def check_method(
         if len(trial.met) < ELSEWHERE:
             trial.met.append(problem)
         check_plan(trial, problem, result)
-        check_bound(trial, problem, result, least)
+        check_bound(trial, problem, result)
+        proves = optimal is not None and optimal(problem)
+        assert not proves or result.status in (Status.OPTIMAL, Status.INFEASIBLE), "no proof"
+        if least is not None:
+            check_least(problem, result, least, proves)
         check_twins(trial, problem, result, twins)
         check_start(trial, problem, result)
-        check_no_time(trial, problem)
+        check_no_time(trial, problem, result)
 
     ladder()
     if getattr(method, "__module__", "") == "__main__":
@@ -190,16 +199,9 @@ def check_plan(trial: Trial, problem: Any, result: AnyResult) -> None:
         assert family.transfers(simple) == family.transfers(plan), "fewer transfers cost the same"
 
 
-def check_bound(
-    trial: Trial, problem: Any, result: AnyResult, least: Callable[[Any], int | None] | None
-) -> None:
-    """Assert that the bound holds for every plan that anybody makes, brute force included."""
+def check_bound(trial: Trial, problem: Any, result: AnyResult) -> None:
+    """Assert that the bound holds for the plans of all other methods."""
     bound, cost = result.lower_bound_ns, result.objective_ns
-    if least is not None:
-        best = least(problem)
-        assert (best is None) == (cost is None), f"brute force: {best}"
-        if best is not None and cost is not None:
-            assert bound is None or bound <= best <= cost, f"brute force: {best}, bound: {bound}"
     for name, other in trial.others(problem):
         if other.plan is None or result.plan is None or other.objective_ns is None:
             continue
@@ -210,13 +212,29 @@ def check_bound(
             assert cost <= other.objective_ns, f"{name} is better"
 
 
+def check_least(
+    problem: Any, result: AnyResult, least: Callable[[Any], int | None], proves: bool
+) -> None:
+    """Assert that brute force finds no plan below the bound, and none where there is none."""
+    try:
+        best = least(problem)
+    except NotApplicableError:
+        return
+    bound, cost = result.lower_bound_ns, result.objective_ns
+    assert cost is None or (best is not None and best <= cost), f"brute force: {best}"
+    assert cost is not None or best is None or not proves, f"brute force has a plan: {best}"
+    assert bound is None or best is None or bound <= best, f"brute force: {best}, bound: {bound}"
+
+
 def check_twins(
     trial: Trial, problem: Any, result: AnyResult, twins: Sequence[Callable[[Any], Any]]
 ) -> None:
     """Assert that problems which only look different have the same answer."""
     for twin in twins:
         other = trial.solve(twin(problem))
-        assert other.objective_ns == result.objective_ns, f"{twin.__name__}: another answer"
+        found = (other.objective_ns, other.lower_bound_ns)
+        same = found == (result.objective_ns, result.lower_bound_ns)
+        assert same, f"{twin.__name__}: another answer"
 
 
 def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
@@ -231,13 +249,21 @@ def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
         assert warm.objective_ns <= start.objective_ns, f"worse than its start plan, of {name}"
 
 
-def check_no_time(trial: Trial, problem: Any) -> None:
-    """Assert that there is a plan or a reason without time, and if the solve is cancelled."""
+def check_no_time(trial: Trial, problem: Any, whole: AnyResult) -> None:
+    """Assert what holds without time, and if the solve is cancelled.
+
+    There is a plan or a reason, and what is proven holds for the plan that more time finds.
+    """
     stopped = threading.Event()
     stopped.set()
     for limit in (1e-9, Deadline(None, stopped)):
         result = trial.solve(problem, limit)
         assert result.status is not Status.INFEASIBLE or result.infeasibility is not None
+        bound, cost = result.lower_bound_ns, whole.objective_ns
+        if bound is None or cost is None:
+            continue
+        if trial.family.same_bound(result.plan, whole.plan):
+            assert bound <= cost, "more time finds a plan below the bound"
 
 
 def check_elsewhere(trial: Trial, method: str | Method[Any, Any]) -> None:

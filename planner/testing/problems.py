@@ -1,6 +1,7 @@
 """Strategies of problems and plans of each family."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +9,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import did_you_mean
 from planner.solving.family import Family
@@ -16,7 +19,9 @@ from planner.testing.strategies import (
     affine_costs,
     clusters,
     costs,
+    depth_costs,
     graphs,
+    interferences,
     networks,
     sizes,
     times,
@@ -37,6 +42,8 @@ def _ibatch(draw: st.DrawFn, size: int) -> ibatch.Problem:
         fields |= {"startup_ns": draw(times), "transfer_ns": draw(each)}
     else:
         fields |= {"cost": draw(costs())}
+        if fields["objective"] == "makespan":
+            fields |= {"interference": draw(st.just(ALONE) | interferences())}
     if draw(st.booleans()):
         fields |= {"max_batch_bytes": draw(st.integers(1, 120))}
     return ibatch.Problem(**fields)
@@ -44,7 +51,31 @@ def _ibatch(draw: st.DrawFn, size: int) -> ibatch.Problem:
 
 @st.composite
 def _caramel(draw: st.DrawFn, size: int) -> caramel.Problem:
-    return caramel.Problem(graph=draw(graphs(parameters=size)), cost=draw(costs()))
+    workers = draw(st.integers(1, 4))
+    problem = caramel.Problem(
+        draw(graphs(parameters=size)),
+        draw(costs() | depth_costs()),
+        workers=workers,
+        servers=draw(st.none() | st.integers(1, workers)),
+        seed=draw(st.integers(0, 3)),
+        threshold_bytes=draw(st.none() | st.integers(0, 80)),
+        stages=draw(st.builds(caramel.Stages, *[st.booleans()] * 3)),
+        element_bytes=draw(st.sampled_from([1, 1, 2, 4])),
+        interference=draw(st.just(ALONE) | interferences()),
+    )
+    if draw(st.booleans()):
+        drawn = draw(st.permutations(range(len(problem.graph.ops))))
+        return replace(problem, op_order=problem.graph.names_of(_sorted(problem.graph, drawn)))
+    return problem
+
+
+def _sorted(graph: Graph, wish: Sequence[int]) -> list[int]:
+    """Return a topological order of ops that keeps close to `wish`."""
+    done: list[int] = []
+    while len(done) < len(wish):
+        left = (op for op in wish if op not in done)
+        done.append(next(op for op in left if {*graph.predecessors[op]} <= {*done}))
+    return done
 
 
 @st.composite
@@ -94,16 +125,11 @@ def _fsdp(draw: st.DrawFn, size: int) -> fsdp.Problem:
 @st.composite
 def _overlap(draw: st.DrawFn, size: int) -> overlap.Problem:
     """Return a graph in which what is issued first is waited for at any time later."""
-    kind = st.builds(
-        lambda name, least, more, merges: overlap.Kind(
-            name, name, ((0, least), (4, least + more)), merges
-        ),
-        st.sampled_from("ab"),
-        st.integers(0, 5),
-        st.integers(0, 9),
-        st.booleans(),
-    )
-    kinds = draw(st.lists(kind, min_size=1, max_size=2, unique_by=lambda made: made.name))
+    kinds = []
+    for name in "kl"[: draw(st.integers(1, 2))]:
+        least, more = draw(st.integers(0, 5)), draw(st.integers(0, 9))
+        channel, merges = draw(st.sampled_from("ab")), draw(st.booleans())
+        kinds.append(overlap.Kind(name, channel, ((0, least), (4, least + more)), merges))
     nodes: list[overlap.Node] = []
     made: list[overlap.Collective] = []
     pending: list[int] = []
@@ -118,7 +144,8 @@ def _overlap(draw: st.DrawFn, size: int) -> overlap.Problem:
         which = draw(st.integers(0, len(kinds) - 1))
         made.append(overlap.Collective(start, len(nodes) - 1, which, *amounts))
 
-    for what in [*draw(st.lists(st.sampled_from("cct"), max_size=2 * size)), "t"]:
+    whats = "c" * draw(st.integers(0, size)) + "t" * draw(st.integers(1, size))
+    for what in draw(st.permutations(whats)):
         if what == "c":
             nodes.append(overlap.Node(f"compute {len(nodes)}", needs(), draw(st.integers(0, 6))))
         else:
@@ -128,7 +155,19 @@ def _overlap(draw: st.DrawFn, size: int) -> overlap.Problem:
             wait()
     while pending:
         wait()
-    return overlap.Problem(nodes=nodes, kinds=kinds, collectives=made)
+    tensors = []
+    for _ in range(draw(st.integers(0, 4))):
+        producer = draw(st.none() | st.integers(0, len(nodes) - 1))
+        after = 0 if producer is None else producer + 1
+        readers = tuple(place for place in range(after, len(nodes)) if draw(st.integers(0, 2)) == 0)
+        tensors.append(
+            overlap.Tensor(draw(st.integers(0, 5)), producer, readers, draw(st.booleans()))
+        )
+    problem = overlap.Problem(nodes=nodes, kinds=kinds, collectives=made, tensors=tensors)
+    if draw(st.booleans()):
+        return problem
+    needed = overlap.evaluate(problem, overlap.own_order(problem)).peak_bytes
+    return overlap.with_limit(problem, max(0, needed - draw(st.integers(0, 4))))
 
 
 @st.composite
@@ -150,14 +189,16 @@ def _yan(draw: st.DrawFn, size: int) -> yan.Problem:
         nic_bits_per_s=draw(rate) * 10**10,
         interference=draw(each),
     )
+    machines = draw(st.integers(2, 4))
     return yan.Problem(
-        machines=draw(st.integers(2, 4)),
+        machines=machines,
         cores=threads,
         layers=layers,
         constants=constants,
         samples=draw(st.integers(1, 60)),
         read_every=draw(st.integers(1, 20)),
         memory_bytes=draw(st.none() | st.integers(100, 10**4)),
+        machine_speeds=draw(st.none() | st.lists(rate, min_size=machines, max_size=machines)),
     )
 
 

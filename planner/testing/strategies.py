@@ -9,7 +9,8 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from planner.model.clusters import Cluster, Nic
-from planner.model.costs import AffineCost, TableCost, TransferCost
+from planner.model.contention import Interference
+from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
 from planner.model.network import Network
@@ -44,6 +45,21 @@ def table_costs(draw: st.DrawFn, *, rows: int = 5) -> TableCost:
 def costs() -> st.SearchStrategy[TransferCost]:
     """Return a strategy of costs of transfers, affine or measured."""
     return affine_costs() | table_costs()
+
+
+@st.composite
+def depth_costs(draw: st.DrawFn) -> DepthCost:
+    """Return a cost of transfers that may be cut into chunks."""
+    depths = [1, *sorted(draw(st.sets(st.integers(2, 8), max_size=2)))]
+    return DepthCost(tuple((depth, draw(affine_costs() | table_costs())) for depth in depths))
+
+
+@st.composite
+def interferences(draw: st.DrawFn) -> Interference:
+    """Return what transfers and computation take from each other."""
+    per_byte = Fraction(draw(st.integers(0, 12)), draw(st.integers(1, 5)))
+    slowdown = Fraction(draw(st.integers(4, 12)), 4)
+    return Interference(draw(times), per_byte, slowdown, draw(times))
 
 
 def networks() -> st.SearchStrategy[Network]:

@@ -10,6 +10,15 @@ from planner.model.costs import TransferCost
 Groups = Sequence[Sequence[tuple[int, int]]]
 
 
+def unrounded(cost: TransferCost, size: int | Fraction) -> Fraction:
+    """Return what a transfer takes by its cheapest piece, before it is rounded up."""
+    return min(
+        piece.value_ns + piece.slope * (size - piece.start)
+        for piece in cost.pieces()
+        if piece.start <= size and (piece.stop is None or size <= piece.stop)
+    )
+
+
 def price(
     one: Windows, cost: TransferCost, groups: Groups, slower: int = 1, longer: int = 1
 ) -> int:

@@ -4,11 +4,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
-from planner.families.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
+from planner.families.caramel import METHODS, Group, Part, Plan, Problem, evaluate, solve
 from planner.families.caramel.checker import check_times
 from planner.families.caramel.family import CARAMEL
 from planner.families.caramel.methods import RULES
@@ -16,59 +16,34 @@ from planner.families.caramel.pricing import joined
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.solving.deadline import NEVER
+from planner.testing import costs, graphs, problems
+from planner.testing.strategies import depth_costs, interferences
 from tests.caramel.exact_oracles import ordered_partitions
-from tests.caramel.graph_strategies import graphs
-from tests.caramel.test_methods import costs, problems
-from tests.strategies import times
-
-
-@st.composite
-def interferences(draw: st.DrawFn) -> Interference:
-    per_byte = Fraction(draw(st.integers(0, 12)), draw(st.integers(1, 5)))
-    slowdown = Fraction(draw(st.integers(4, 12)), 4)
-    return Interference(draw(times), per_byte, slowdown, draw(times))
-
-
-disturbed = st.builds(
-    lambda problem, interference: replace(problem, interference=interference),
-    problems(),
-    interferences(),
-)
-
-
-@given(disturbed, st.sampled_from(sorted(METHODS)))
-def test_every_method_plans_and_no_plan_is_below_the_bound(problem: Problem, method: str) -> None:
-    try:
-        result = solve(problem, method=method)
-    except NotApplicableError:
-        return
-    assert result.plan is not None
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
-    check(problem, result.plan)
-    evaluation = evaluate(problem, result.plan)
-    check_times(problem, result.plan, evaluation.iteration)
-    assert evaluation.iteration_ns == result.objective_ns >= result.lower_bound_ns
-    alone = replace(problem, interference=ALONE)
-    assert evaluate(alone, result.plan).iteration_ns <= result.objective_ns
-    if method in RULES:  # which know nothing of it
-        assert result.plan == solve(alone, method=method).plan
 
 
 @pytest.mark.slow
-@given(disturbed, st.sampled_from(sorted(METHODS)))
-def test_search_is_never_behind_another_method(problem: Problem, method: str) -> None:
+@settings(max_examples=200)
+@given(problems("caramel", 4), interferences(), st.sampled_from(sorted(METHODS)))
+def test_search_is_never_behind_another_method_and_rules_know_nothing_of_it(
+    problem: Problem, beside: Interference, method: str
+) -> None:
+    problem, alone = (replace(problem, interference=one) for one in (beside, ALONE))
     try:
-        other = solve(problem, method=method).objective_ns
+        other = solve(problem, method=method)
     except NotApplicableError:
         return
     best = solve(problem).objective_ns
     assert best is not None
-    assert other is not None
-    assert best <= other
+    assert other.plan is not None
+    assert other.objective_ns is not None
+    assert max(best, evaluate(alone, other.plan).iteration_ns) <= other.objective_ns
+    if method in RULES:
+        assert other.plan == solve(alone, method=method).plan
 
 
-@given(st.builds(Problem, graphs(max_parameters=3), costs, interference=interferences()))
+@given(
+    st.builds(Problem, graphs(parameters=3), costs() | depth_costs(), interference=interferences())
+)
 def test_no_order_of_whole_parameters_is_below_the_bound(problem: Problem) -> None:
     order = problem.order
     parameters = problem.graph.parameters

@@ -1,6 +1,7 @@
 """The start-up-aware bound: never above the optimum, and for chains met by its own groups."""
 
 from fractions import Fraction
+from math import ceil
 from unittest.mock import patch
 
 import pytest
@@ -13,7 +14,7 @@ from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost, supporting_lines
-from tests.caramel.exact_oracles import best_by_enumeration, best_split
+from tests.caramel.exact_oracles import best_by_enumeration, best_split, unrounded
 from tests.caramel.window_strategies import nested_windows, windows_strategy
 from tests.strategies import affine_costs, table_costs
 
@@ -92,12 +93,8 @@ def test_no_size_undercuts_a_supporting_line(cost: TransferCost, largest: int) -
     for startup, rate in lines:
         assert startup >= 0
         assert rate >= 0
-        for size in range(1, largest + 1):
-            assert startup + rate * size <= min(
-                piece.time(size)
-                for piece in cost.pieces()
-                if piece.start <= size and (piece.stop is None or size <= piece.stop)
-            )
+        sizes = range(1, largest + 1)
+        assert all(startup + rate * size <= unrounded(cost, size) for size in sizes)
 
 
 def test_an_affine_cost_is_its_own_line() -> None:
@@ -120,12 +117,7 @@ def test_the_pieces_of_a_cost_are_the_cost(size: int) -> None:
     table = TableCost(((0, 5), (10, 25), (100, 40)))
     deep = DepthCost(((1, table), (4, AffineCost(30, Fraction(1, 10)))))
     for cost in (table, AffineCost(3, Fraction(1, 3)), deep):
-        least = min(
-            piece.time(size)
-            for piece in cost.pieces()
-            if piece.start <= size and (piece.stop is None or size <= piece.stop)
-        )
-        assert least.__ceil__() == cost.cost_ns(size)
+        assert ceil(unrounded(cost, size)) == cost.cost_ns(size)
 
 
 @settings(max_examples=200)

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from planner import AffineCost
 from planner.families.caramel import Group, Part, Plan, Problem, check, evaluate, solve
 from planner.families.caramel.checker import check_times
+from planner.model.contention import ALONE
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
 from planner.solving.simulator import Iteration
+from planner.testing import problems
 from tests.caramel.test_baselines import chain
-from tests.caramel.test_methods import problems
 
 PROBLEM = Problem(
     chain((5, 10, 30), (5, 10, 20), (5, 10, 40)), AffineCost(2, Fraction(1, 2)), element_bytes=2
@@ -152,7 +153,7 @@ def test_a_barrier_and_a_cycle_are_kept() -> None:
 
 
 @settings(max_examples=100)
-@given(problems())
+@given(problems("caramel", 4).map(lambda one: replace(one, interference=ALONE)))
 def test_no_transfer_can_leave_earlier_or_later_unseen(problem: Problem) -> None:
     plan = solve(problem, method="auto").plan
     assert plan is not None

@@ -19,23 +19,12 @@ from planner.families.caramel.exact_split import (
 )
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows
-from planner.model.costs import DepthCost, TransferCost
+from planner.model.costs import TransferCost
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline
-from tests.caramel.exact_oracles import (
-    best_split,
-    is_complete,
-    price,
-)
+from planner.testing.strategies import affine_costs, depth_costs, table_costs
+from tests.caramel.exact_oracles import best_split, is_complete, price, unrounded
 from tests.caramel.window_strategies import windows_strategy
-from tests.strategies import affine_costs, table_costs
-
-
-@st.composite
-def depth_costs(draw: st.DrawFn) -> DepthCost:
-    by_depth = draw(st.lists(affine_costs() | table_costs(), min_size=1, max_size=3))
-    return DepthCost(tuple(enumerate(by_depth, 1)))
-
 
 costs = st.one_of(affine_costs(), affine_costs(), table_costs(), depth_costs())
 
@@ -179,15 +168,8 @@ def test_lines_are_the_cost(cost: TransferCost, unit: int, count: int) -> None:
 
 @given(costs, st.integers(2, 60))
 def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
-    def time(size: Fraction) -> Fraction:
-        return min(
-            piece.value_ns + piece.slope * (size - piece.start)
-            for piece in cost.pieces()
-            if piece.start <= size and (piece.stop is None or size <= piece.stop)
-        )
-
     halves = [Fraction(number, 2) for number in range(2, 2 * total + 1)]
-    times = {size: time(size) for size in halves}
+    times = {size: unrounded(cost, size) for size in halves}
     worse = any(
         times[a] + times[b] < times[a + b]
         for number, a in enumerate(halves)

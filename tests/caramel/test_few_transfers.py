@@ -13,7 +13,7 @@ from planner.families.caramel.pricing import loads_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 5, 10, 15, 16, 29])
+@pytest.mark.parametrize("seed", [3, 16])
 def test_no_plan_is_below_it_and_it_counts_start_ups(seed: int) -> None:
     random = Random(seed)
     graph = small_graph(random)

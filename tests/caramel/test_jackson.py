@@ -10,11 +10,11 @@ from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
 from planner.solving.jackson import preemptive
-from tests.caramel.exact_oracles import preemptive_value, price
-from tests.strategies import affine_costs, table_costs, times
+from planner.testing import costs
+from tests.caramel.exact_oracles import preemptive_value, price, unrounded
+from tests.strategies import times
 
 jobs = st.lists(st.tuples(times, times, times), min_size=1, max_size=7)
-costs = affine_costs() | table_costs()
 
 
 @given(jobs, st.integers(1, 5))
@@ -32,16 +32,10 @@ def test_by_hand() -> None:
     assert preemptive([]) == 0
 
 
-@given(costs, st.integers(1, 150))
+@given(costs(), st.integers(1, 150))
 def test_the_least_rate_is_that_of_some_size_or_less(cost: TransferCost, most: int) -> None:
-    def unrounded(size: int) -> Fraction:
-        return min(
-            piece.time(size)
-            for piece in cost.pieces()
-            if piece.start <= size and (piece.stop is None or size <= piece.stop)
-        )
-
-    assert least_rate(cost, most) == min(unrounded(size) / size for size in range(1, most + 1))
+    rates = (unrounded(cost, size) / size for size in range(1, most + 1))
+    assert least_rate(cost, most) == min(rates)
 
 
 def test_all_in_one_transfer_without_other_work_meets_the_bound() -> None:

@@ -22,7 +22,6 @@ from planner.families.caramel import (
     solve,
 )
 from planner.families.caramel.baselines import MAX_PARTITIONS
-from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.transfer_sizes import resize
 from planner.families.caramel.windows import Windows
@@ -187,19 +186,6 @@ def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are
     )
     assert few.looks(4000, pieces) < 100
     assert many.looks(4000, pieces) == 4000
-
-
-@pytest.mark.parametrize("interference", [ALONE, BESIDE])
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "ps"])
-def test_an_iteration_lasts_as_long_without_the_times_of_everything_else(
-    method: str, interference: Interference
-) -> None:
-    for sizes in ((7,), (10**4, 3, 10**6), (10**7, 10**5, 10**6, 1)):
-        problem = chain(*sizes, interference=interference)
-        plan = solve(problem, method=method).plan
-        assert plan is not None
-        for one in (plan, replace(plan, barrier=True), replace(plan, traffic=Fraction(7, 3))):
-            assert lasting_ns(problem, one) == evaluate(problem, one).iteration_ns
 
 
 FALLING = TableCost(((0, 10**6), (4 * 10**6, 10**5), (8 * 10**6, 10**8)))

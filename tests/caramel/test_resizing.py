@@ -11,11 +11,9 @@ from planner.families.caramel.transfer_sizes import _Simulation, resize
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import Deadline
+from planner.testing import costs
 from tests.caramel.exact_oracles import is_complete, price
 from tests.caramel.window_strategies import windows_strategy
-from tests.strategies import affine_costs, table_costs
-
-costs = st.one_of(affine_costs(), table_costs())
 
 
 def alone(known: Windows) -> list[tuple[tuple[int, int], ...]]:
@@ -25,7 +23,7 @@ def alone(known: Windows) -> list[tuple[tuple[int, int], ...]]:
 
 
 @settings(max_examples=60)
-@given(windows_strategy(6), costs, st.sampled_from([1, 1, 3, 4]))
+@given(windows_strategy(6), costs(), st.sampled_from([1, 1, 3, 4]))
 def test_never_worse_and_everything_is_sent(
     known: Windows, cost: TransferCost, element: int
 ) -> None:
@@ -42,7 +40,7 @@ def test_never_worse_and_everything_is_sent(
 
 
 @settings(max_examples=200)
-@given(windows_strategy(6), costs, st.data())
+@given(windows_strategy(6), costs(), st.data())
 def test_the_simulation_is_the_price_of_the_most_urgent(
     known: Windows, cost: TransferCost, data: st.DataObject
 ) -> None:

@@ -3,7 +3,6 @@
 from fractions import Fraction
 
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from planner.families.caramel.descent import steadied
 from planner.families.caramel.exact_whole import best_whole
@@ -12,11 +11,9 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.tie_break import STRAINS
+from planner.testing import costs
 from tests.caramel.exact_oracles import price
 from tests.caramel.window_strategies import windows_strategy
-from tests.strategies import affine_costs, table_costs
-
-costs = st.one_of(affine_costs(), table_costs())
 
 
 def apart(known: Windows) -> list[Load]:
@@ -36,7 +33,7 @@ def under(known: Windows, cost: TransferCost, loads: list[Load]) -> tuple[int, .
 
 
 @settings(max_examples=300)
-@given(windows_strategy(6), costs)
+@given(windows_strategy(6), costs())
 @example(
     Windows((1, 1, 1, 1, 100, 1), (0, 0, 0, 1, 2, 1000), (0,) * 6, 1000, 0),
     AffineCost(1, Fraction(10)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, TableCost
+from planner import AffineCost, InvalidInputError
 from planner.families.caramel.paper import (
     MAX_DEPTH,
     Item,
@@ -15,22 +15,15 @@ from planner.families.caramel.paper import (
     pack,
     small_batches,
 )
-from planner.model.costs import DepthCost
+from planner.model.costs import DepthCost, TransferCost
 from planner.model.fitting import two_point_model
-from tests.strategies import affine_costs, table_costs
-
-
-def unrounded(cost: AffineCost | TableCost, size: int) -> Fraction:
-    return min(
-        piece.time(size)
-        for piece in cost.pieces()
-        if piece.start <= size and (piece.stop is None or size <= piece.stop)
-    )
+from planner.testing import costs
+from tests.caramel.exact_oracles import unrounded
 
 
 @settings(max_examples=300)
-@given(affine_costs() | table_costs())
-def test_the_threshold_is_the_least_size_that_passes(cost: AffineCost | TableCost) -> None:
+@given(costs())
+def test_the_threshold_is_the_least_size_that_passes(cost: TransferCost) -> None:
     threshold = batching_threshold(cost)
 
     def passes(size: int) -> bool:

@@ -11,15 +11,13 @@ from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import Deadline
+from planner.testing import costs
 from tests.caramel.exact_oracles import best_by_enumeration, best_by_subsets
 from tests.caramel.window_strategies import windows_strategy
-from tests.strategies import affine_costs, table_costs
-
-costs = st.one_of(affine_costs(), table_costs())
 
 
 @settings(max_examples=400)
-@given(windows_strategy(5), costs, st.integers(1, 10**6))
+@given(windows_strategy(5), costs(), st.integers(1, 10**6))
 def test_the_best_of_all_plans_of_whole_parameters(
     known: Windows, cost: TransferCost, above: int
 ) -> None:
@@ -33,7 +31,7 @@ def test_the_best_of_all_plans_of_whole_parameters(
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(windows_strategy(7, min_parameters=6), costs)
+@given(windows_strategy(7, min_parameters=6), costs())
 def test_as_good_as_the_program_in_plain_python(known: Windows, cost: TransferCost) -> None:
     best = best_by_subsets(known, cost)
     loads, _ = best_whole(known, cost, best + 1, known.compute_ns, Deadline(None))

@@ -38,9 +38,9 @@ from planner.solving.targets import (
     target_of,
 )
 from planner.solving.tie_break import NOMINAL, STRAINS, Step, end_under
+from planner.testing.strategies import affine_costs, costs
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
-from tests.strategies import affine_costs, table_costs
 
 SMALL = {
     "ddp": replace(TARGETS["ddp"], default_bytes=(15, 60)),
@@ -51,14 +51,15 @@ SMALL = {
 """The targets with defaults for graphs of some bytes."""
 
 some_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=8)
-costs = affine_costs() | table_costs()
 
 
 @st.composite
 def problems(draw: st.DrawFn, target: Target) -> Problem:
     graph = draw(graphs(max_parameters=6) | training_graphs(max_blocks=2))
     workers = draw(st.integers(1, 4))
-    return Problem(graph, draw(costs), workers=workers, seed=draw(st.integers(0, 3)), target=target)
+    return Problem(
+        graph, draw(costs()), workers=workers, seed=draw(st.integers(0, 3)), target=target
+    )
 
 
 def compositions(count: int) -> Iterator[list[int]]:
@@ -139,7 +140,7 @@ def allowed(problem: Problem) -> list[list[int]]:
     return [rule(sizes, size) for size in range(1, sum(sizes) + 1)]
 
 
-@given(some_sizes, costs, st.data())
+@given(some_sizes, costs(), st.data())
 def test_buckets_are_the_best_of_all_consecutive_ones(
     sizes: list[int], cost: AffineCost | TableCost, data: st.DataObject
 ) -> None:

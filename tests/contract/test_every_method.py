@@ -25,11 +25,32 @@ FAMILIES: Mapping[str, Family[Any, Any, Any]] = {
     "drizzle": drizzle.DRIZZLE,
 }
 
-EXACT = {"ibatch": ("auto", "exact", "milp", "cpsat")}
-"""Methods that find the cheapest plan of every problem drawn."""
 
-LEAST: Mapping[str, Callable[[Any], int | None]] = {"ibatch": oracles.brute_force}
-"""Brute force."""
+def least_of_batches(problem: ibatch.Problem) -> int | None:
+    """Under contention by the evaluation, which tests/ibatch holds against its definition."""
+    if problem.interference.is_none:
+        return oracles.brute_force(problem)
+    plans = map(problem.plan, oracles.all_boundaries(problem))
+    return min((ibatch.evaluate(problem, plan).makespan_ns for plan in plans), default=None)
+
+
+LEAST: Mapping[str, Callable[[Any], int | None]] = {"ibatch": least_of_batches}
+"""Brute force. That of overlap stands in tests/overlap, for smaller problems."""
+
+
+def always(_: Any) -> bool:
+    return True
+
+
+OPTIMAL: Mapping[tuple[str, str], Callable[[Any], bool]] = {
+    ("ibatch", "auto"): always,
+    ("ibatch", "exact"): always,
+    ("ibatch", "milp"): lambda problem: problem.interference.is_none,
+    ("ibatch", "cpsat"): lambda problem: problem.interference.is_none,
+    ("drizzle", "auto"): always,
+    ("drizzle", "exact"): always,
+}
+"""Methods that find and prove the cheapest plan of all, or of these, problems drawn."""
 
 
 def renamed(graph: Graph) -> Graph:
@@ -53,7 +74,8 @@ def renamed(graph: Graph) -> Graph:
 
 
 def otherwise_named(problem: Any) -> Any:
-    return replace(problem, graph=renamed(problem.graph))
+    order = problem.op_order and [f"x{name}" for name in problem.op_order]
+    return replace(problem, graph=renamed(problem.graph), op_order=order)
 
 
 def with_a_free_layer(problem: ibatch.Problem) -> ibatch.Problem:
@@ -67,10 +89,16 @@ def with_a_free_layer(problem: ibatch.Problem) -> ibatch.Problem:
     )
 
 
+def counted_from_the_other_end(problem: yan.Problem) -> yan.Problem:
+    speeds = problem.machine_speeds
+    return replace(problem, machine_speeds=speeds and speeds[::-1])
+
+
 TWINS: Mapping[str, tuple[Callable[[Any], Any], ...]] = {
     "caramel": (otherwise_named,),
     "iteration": (otherwise_named,),
     "ibatch": (with_a_free_layer,),
+    "yan": (counted_from_the_other_end,),
 }
 
 
@@ -80,11 +108,12 @@ TWINS: Mapping[str, tuple[Callable[[Any], Any], ...]] = {
     [(name, method) for name, family in FAMILIES.items() for method in family.methods],
 )
 def test_promises_are_kept(family: str, method: str) -> None:
-    exact = method in EXACT.get(family, ())
+    optimal = OPTIMAL.get((family, method))
     check_method(
         FAMILIES[family],
         method,
-        least=LEAST.get(family) if exact else None,
-        twins=TWINS.get(family, ()) if exact or family != "ibatch" else (),
+        least=LEAST.get(family),
+        optimal=optimal,
+        twins=TWINS.get(family, ()) if optimal or family != "ibatch" else (),
         examples=80 if THOROUGH else 8,
     )

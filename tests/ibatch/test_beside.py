@@ -1,5 +1,6 @@
 """Batches whose communication and computation disturb each other."""
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -9,18 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, Status
-from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, family, solve
+from planner import AffineCost
+from planner.families.ibatch import Plan, Problem, check, evaluate, family, solve
 from planner.families.ibatch.bounds import least_beside
 from planner.families.ibatch.family import IBATCH
 from planner.families.ibatch.methods import RULES
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import NotApplicableError
+from planner.testing.strategies import interferences
 from tests import oracles
-from tests.caramel.test_beside import interferences
 from tests.strategies import problems
-
-FAST = [name for name in METHODS if name not in ("milp", "cpsat")]
 
 
 def with_cost(problem: Problem) -> Problem:
@@ -97,32 +96,13 @@ def test_a_plan_costs_what_happens(problem: Problem) -> None:
 
 @settings(max_examples=200)
 @given(disturbed)
-def test_no_plan_is_below_a_bound(problem: Problem) -> None:
+def test_no_plan_is_below_the_bound_and_rules_know_nothing_of_it(problem: Problem) -> None:
     plans = every_plan(problem)
-    if not plans:
-        assert solve(problem).plan is None
-        return
-    best = min(evaluate(problem, plan).makespan_ns for plan in plans)
-    assert least_beside(problem) <= best
-    for method in FAST:
-        try:
-            result = solve(problem, method=method)
-        except NotApplicableError:
-            continue
-        if result.plan is None:
-            assert method in RULES
-            continue
-        check(problem, result.plan)
-        assert result.objective_ns == evaluate(problem, result.plan).makespan_ns
-        assert result.objective_ns is not None
-        assert result.lower_bound_ns is not None
-        assert result.lower_bound_ns <= best <= result.objective_ns
-        if method in RULES:  # which know nothing of it
-            alone = replace(problem, interference=ALONE)
-            assert result.plan == solve(alone, method=method).plan
-        elif method in ("auto", "exact"):
-            assert result.objective_ns == best
-            assert result.status is Status.OPTIMAL
+    assert all(least_beside(problem) <= evaluate(problem, plan).makespan_ns for plan in plans)
+    alone = replace(problem, interference=ALONE)
+    for method in RULES:
+        with suppress(NotApplicableError):
+            assert solve(problem, method=method).plan == solve(alone, method=method).plan
 
 
 @settings(max_examples=100)

@@ -28,7 +28,7 @@ from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import BCube, Rails
 from planner.solving.deadline import NEVER
-from tests.caramel.test_beside import interferences
+from planner.testing.strategies import interferences
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import clusters, problems, whole_rates
 from tests.iteration.making import solved

@@ -1,7 +1,6 @@
 """The definition of overlap, nanosecond by nanosecond, and all plans of small graphs."""
 
-from collections.abc import Iterator
-from itertools import permutations
+from collections.abc import Iterator, Sequence
 
 from planner.families.overlap import Plan, Problem
 
@@ -98,6 +97,15 @@ def partitions(items: list[int]) -> Iterator[list[list[int]]]:
             yield [*parts[:number], [first, *part], *parts[number + 1 :]]
 
 
+def orders(needed: Sequence[set[int]], done: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every order of nodes, each after those that it needs, that begins in this way."""
+    if len(done) == len(needed):
+        yield done
+    for node, before in enumerate(needed):
+        if node not in done and before <= {*done}:
+            yield from orders(needed, (*done, node))
+
+
 def all_plans(problem: Problem) -> Iterator[Plan]:
     """Every order that dependences allow, with every merging that it allows."""
     ways = [
@@ -109,16 +117,9 @@ def all_plans(problem: Problem) -> Iterator[Plan]:
             for part in parts
         )
     ]
-    for order in permutations(range(len(problem.nodes))):
+    needed = [set(node.after) for node in problem.nodes]  # producers before readers, too
+    for order in orders(needed, ()):
         place = {node: number for number, node in enumerate(order)}
-        if any(place[o] > place[n] for n, it in enumerate(problem.nodes) for o in it.after):
-            continue
-        if any(
-            tensor.producer is not None and place[tensor.producer] >= place[reader]
-            for tensor in problem.tensors
-            for reader in tensor.readers
-        ):
-            continue
         for merged in ways:
             if all(
                 max(places) - min(places) == len(places) - 1

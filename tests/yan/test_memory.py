@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 from planner.families.yan import Configuration, Constants, Problem, solve
 from planner.families.yan.layers import MAX_COUNT, NeuronLayer
 from planner.families.yan.memory import infeasibility, space_of
-from planner.solving.result import Status
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import (
-    TINY,
-    brute_ranks,
-    brute_result,
-    near_ties,
-    rank,
-    small_problems,
-)
+from tests.yan.small_problems import TINY, brute_result
 from tests.yan.yan_strategies import configurations, problems
 
 
@@ -66,21 +58,6 @@ def bytes_of(problem: Problem, one: Configuration) -> int:
         for place, layer in enumerate(one.layers)
     )
     return max(worker, neuron_oracle.server_bytes(problem, one.parameter_servers))
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(short_problems(small_problems()) | short_problems(near_ties()))
-def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
-    result, expected = solve(replace(problem, top=40)), brute_ranks(problem)
-    assert (result.plan is None) == (not expected)
-    if result.plan is None:
-        assert result.status is Status.INFEASIBLE
-        return
-    assert [rank(ranked) for ranked in result.plan.ranking] == expected[:40]
-    assert result.status is Status.OPTIMAL
-    assert result.plan.any_mapping_bound_ns is not None
-    assert result.plan.any_mapping_bound_ns <= expected[0][0] + 1
 
 
 @pytest.mark.slow

@@ -159,26 +159,6 @@ def test_assignments_leave_nothing_out(problem: Problem) -> None:
         assert kinds == set(times)
 
 
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(st.data())
-def test_names_of_machines_change_nothing(data: st.DataObject) -> None:
-    problem = data.draw(problems(max_machines=6, speeds=True))
-    order = data.draw(st.permutations(range(problem.machines)))
-    renamed = replace(
-        problem,
-        machine_speeds=problem.machine_speeds and [problem.machine_speeds[one] for one in order],
-    )
-    first, second = solve(problem), solve(renamed)
-    assert first.objective_ns == second.objective_ns
-    assert first.lower_bound_ns == second.lower_bound_ns
-    assert first.plan is not None
-    assert second.plan is not None
-    assert [ranked.epoch for ranked in first.plan.ranking] == [
-        ranked.epoch for ranked in second.plan.ranking
-    ]
-
-
 # The greedy method.
 
 
