@@ -11,6 +11,7 @@ same problem has the same plan. Guarantee: fits if anything does; never slower t
 that fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -208,11 +209,7 @@ class _Pool:
 
         most = count
         if self.problem.memory_bytes is not None and not fits(count):
-            low, most = 0, count
-            while low + 1 < most:
-                middle = (low + most) // 2
-                low, most = (middle, most) if fits(middle) else (low, middle)
-            most = low
+            most = bisect_left(range(1, count), True, key=lambda number: not fits(number))
         tried = {most, most - 1, most - 2, most * 3 // 4, most // 2, most // 4, 1, 0}
         yield from sorted((number for number in tried if 0 <= number <= most), reverse=True)
 
@@ -307,14 +304,11 @@ def _recomputed(
         chosen = set(ordered[:number])
         return tuple(u in chosen for u in range(len(ranges)))
 
-    low, high = 0, len(ordered)
-    while low < high:
-        middle = (low + high) // 2
-        shape = keeping_last(_bare(mesh, ranges, of(middle)), 1, 1)
-        if needs_of(problem, shape).within(problem.memory_bytes) is None:
-            low = middle + 1
-        else:
-            high = middle
+    def fits(number: int) -> bool:
+        shape = keeping_last(_bare(mesh, ranges, of(number)), 1, 1)
+        return needs_of(problem, shape).within(problem.memory_bytes) is not None
+
+    low = bisect_left(range(len(ordered)), True, key=fits)
     step = max((len(ordered) - low) // 4, 1)
     numbers = {low, low + 1, low + 2, *range(low, len(ordered), step), len(ordered)}
     yield from (of(number) for number in sorted(numbers) if 0 < number <= len(ordered))
