@@ -20,7 +20,7 @@ from typing import NamedTuple
 from planner.families.fsdp.baselines import RULES, fitted
 from planner.families.fsdp.bounds import MeshBounds
 from planner.families.fsdp.checker import check
-from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
+from planner.families.fsdp.evaluation import Merit, iteration_ns, load_of, merit, peak_of, sent_by
 from planner.families.fsdp.min_memory import (
     cheapest_units,
     finest,
@@ -291,13 +291,12 @@ def _recomputed(
     yield (False,) * len(ranges)
     if problem.checkpoint_bytes is None or problem.memory_bytes is None:
         return
-    sums = problem.prefixes
     rates = {}
-    for u, (start, stop) in enumerate(ranges):
-        saved = sums["activations"][stop] - sums["activations"][start]
-        saved -= sums["checkpoints"][stop] - sums["checkpoints"][start]
+    for u, layers in enumerate(ranges):
+        whole, again = (load_of(problem, mesh, *layers, recompute) for recompute in (False, True))
+        saved = whole.activation_bytes - again.activation_bytes
         if saved > 0:
-            rates[u] = (sums["forward_ns"][stop] - sums["forward_ns"][start]) / saved
+            rates[u] = whole.forward_ns / saved
     ordered = sorted(rates, key=lambda u: (rates[u], u))
 
     def of(number: int) -> tuple[bool, ...]:
