@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from operator import eq
 
@@ -67,14 +67,8 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     known = problem.costs if costs is None else costs
     made = scheduled(problem.graph, plan.as_gradients, _prices(problem, plan, known))
     startups = sum(cost_of(known, plan, transfer).startup_ns for transfer in plan.transfers)
-    return Evaluation(
-        made.iteration,
-        made.times,
-        made.iteration_ns,
-        made.communication_ns,
-        made.computation_ns,
-        startups,
-    )
+    shared = {field.name: getattr(made, field.name) for field in fields(made)}
+    return Evaluation(**shared, startup_ns=startups)
 
 
 def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
