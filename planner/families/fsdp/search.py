@@ -110,21 +110,18 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     not fit any more, it keeps no parameters; if that does not fit, it is an `InvalidPlanError`.
     Then local search. Never worse than the old plan if that still fits.
     """
-    known, pool = [], _Pool(problem, 0)
+    pool, shape = _Pool(problem, 0), at_use(plan.mesh, plan.units, plan.buffers)
     with suppress(InvalidPlanError):
         check(problem, plan)
-        known = [plan]
-    shape = at_use(plan.mesh, plan.units, plan.buffers)
-    if pool.offer(shape, FARTHEST) or pool.offer(keeping_last(shape, 0, 1), FARTHEST):
-        pool.left = REFITTING
-        with suppress(TimeUpError):
-            pool.climb(deadline)
-        assert pool.best is not None
-        known.append(pool.best.plan)
-    if not known:
+        pool.take(shape, FARTHEST, plan)
+    if pool.offer(shape, FARTHEST) is None:
+        pool.offer(keeping_last(shape, 0, 1), FARTHEST)
+    if pool.best is None:
         raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
-    best = min(known, key=lambda each: merit(problem, each))
-    return Outcome(best, timed_out=deadline.passed)
+    pool.left = REFITTING
+    with suppress(TimeUpError):
+        pool.climb(deadline)
+    return Outcome(pool.best.plan, timed_out=deadline.passed)
 
 
 class _Pool:
@@ -153,9 +150,9 @@ class _Pool:
         self._seen.add((shape, ahead))
         self.left -= 2 * len(shape.units)
         plan = filled(self.problem, shape, ahead)
-        return None if plan is None else self._take(shape, ahead, plan)
+        return None if plan is None else self.take(shape, ahead, plan)
 
-    def _take(self, shape: Plan, ahead: Ahead, plan: Plan) -> bool:
+    def take(self, shape: Plan, ahead: Ahead, plan: Plan) -> bool:
         """Replace the incumbent if the plan is better; return whether it is faster."""
         time, before = iteration_ns(self.problem, plan), self.best
         if before is not None and time > before.merit.iteration_ns:
@@ -225,7 +222,7 @@ class _Pool:
                 else fitting(self.problem, mesh, limit)
             )
             if shape is not None:
-                self._take(shape, FARTHEST, filled(self.problem, shape) or shape)
+                self.take(shape, FARTHEST, filled(self.problem, shape) or shape)
 
 
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Plan]:
