@@ -24,8 +24,6 @@ from planner.solving.deadline import NEVER, Deadline
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_NEVER = 2**63 - 1
-
 
 class Partition(NamedTuple):
     """Units, their iteration time, and a lower bound for any units (0 if unknown)."""
@@ -65,19 +63,6 @@ class _Choices(NamedTuple):
         """Iteration time of each choice by itself."""
         return self.gathered + self.summed
 
-    def least(self) -> int:
-        """Return the least iteration time."""
-        return int(self.iterations.min(initial=_NEVER))
-
-
-class _Units(NamedTuple):
-    """Possible units from a start on: their ends and transfer times."""
-
-    stops: "NDArray[np.int64]"
-    gathers: "NDArray[np.int64]"
-    reduces: "NDArray[np.int64]"
-    sums: "NDArray[np.int64]"
-
 
 def best_units(
     problem: Problem,
@@ -101,8 +86,8 @@ def best_units(
         starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
     chain = _Chain(problem, mesh, [*starts, problem.layers], most_bytes, fits)
     choices, proven = chain.choices(kept, deadline)
-    best = choices[0].least()
-    ranges, start, row = [], 0, int(choices[0].iterations.argmin())
+    best, row = int(choices[0].iterations.min()), int(choices[0].iterations.argmin())
+    ranges, start = [], 0
     while start < problem.layers:
         stop, row = int(choices[start].stop[row]), int(choices[start].behind[row])
         ranges.append((start, stop))
@@ -110,7 +95,7 @@ def best_units(
     bound = best if proven else 0
     if bounded and not proven:
         relaxed, _ = chain.choices(kept, deadline, real=False)
-        bound = min(best, relaxed[0].least())
+        bound = min(best, int(relaxed[0].iterations.min()))
     return Partition(tuple(ranges), best, bound)
 
 
@@ -133,8 +118,11 @@ class _Chain:
             np.array, (*sums, problem.share_sums[mesh.shards])
         )
 
-    def units(self, place: int) -> _Units:
-        """Return the units that begin at a place in `starts`."""
+    def units(self, place: int) -> "tuple[NDArray[np.int64], ...]":
+        """Return the ends of the units that begin at a place in `starts`, and their times.
+
+        The times are those of their gathers, reduce-scatters and sums over replicas.
+        """
         sizes, start = self.problem.prefixes["parameter_bytes"], self.starts[place]
         last = len(self.starts) - 1
         if self.most_bytes is not None:
@@ -149,7 +137,7 @@ class _Chain:
         if not self.apart:
             reduces, added = reduces + added, 0 * added
         gathers = _times(mesh.all_gather, self._sizes[ends] - self._sizes[start])
-        return _Units(ends, gathers, reduces, added)
+        return ends, gathers, reduces, added
 
     def choices(
         self, kept: int, deadline: Deadline, *, real: bool = True
