@@ -24,6 +24,7 @@ from planner.families.iteration.plan import How, Plan, Way
 from planner.families.iteration.problem import Problem
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from planner.model.validation import one_of
 from planner.solving.simulator import Iteration
 from planner.solving.transfers import Kind, Part, Transfer, undivided
 
@@ -125,7 +126,7 @@ def check(problem: Problem, plan: Plan) -> None:
     InvalidPlanError
         With the first transfer or op that breaks a rule.
     """
-    problem.synchronisation(plan.algorithm)
+    one_of(plan.algorithm, problem.by_name, "algorithm")
     for number, transfer in enumerate(plan.transfers):
         if (transfer.algorithm or plan.algorithm, 1) not in problem.costs:
             raise InvalidPlanError(f"transfers[{number}].algorithm", "cannot be used here")
