@@ -22,6 +22,7 @@ from pathlib import Path
 from tables import rows_below
 
 from planner.families import fsdp
+from planner.families.fsdp.evaluation import peak_of
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.fsdp.problem import CHANNELS
 from planner.families.iteration.fsdp_from_profile import sharded_problem
@@ -59,7 +60,9 @@ def row(path: Path, cluster: str, channels: fsdp.problem.Channels) -> tuple[str,
     if result.plan is None:
         assert result.infeasibility is not None
         print(f"{path.stem} on {cluster}: {result.infeasibility.reason}", file=sys.stderr)
-        least = min(least_memory(problem, mesh).memory_bytes for mesh in range(len(problem.meshes)))
+        least = min(
+            peak_of(problem, least_memory(problem, mesh)) for mesh in range(len(problem.meshes))
+        )
         missing = ("–" for _ in COLUMNS[7:])
         return (path.stem, cluster, *("–",) * 4, f"needs {format_bytes(least)}", *missing)
     assert result.evaluation is not None

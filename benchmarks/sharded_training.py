@@ -25,7 +25,7 @@ from tables import rows_below
 
 from planner.families import fsdp
 from planner.families.fsdp.baselines import RULES, fitted
-from planner.families.fsdp.evaluation import iteration_ns
+from planner.families.fsdp.evaluation import iteration_ns, peak_of
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.fsdp.problem import Channels
 from planner.families.iteration.fsdp_from_profile import sharded_problem
@@ -57,7 +57,9 @@ class Case(NamedTuple):
 
 def limits(problem: fsdp.Problem) -> dict[str, int | None]:
     """Return memory limits by their names."""
-    least = min(least_memory(problem, mesh).memory_bytes for mesh in range(len(problem.meshes)))
+    least = min(
+        peak_of(problem, least_memory(problem, mesh)) for mesh in range(len(problem.meshes))
+    )
     return {
         "least": least,
         "a layer more": least + max(problem.parameter_bytes),

@@ -73,7 +73,7 @@ def test_the_bound_of_several_meshes_is_the_least_of_theirs(
 ) -> None:
     """Not all of them are looked at as closely: where it is not the least, a bound may be weak."""
     meshes = [*problem.meshes, replace(problem.meshes[0], all_gather=cost)]
-    for limit in (None, least_memory(problem, 0).memory_bytes + more):
+    for limit in (None, peak_of(problem, least_memory(problem, 0)) + more):
         several = replace(problem, meshes=meshes).within(limit)
         each = [lower_bound(replace(several, meshes=[mesh]))[0] for mesh in meshes]
         assert lower_bound(several) == (min(each), False)
@@ -84,7 +84,7 @@ def test_the_bound_of_several_meshes_is_the_least_of_theirs(
 @given(problems(max_layers=4, recomputed=False))
 def test_least_memory_is_that_of_brute_force(problem: Problem) -> None:
     least = min(peak_of(problem, plan) for plan in every_plan(problem))
-    assert least_memory(problem, 0).memory_bytes == least
+    assert peak_of(problem, least_memory(problem, 0)) == least
     assert f"({least} bytes)" in reason_of(problem.within(least - 1))
 
 
@@ -92,7 +92,7 @@ def test_least_memory_is_that_of_brute_force(problem: Problem) -> None:
 @settings(max_examples=300)
 @given(problems(max_layers=9), st.integers(0, 60))
 def test_longer_chains_fit_and_stay_above_the_bound(problem: Problem, more: int) -> None:
-    least = least_memory(problem, 0).memory_bytes
+    least = peak_of(problem, least_memory(problem, 0))
     limited = problem.within(least + more)
     plan = planned(limited, "search")
     check(limited, plan)
@@ -127,8 +127,8 @@ def test_the_mesh_is_chosen() -> None:
         optimiser=Fraction(5),
     )
     assert planned(problem).mesh == 1
-    tight = least_memory(problem, 0).memory_bytes
-    assert tight < least_memory(problem, 1).memory_bytes
+    tight = peak_of(problem, least_memory(problem, 0))
+    assert tight < peak_of(problem, least_memory(problem, 1))
     assert planned(problem.within(tight)).mesh == 0
 
 
@@ -147,7 +147,7 @@ def test_infeasible_names_what_dominates() -> None:
     )
     reason = reason_of(problem)
     assert "mostly for activations" in reason
-    assert format_bytes(least_memory(problem, 0).memory_bytes) in reason
+    assert format_bytes(peak_of(problem, least_memory(problem, 0))) in reason
     stored = replace(problem, activation_bytes=None, optimiser=Fraction(10**6))
     assert "mostly for what each rank stores" in reason_of(stored)
 
@@ -157,7 +157,7 @@ def test_long_chains_are_refused_by_exact_and_planned_by_search() -> None:
     problem = chain(60, parameter_bytes=sizes, activation_bytes=100)
     with pytest.raises(InvalidInputError, match="chains of up to 12 layers"):
         solve(problem, method="exact")
-    limited = problem.within(least_memory(problem, 0).memory_bytes)
+    limited = problem.within(peak_of(problem, least_memory(problem, 0)))
     late = solve(limited, time_limit=1e-9)
     assert late.method == "search"
     assert late.plan is not None
@@ -177,7 +177,7 @@ def test_what_a_changed_unit_no_longer_keeps_is_not_recomputed() -> None:
         checkpoint_bytes=0,
         meshes=[Mesh(shards=2, all_gather=near, reduce_scatter=AffineCost(1, Fraction(0)))],
     )
-    limited = problem.within(least_memory(problem, 0).memory_bytes + 8)
+    limited = problem.within(peak_of(problem, least_memory(problem, 0)) + 8)
     assert solve(limited, method="exact").objective_ns == 11
 
 
@@ -194,7 +194,7 @@ def test_a_unit_may_fit_where_one_that_ends_sooner_does_not() -> None:
         meshes=[Mesh(shards=2, all_gather=free, reduce_scatter=AffineCost(1, Fraction(0)))],
         optimiser=Fraction(1, 2),
     )
-    limited = problem.within(least_memory(problem, 0).memory_bytes + 1)
+    limited = problem.within(peak_of(problem, least_memory(problem, 0)) + 1)
     for method in ("search", "exact"):
         result = solve(limited, method=method)
         assert (result.objective_ns, result.lower_bound_ns) == (1, 1)

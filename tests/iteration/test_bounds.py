@@ -56,7 +56,7 @@ def test_another_forward_order_has_another_bound() -> None:
         (Parameter("w1", 100, ("b",), ("f1",)), Parameter("w2", 2, ("b",), ("f2",))),
     )
     problem = Problem(graph, on_switch(2, 0))
-    ring = problem.synchronisation("ring")
+    ring = problem.costs["ring", 1]
     for forward in permutations(problem.base.order.forward):
         plans = [
             replace(plan, forward_order=forward) for plan in brute_force.replicated(problem, "ring")
@@ -80,7 +80,7 @@ def test_bounds_hold_where_transfers_are_capped(
         pull_bytes=(2 * second,),
         max_transfer_bytes=2 * cap,
     )
-    ring = problem.synchronisation("ring")
+    ring = problem.costs["ring", 1]
     pieces, pulls = -(-first // cap), -(-second // cap)
     alone = 18 + 2 * (pieces * startup + first)
     assert bound(problem, ring, "replicated") <= alone

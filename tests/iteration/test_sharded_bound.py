@@ -83,7 +83,7 @@ def test_start_ups_of_both_directions_count(startup_ns: int, gap: float) -> None
     assert result.objective_ns is not None
     assert result.gap is not None
     assert result.gap <= gap
-    ring = problem.synchronisation("ring")
+    ring = problem.costs["ring", 1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("planner.families.iteration.bounds.sharded_bound", lambda *given: given[-1])
         assert bound(problem, ring, "sharded") < 0.99 * (result.lower_bound_ns or 0)
@@ -154,6 +154,6 @@ def test_plans_whose_transfers_take_several_depths_are_near_their_bounds() -> No
 
 def test_where_transfers_cost_one_line_nothing_is_raised() -> None:
     problem = recurrent()
-    ring = problem.synchronisation("ring")
+    ring = problem.costs["ring", 1]
     for mode in ("replicated", "sharded"):
         assert raised(problem, ring, mode, 1, 10**9) == 1

@@ -304,9 +304,9 @@ def _rates(problem: Problem, mesh: Mesh, fitting: Fitting) -> tuple[list[Fractio
 
     for layer in range(count):
         stop = max(stop, layer + 1)
-        while stop < count and fitting.may_fit(layer, stop + 1):
+        while stop < count and fitting.fits(layer, stop + 1, longer=True):
             stop += 1
-        while stop > layer + 1 and not fitting.may_fit(layer, stop):
+        while stop > layer + 1 and not fitting.fits(layer, stop, longer=True):
             stop -= 1
         last = stop
         while last > layer + 1 and not fitting.fits(layer, last):

@@ -42,22 +42,15 @@ class Fitting:
         self._following = (*problem.gradients, 0)
         self.room = problem.memory_bytes - problem.state_bytes(mesh.shards)
 
-    def fits(self, start: int, stop: int) -> bool:
-        """Return whether these layers can be a unit."""
-        size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
-        later = self._shares[-1] - self._shares[stop]
-        computing = self._kept[stop] + size + made + self._following[stop] + later
-        copying = 2 * made + self._kept[start] + later if made else 0
-        return max(self._kept[start] + 2 * size, computing, copying) <= self.room
-
-    def may_fit(self, start: int, stop: int) -> bool:
-        """Return whether these layers, or more behind them, can be a unit.
+    def fits(self, start: int, stop: int, *, longer: bool = False) -> bool:
+        """Return whether these layers can be a unit; or `longer` units, with layers behind them.
 
         A unit may fit where one that ends sooner does not: less is scattered while it computes.
         """
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
-        later = self._shares[-1] - self._shares[stop]
-        computing = self._kept[stop] + size + made + max(self._following[stop], later)
+        following, later = self._following[stop], self._shares[-1] - self._shares[stop]
+        beside = max(following, later) if longer else following + later
+        computing = self._kept[stop] + size + made + beside
         copying = 2 * made + self._kept[start] + later if made else 0
         return max(self._kept[start] + 2 * size, computing, copying) <= self.room
 

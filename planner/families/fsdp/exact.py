@@ -20,11 +20,10 @@ from planner.families.fsdp.evaluation import (
     iteration_ns,
     loads_of,
     merit,
-    peak_of,
     sent_by,
 )
 from planner.families.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
-from planner.families.fsdp.min_memory import finest
+from planner.families.fsdp.min_memory import finest, shrunk
 from planner.families.fsdp.prefetch import Needs, issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit, at_use, layer_ranges
 from planner.families.fsdp.search import search
@@ -101,15 +100,10 @@ def _better(problem: Problem, shape: Plan, best: Merit) -> Plan | None:
         plan = _fastest(problem, shape, needs, most, best.iteration_ns)
     if plan is None:
         return None
-    time, low = iteration_ns(problem, plan), needs.least - 1
-    while low + 1 < (high := peak_of(problem, plan)):
-        middle = (low + high) // 2
-        smaller = _fastest(problem, shape, needs, middle, time)
-        if smaller is None:
-            low = middle
-        else:
-            plan = smaller
-    return plan
+    time = iteration_ns(problem, plan)
+    return shrunk(
+        problem, plan, needs.least - 1, lambda most: _fastest(problem, shape, needs, most, time)
+    )
 
 
 def _fastest(

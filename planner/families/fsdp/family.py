@@ -10,6 +10,7 @@ falls behind (`late`) is priced: its backward computation is longer, its recompu
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TypeAlias
 
 from planner.families.fsdp.baselines import RULES, Rule, fitted
@@ -19,7 +20,7 @@ from planner.families.fsdp.evaluation import Evaluation, evaluate, iteration_ns
 from planner.families.fsdp.exact import exact
 from planner.families.fsdp.min_memory import finest, too_little
 from planner.families.fsdp.prefetch import FARTHEST, changes, filled
-from planner.families.fsdp.problem import CHANNELS, Cost, Mesh, Plan, Problem, at_use
+from planner.families.fsdp.problem import CHANNELS, Mesh, Plan, Problem, at_use
 from planner.families.fsdp.search import refit, search
 from planner.model.costs import scaled_cost
 from planner.model.profiles import Profile
@@ -170,10 +171,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
 
 def _scaled(mesh: Mesh, scenario: Scenario) -> Mesh:
     """Return a mesh with the costs of a scenario."""
-
-    def scaled(cost: Cost) -> Cost:
-        return scaled_cost(cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
-
+    scaled = partial(scaled_cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
     return replace(
         mesh,
         all_gather=scaled(mesh.all_gather),

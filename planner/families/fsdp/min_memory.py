@@ -12,11 +12,12 @@ Source: own.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from planner.families.fsdp.evaluation import evaluate
+from planner.families.fsdp.evaluation import evaluate, peak_of
 from planner.families.fsdp.problem import Plan, Problem, at_use, layer_ranges
 from planner.model.units import format_bytes
 from planner.solving.pareto import staircase
@@ -24,13 +25,6 @@ from planner.solving.result import Infeasibility
 
 MAX_UNITS = 100
 """Up to this many smallest units, larger units are tried for the least memory."""
-
-
-class Least(NamedTuple):
-    """The smallest peak (bytes), and a plan (`at_use`) that has it."""
-
-    memory_bytes: int
-    plan: Plan
 
 
 def finest(problem: Problem) -> tuple[tuple[int, int], ...]:
@@ -62,16 +56,37 @@ def spread(problem: Problem, most: int) -> list[int]:
     return chosen
 
 
-def least_memory(problem: Problem, mesh: int) -> Least:
-    """Return the smallest peak on a mesh; on long chains, of the smallest units."""
+def least_memory(problem: Problem, mesh: int) -> Plan:
+    """Return the plan (`at_use`) with the smallest peak; on long chains, of the smallest units."""
     low, high = 0, 1
     while (plan := _plan(problem, mesh, high, 1)) is None:
         low, high = high, 2 * high
-    best = _halved(problem, mesh, low, Least(high, plan), 1)
-    if len(plan.units) > MAX_UNITS:
-        return best
-    low = _always_there(problem, mesh) - 1
-    return best if low + 1 >= best.memory_bytes else _halved(problem, mesh, low, best, None)
+    plan = shrunk(problem, plan, low, lambda most: _plan(problem, mesh, most, 1))
+    if len(plan.units) <= MAX_UNITS:
+        low = _always_there(problem, mesh) - 1
+        plan = shrunk(problem, plan, low, lambda most: _plan(problem, mesh, most, None))
+    return plan
+
+
+def shrunk(
+    problem: Problem,
+    plan: Plan,
+    low: int,
+    within: Callable[[int], Plan | None],
+    slack: Fraction = Fraction(0),
+) -> Plan:
+    """Return the plan with the least peak above `low` (bytes), to within a share of the peak.
+
+    `within` returns a plan that fits into a memory (bytes), or None; it returned `plan` before.
+    """
+    while low + 1 + slack * (high := peak_of(problem, plan)) < high:
+        middle = (low + high) // 2
+        smaller = within(middle)
+        if smaller is None:
+            low = middle
+        else:
+            plan = smaller
+    return plan
 
 
 def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Plan | None:
@@ -91,9 +106,9 @@ def too_little(problem: Problem) -> Infeasibility | None:
         return None
     least = least_memory(problem, 0)
     for mesh in range(1, len(problem.meshes)):
-        if fitting(problem, mesh, least.memory_bytes - 1) is not None:
+        if fitting(problem, mesh, peak_of(problem, least) - 1) is not None:
             least = least_memory(problem, mesh)
-    evaluation = evaluate(problem, least.plan)
+    evaluation = evaluate(problem, least)
     peak = evaluation.peak
     parts = (
         (peak.activations, "activations", "a smaller batch size or recomputing them"),
@@ -106,26 +121,14 @@ def too_little(problem: Problem) -> Infeasibility | None:
         (peak.gradients, "gradients", "smaller layers or more shards"),
     )
     size, dominant, remedy = max(parts, key=lambda part: part[0])
-    unit = least.plan.units[least.plan.unit_of(peak.step)]
+    unit = least.units[least.unit_of(peak.step)]
     return Infeasibility(
-        f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(least.memory_bytes)} "
-        f"({least.memory_bytes} bytes) would do, mostly for {dominant} "
+        f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(evaluation.peak_bytes)} "
+        f"({evaluation.peak_bytes} bytes) would do, mostly for {dominant} "
         f"({format_bytes(size)}): {remedy} would help",
         ("memory_bytes",),
         tuple(range(unit.start, unit.stop)),
     )
-
-
-def _halved(problem: Problem, mesh: int, low: int, best: Least, longest: int | None) -> Least:
-    """Return the least memory above `low`, for units of at most `longest` smallest units."""
-    while low + 1 < best.memory_bytes:
-        middle = (low + best.memory_bytes) // 2
-        plan = _plan(problem, mesh, middle, longest)
-        if plan is None:
-            low = middle
-        else:
-            best = Least(middle, plan)
-    return best
 
 
 def _always_there(problem: Problem, mesh: int) -> int:

@@ -24,8 +24,6 @@ from planner.solving.deadline import NEVER, Deadline
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_NEVER = 2**63 - 1
-
 
 class Partition(NamedTuple):
     """Units, their iteration time, and a lower bound for any units (0 if unknown)."""
@@ -65,27 +63,6 @@ class _Choices(NamedTuple):
         """Iteration time of each choice by itself."""
         return self.gathered + self.summed
 
-    def least(self) -> int:
-        """Return the least iteration time."""
-        return int(self.iterations.min(initial=_NEVER))
-
-
-class _Front(NamedTuple):
-    """Lower bounds on the transfer times of all units before a layer."""
-
-    gathers: int
-    reduces: int
-    sums: int
-
-
-class _Units(NamedTuple):
-    """Possible units from a start on: their ends and transfer times."""
-
-    stops: "NDArray[np.int64]"
-    gathers: "NDArray[np.int64]"
-    reduces: "NDArray[np.int64]"
-    sums: "NDArray[np.int64]"
-
 
 def best_units(
     problem: Problem,
@@ -108,17 +85,17 @@ def best_units(
     if starts is None:
         starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
     chain = _Chain(problem, mesh, [*starts, problem.layers], most_bytes, fits)
-    choices, proven = chain.choices(kept, None, deadline)
-    best = choices[0].least()
-    ranges, start, row = [], 0, int(choices[0].iterations.argmin())
+    choices, proven = chain.choices(kept, deadline)
+    best, row = int(choices[0].iterations.min()), int(choices[0].iterations.argmin())
+    ranges, start = [], 0
     while start < problem.layers:
         stop, row = int(choices[start].stop[row]), int(choices[start].behind[row])
         ranges.append((start, stop))
         start = stop
     bound = best if proven else 0
     if bounded and not proven:
-        relaxed, _ = chain.choices(kept, best, deadline)
-        bound = min(best, relaxed[0].least())
+        relaxed, _ = chain.choices(kept, deadline, real=False)
+        bound = min(best, int(relaxed[0].iterations.min()))
     return Partition(tuple(ranges), best, bound)
 
 
@@ -141,8 +118,11 @@ class _Chain:
             np.array, (*sums, problem.share_sums[mesh.shards])
         )
 
-    def units(self, place: int) -> _Units:
-        """Return the units that begin at a place in `starts`."""
+    def units(self, place: int) -> "tuple[NDArray[np.int64], ...]":
+        """Return the ends of the units that begin at a place in `starts`, and their times.
+
+        The times are those of their gathers, reduce-scatters and sums over replicas.
+        """
         sizes, start = self.problem.prefixes["parameter_bytes"], self.starts[place]
         last = len(self.starts) - 1
         if self.most_bytes is not None:
@@ -157,32 +137,14 @@ class _Chain:
         if not self.apart:
             reduces, added = reduces + added, 0 * added
         gathers = _times(mesh.all_gather, self._sizes[ends] - self._sizes[start])
-        return _Units(ends, gathers, reduces, added)
-
-    def fronts(self) -> tuple[dict[int, _Front], _Front]:
-        """Return lower bounds on everything before each start, and on a first unit."""
-        least = np.full((3, self.problem.layers + 1), _NEVER)
-        least[:, 0] = 0
-        for place, start in enumerate(self.starts[:-1]):
-            if least[0, start] < _NEVER:
-                stops, *costs = self.units(place)
-                whole = least[:, start, None] + np.stack(costs)
-                least[:, stops] = np.minimum(least[:, stops], whole)
-        first = (column.min() for column in self.units(0)[1:])
-        fronts = {
-            start: _Front(*least[:, start].tolist())
-            for start in self.starts
-            if least[0, start] < _NEVER
-        }
-        return fronts, _Front(*map(int, first))
+        return ends, gathers, reduces, added
 
     def choices(
-        self, kept: int, below: int | None, deadline: Deadline
+        self, kept: int, deadline: Deadline, *, real: bool = True
     ) -> tuple[dict[int, _Choices], bool]:
         """Return choices from each start on, and whether all Pareto-optimal choices were kept.
 
-        With `below`, choices are relaxed and may not exist, but one of them is no worse than any
-        units that take less than `below`.
+        Unless they are `real`, choices may not exist, but no units are better than all of them.
         """
         sums, count = self.problem.prefixes, self.problem.layers
         forward, backward = sums["forward_ns"], sums["backward_ns"]
@@ -191,14 +153,10 @@ class _Chain:
         every = _Choices(*np.empty((5, (kept + 2) * len(self.starts)), np.int64))
         begins, counts = np.zeros((2, count + 1), np.int64)
         counts[count], end = 1, every.put(0, choices[count])
-        fronts, first = ({}, None) if below is None else self.fronts()
         complete = True
         for place in range(len(self.starts) - 2, -1, -1):
             deadline.check()
             start = self.starts[place]
-            if below is not None and start not in fronts:
-                choices[start] = choices[count].only([])
-                continue
             stops, gathers, reduces, added = self.units(place)
             sizes = counts[stops]
             behind = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -212,29 +170,13 @@ class _Chain:
                 np.repeat(stops, sizes),
                 behind,
             )
-            if below is not None and first is not None and start:
-                least = forward[count] + first.gathers, backward[count] + first.reduces
-                finished = _finished(new, fronts[start], first, least, apart=self.apart)
-                new = new.only(finished < below)
             new = _undominated(new)
             if len(new.stop) > kept:
                 complete = False
-                new = _thinned(new, kept, real=below is None)
+                new = _thinned(new, kept, real=real)
             choices[start] = new
             begins[start], counts[start], end = end, len(new.stop), every.put(end, new)
         return choices, complete
-
-
-def _finished(
-    choices: _Choices, front: _Front, first: _Front, ends: tuple[int, int], *, apart: bool
-) -> "NDArray[np.int64]":
-    """Return a lower bound on the iteration time of choices behind a front (ns)."""
-    gathered = np.maximum(choices.gathered + front.gathers, ends[0])
-    scattered = np.maximum(choices.scattered + front.reduces, ends[1])
-    if not apart:
-        return gathered + scattered
-    last: NDArray[np.int64] = np.maximum(choices.summed + front.sums, scattered + first.sums)
-    return gathered + last
 
 
 def _times(cost: TransferCost | None, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.costs import TransferCost
 from planner.model.errors import InvalidInputError
 from planner.model.validation import (
     check_count,
@@ -32,9 +32,6 @@ from planner.model.validation import (
     total,
 )
 
-Cost: TypeAlias = AffineCost | TableCost | DepthCost
-"""Cost of a collective by its bytes."""
-
 Channels: TypeAlias = Literal["one", "two", "shared"]
 """Channels of gathers and reduce-scatters.
 
@@ -42,7 +39,7 @@ Channels: TypeAlias = Literal["one", "two", "shared"]
 two channels, each half as fast while both are busy.
 """
 
-CHANNELS: tuple[Channels, ...] = ("one", "two", "shared")
+CHANNELS: tuple[Channels, ...] = get_args(Channels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +64,9 @@ class Mesh:
 
     shards: int
     replicas: int = 1
-    all_gather: Cost
-    reduce_scatter: Cost
-    all_reduce: Cost | None = None
+    all_gather: TransferCost
+    reduce_scatter: TransferCost
+    all_reduce: TransferCost | None = None
     own_links: bool = True
 
     def __post_init__(self) -> None:
@@ -80,7 +77,7 @@ class Mesh:
             if name == "all_reduce" and (value is None) != (self.replicas == 1):
                 expected = "none with one replica" if value is not None else "missing: replicas"
                 raise InvalidInputError(name, expected)
-            if value is not None and not isinstance(value, Cost):
+            if value is not None and not isinstance(value, TransferCost):
                 raise InvalidInputError(name, f"expected a cost, got {shown(value)}")
 
     @property

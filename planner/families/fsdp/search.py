@@ -11,18 +11,21 @@ same problem has the same plan. Guarantee: fits if anything does; never slower t
 that fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from typing import NamedTuple
 
 from planner.families.fsdp.baselines import RULES, fitted
 from planner.families.fsdp.bounds import MeshBounds
 from planner.families.fsdp.checker import check
-from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
+from planner.families.fsdp.evaluation import Merit, iteration_ns, load_of, merit, peak_of, sent_by
 from planner.families.fsdp.min_memory import (
     cheapest_units,
     finest,
     fitting,
+    shrunk,
     spread,
     too_little,
     wrapped,
@@ -82,7 +85,8 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                 deadline.offer(pool.best.plan)
                 if not pool.settled:
                     pool.refine(bounds)
-        pool.improve(deadline, effort)
+        pool.left = effort
+        pool.climb(deadline)
     except TimeUpError:
         cut = True
     assert pool.best is not None
@@ -96,7 +100,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     with suppress(TimeUpError):
         if not cut:
             slim.improve(deadline)
-    return Outcome(slim.plan, pool.bound_ns, cut)
+    return Outcome(slim.best.plan, pool.bound_ns, cut)
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
@@ -106,29 +110,27 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     not fit any more, it keeps no parameters; if that does not fit, it is an `InvalidPlanError`.
     Then local search. Never worse than the old plan if that still fits.
     """
-    known, pool = [], _Pool(problem, 0)
+    pool, shape = _Pool(problem, 0), at_use(plan.mesh, plan.units, plan.buffers)
     with suppress(InvalidPlanError):
         check(problem, plan)
-        known = [plan]
-    shape = at_use(plan.mesh, plan.units, plan.buffers)
-    if pool.offer(shape, FARTHEST) or pool.offer(keeping_last(shape, 0, 1), FARTHEST):
-        with suppress(TimeUpError):
-            pool.improve(deadline, REFITTING)
-        assert pool.best is not None
-        known.append(pool.best.plan)
-    if not known:
+        pool.take(shape, FARTHEST, plan)
+    if pool.offer(shape, FARTHEST) is None:
+        pool.offer(keeping_last(shape, 0, 1), FARTHEST)
+    if pool.best is None:
         raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
-    best = min(known, key=lambda each: merit(problem, each))
-    return Outcome(best, timed_out=deadline.passed)
+    pool.left = REFITTING
+    with suppress(TimeUpError):
+        pool.climb(deadline)
+    return Outcome(pool.best.plan, timed_out=deadline.passed)
 
 
 class _Pool:
-    """The incumbent, and the effort left."""
+    """The incumbent, and the effort left; it is replaced by what is better in `Merit`'s order."""
 
-    def __init__(self, problem: Problem, bound_ns: int) -> None:
-        self.problem, self.bound_ns = problem, bound_ns
-        self.best: _Candidate | None = None
-        self.left = EFFORT
+    best: _Candidate | None = None
+
+    def __init__(self, problem: Problem, bound_ns: int, effort: int = EFFORT) -> None:
+        self.problem, self.bound_ns, self.left = problem, bound_ns, effort
         self._seen: set[tuple[Plan, Ahead]] = set()
 
     @property
@@ -138,26 +140,41 @@ class _Pool:
             return True
         return self.best is not None and self.best.merit.iteration_ns <= self.bound_ns
 
-    def offer(self, shape: Plan, ahead: Ahead) -> bool:
-        """Price a plan with its gathers issued early; return whether it fits."""
+    def offer(self, shape: Plan, ahead: Ahead) -> bool | None:
+        """Price a plan with its gathers issued early; return whether it fits and is faster.
+
+        None if it does not fit into memory.
+        """
         if (shape, ahead) in self._seen:
-            return True
+            return False
         self._seen.add((shape, ahead))
         self.left -= 2 * len(shape.units)
         plan = filled(self.problem, shape, ahead)
-        if plan is None:
-            return False
-        self._take(shape, ahead, plan)
-        return True
+        return None if plan is None else self.take(shape, ahead, plan)
 
-    def _take(self, shape: Plan, ahead: Ahead, plan: Plan) -> None:
-        """Replace the incumbent if the plan is better."""
-        time = iteration_ns(self.problem, plan)
-        if self.best is not None and time > self.best.merit.iteration_ns:
-            return
+    def take(self, shape: Plan, ahead: Ahead, plan: Plan) -> bool:
+        """Replace the incumbent if the plan is better; return whether it is faster."""
+        time, before = iteration_ns(self.problem, plan), self.best
+        if before is not None and time > before.merit.iteration_ns:
+            return False
         own = Merit(time, *sent_by(self.problem, plan), peak_of(self.problem, plan))
-        if self.best is None or own < self.best.merit:
+        if before is None or own < before.merit:
             self.best = _Candidate(own, shape, ahead, plan)
+        return before is None or time < before.merit.iteration_ns
+
+    def climb(self, deadline: Deadline) -> None:
+        """Take the first improving change, as long as there is one."""
+
+        def offered() -> Iterator[bool | None]:
+            assert self.best is not None
+            for shape, ahead in changes(self.problem, self.best.shape, self.best.ahead):
+                deadline.check()
+                if self.settled:
+                    return
+                yield self.offer(shape, ahead)
+
+        while any(offered()):
+            pass
 
     def refine(self, bounds: MeshBounds) -> None:
         """Tighten the lower bound."""
@@ -176,7 +193,7 @@ class _Pool:
                 for ahead in aheads:
                     if self.settled:
                         return
-                    if not self.offer(kept, ahead):
+                    if self.offer(kept, ahead) is None:
                         break
 
     def _keeps(self, shape: Plan, buffers: int) -> Iterator[int]:
@@ -189,11 +206,7 @@ class _Pool:
 
         most = count
         if self.problem.memory_bytes is not None and not fits(count):
-            low, most = 0, count
-            while low + 1 < most:
-                middle = (low + most) // 2
-                low, most = (middle, most) if fits(middle) else (low, middle)
-            most = low
+            most = bisect_left(range(1, count), True, key=lambda number: not fits(number))
         tried = {most, most - 1, most - 2, most * 3 // 4, most // 2, most // 4, 1, 0}
         yield from sorted((number for number in tried if 0 <= number <= most), reverse=True)
 
@@ -209,26 +222,7 @@ class _Pool:
                 else fitting(self.problem, mesh, limit)
             )
             if shape is not None:
-                self._take(shape, FARTHEST, filled(self.problem, shape) or shape)
-
-    def improve(self, deadline: Deadline, effort: int) -> None:
-        """Run the local search from the incumbent."""
-        self.left = effort
-        while not self.settled and self._improved(deadline):
-            pass
-
-    def _improved(self, deadline: Deadline) -> bool:
-        """Take the first improving change; return whether there was one."""
-        assert self.best is not None
-        before = self.best.merit.iteration_ns
-        for shape, ahead in changes(self.problem, self.best.shape, self.best.ahead):
-            deadline.check()
-            if self.settled:
-                return False
-            self.offer(shape, ahead)
-            if self.best.merit.iteration_ns < before:
-                return True
-        return False
+                self.take(shape, FARTHEST, filled(self.problem, shape) or shape)
 
 
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Plan]:
@@ -294,27 +288,23 @@ def _recomputed(
     yield (False,) * len(ranges)
     if problem.checkpoint_bytes is None or problem.memory_bytes is None:
         return
-    sums = problem.prefixes
     rates = {}
-    for u, (start, stop) in enumerate(ranges):
-        saved = sums["activations"][stop] - sums["activations"][start]
-        saved -= sums["checkpoints"][stop] - sums["checkpoints"][start]
+    for u, layers in enumerate(ranges):
+        whole, again = (load_of(problem, mesh, *layers, recompute) for recompute in (False, True))
+        saved = whole.activation_bytes - again.activation_bytes
         if saved > 0:
-            rates[u] = (sums["forward_ns"][stop] - sums["forward_ns"][start]) / saved
+            rates[u] = whole.forward_ns / saved
     ordered = sorted(rates, key=lambda u: (rates[u], u))
 
     def of(number: int) -> tuple[bool, ...]:
         chosen = set(ordered[:number])
         return tuple(u in chosen for u in range(len(ranges)))
 
-    low, high = 0, len(ordered)
-    while low < high:
-        middle = (low + high) // 2
-        shape = keeping_last(_bare(mesh, ranges, of(middle)), 1, 1)
-        if needs_of(problem, shape).within(problem.memory_bytes) is None:
-            low = middle + 1
-        else:
-            high = middle
+    def fits(number: int) -> bool:
+        shape = keeping_last(_bare(mesh, ranges, of(number)), 1, 1)
+        return needs_of(problem, shape).within(problem.memory_bytes) is not None
+
+    low = bisect_left(range(len(ordered)), True, key=fits)
     step = max((len(ordered) - low) // 4, 1)
     numbers = {low, low + 1, low + 2, *range(low, len(ordered), step), len(ordered)}
     yield from (of(number) for number in sorted(numbers) if 0 < number <= len(ordered))
@@ -331,70 +321,57 @@ def _recomputed(
 SLIMMING = 30_000
 """Steps simulated for the tie-breaking."""
 
-CLOSE = 2**10
-"""The least memory is found to within this fraction (1/CLOSE)."""
+CLOSE = Fraction(1, 2**10)
+"""The least memory is found to within this share."""
 
 
-class _Slim:
-    """The incumbent of the tie-breaking; `ahead` is the prefetch distance of the first plan."""
+class _Slim(_Pool):
+    """The same for plans that are as fast: they are replaced by what is better otherwise."""
+
+    best: _Candidate
 
     def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
-        self._problem, self._ahead = problem, ahead
-        self.plan, self._merit = plan, merit(problem, plan)
-        self._shape = at_use(plan.mesh, plan.units, plan.buffers)
-        self._left = SLIMMING
+        super().__init__(problem, -1, SLIMMING)
+        shape = at_use(plan.mesh, plan.units, plan.buffers)
+        self.best = _Candidate(merit(problem, plan), shape, ahead, plan)
 
     def improve(self, deadline: Deadline) -> None:
         """Try less memory, fewer kept units and fewer buffers, then local search."""
-        self._offer(self._shape, self._ahead)
-        count, buffers = len(self._shape.units), self._shape.buffers
+        self.offer(self.best.shape, self.best.ahead)
+        count, buffers = len(self.best.shape.units), self.best.shape.buffers
         for most in sorted({1, 2, buffers}):
             for kept in sorted({1, count // 4, count // 2, count * 3 // 4, count} - {0}):
                 deadline.check()
-                self._offer(keeping_last(self._shape, kept, min(most, count)), self._ahead)
-        while self._left > 0 and self._changed(deadline):
-            pass
+                shape = keeping_last(self.best.shape, kept, min(most, count))
+                self.offer(shape, self.best.ahead)
+        self.climb(deadline)
 
-    def _changed(self, deadline: Deadline) -> bool:
-        """Take the first improving change; return whether there was one."""
-        for shape, ahead in changes(self._problem, self._shape, self._ahead):
-            deadline.check()
-            if self._left <= 0:
-                return False
-            if self._offer(shape, ahead):
-                return True
-        return False
-
-    def _offer(self, shape: Plan, ahead: Ahead) -> bool:
+    def offer(self, shape: Plan, ahead: Ahead) -> bool:
         """Take units with their least memory at equal time if that is better; return whether so."""
-        self._left -= 2 * len(shape.units)
-        needs, sent = needs_of(self._problem, shape), sent_by(self._problem, shape)
-        known = self._merit.transfers, self._merit.gathered_bytes
+        self.left -= 2 * len(shape.units)
+        needs, sent = needs_of(self.problem, shape), sent_by(self.problem, shape)
+        known = self.best.merit.transfers, self.best.merit.gathered_bytes
         if sent > known:
             return False
-        high = self._merit.peak_bytes - 1 if sent == known else self._problem.memory_bytes
-        best = self._as_fast(shape, ahead, needs, high)
-        if best is None:
+        most = self.best.merit.peak_bytes - 1 if sent == known else self.problem.memory_bytes
+        plan = self._as_fast(shape, ahead, needs, most)
+        if plan is None:
             return False
-        low, high = needs.least - 1, peak_of(self._problem, best)
-        while low + 1 + high // CLOSE < high and self._left > 0:
-            middle = (low + high) // 2
-            plan = self._as_fast(shape, ahead, needs, middle)
-            if plan is None:
-                low = middle
-            else:
-                best, high = plan, peak_of(self._problem, plan)
-        self.plan, self._merit = best, merit(self._problem, best)
-        self._shape, self._ahead = shape, ahead
+
+        def within(memory_bytes: int) -> Plan | None:
+            return self._as_fast(shape, ahead, needs, memory_bytes) if self.left > 0 else None
+
+        plan = shrunk(self.problem, plan, needs.least - 1, within, CLOSE)
+        self.best = _Candidate(merit(self.problem, plan), shape, ahead, plan)
         return True
 
     def _as_fast(
         self, shape: Plan, ahead: Ahead, needs: Needs, memory_bytes: int | None
     ) -> Plan | None:
         """Return the plan with these units in the given memory, or None if it is slower."""
-        self._left -= 2 * len(shape.units)
+        self.left -= 2 * len(shape.units)
         plan = filled_within(shape, needs, memory_bytes, ahead)
         if plan is None:
             return None
-        slower = iteration_ns(self._problem, plan) > self._merit.iteration_ns
+        slower = iteration_ns(self.problem, plan) > self.best.merit.iteration_ns
         return None if slower else plan

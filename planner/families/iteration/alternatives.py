@@ -376,13 +376,9 @@ class Planner:
 
 
 def _is_cut(problem: Problem, plan: Plan) -> bool:
-    """Return whether a sharded plan cuts a parameter."""
-    return any(
-        part.stop - part.start < sizes[part.parameter]
-        for transfer in plan.transfers
-        for sizes in (problem.pulled if transfer.kind == "pull" else problem.pushed,)
-        for part in transfer.parts
-    )
+    """Return whether a sharded plan cuts a parameter: it pushes and pulls each of them."""
+    parts = sum(len(transfer.parts) for transfer in plan.transfers)
+    return parts > len(problem.pushed) + len(problem.pulled)
 
 
 def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:

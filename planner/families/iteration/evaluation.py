@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from operator import eq
 
@@ -24,6 +24,7 @@ from planner.families.iteration.plan import How, Plan, Way
 from planner.families.iteration.problem import Problem
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from planner.model.validation import one_of
 from planner.solving.simulator import Iteration
 from planner.solving.transfers import Kind, Part, Transfer, undivided
 
@@ -67,14 +68,8 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     known = problem.costs if costs is None else costs
     made = scheduled(problem.graph, plan.as_gradients, _prices(problem, plan, known))
     startups = sum(cost_of(known, plan, transfer).startup_ns for transfer in plan.transfers)
-    return Evaluation(
-        made.iteration,
-        made.times,
-        made.iteration_ns,
-        made.communication_ns,
-        made.computation_ns,
-        startups,
-    )
+    shared = {field.name: getattr(made, field.name) for field in fields(made)}
+    return Evaluation(**shared, startup_ns=startups)
 
 
 def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
@@ -131,7 +126,7 @@ def check(problem: Problem, plan: Plan) -> None:
     InvalidPlanError
         With the first transfer or op that breaks a rule.
     """
-    problem.synchronisation(plan.algorithm)
+    one_of(plan.algorithm, problem.by_name, "algorithm")
     for number, transfer in enumerate(plan.transfers):
         if (transfer.algorithm or plan.algorithm, 1) not in problem.costs:
             raise InvalidPlanError(f"transfers[{number}].algorithm", "cannot be used here")

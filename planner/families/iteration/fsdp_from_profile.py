@@ -39,8 +39,6 @@ from planner.solving.compare import Place
 Costs = tuple[AffineCost | TableCost, AffineCost | TableCost, AffineCost | TableCost]
 """Costs of an all-gather, a reduce-scatter and an all-reduce, by the bytes of the whole part."""
 
-_SECOND = Fraction(10**9)
-
 
 def costs_of_part(cluster: Cluster, ranks: int, per_host: int) -> Costs:
     """Return the costs of collectives within parts of `ranks` ranks, all parts at once.

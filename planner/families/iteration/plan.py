@@ -59,6 +59,8 @@ class Synchronisation:
         Whether a push leaves equal shares on all workers; else there are no sharded plans.
     gather : AffineCost or TableCost, optional
         Cost of a pull, if it differs from that of a push.
+    messages_ns : tuple of int
+        What further messages are of the start-ups of `half` and of an all-reduce on this cluster.
     """
 
     algorithm: str
@@ -68,6 +70,7 @@ class Synchronisation:
     whole: AffineCost | TableCost | None = None
     shared: bool = True
     gather: AffineCost | TableCost | None = None
+    messages_ns: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         if self.whole is None:

@@ -273,14 +273,6 @@ class Problem:
         """Cost of transfers by each algorithm at each depth."""
         return {(option.algorithm, option.depth): option for option in self.single}
 
-    def synchronisation(self, algorithm: str) -> Synchronisation:
-        """Return one of `single` by its name, at depth 1.
-
-        Raises `InvalidInputError` if there is no such algorithm.
-        """
-        one_of(algorithm, self.by_name, "algorithm")
-        return next(option for option in self.single if option.algorithm == algorithm)
-
     @cached_property
     def gradients(self) -> Mapping[str, caramel.Problem]:
         """The problem of gradient transfers alone, under each of `options`."""

@@ -9,6 +9,7 @@ the best of its class, up to the rounding of each transfer (concave costs: of th
 O(units · log units) per value, at most `BUDGET` values. Source: own.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,9 +175,7 @@ class _Ends:
         while place < len(sent):
             ends.add(len(sent) - place)
             startups += self.cost.startup
-            limit = end - startups - tails[place]
-            while place < len(sent) and sent[place] <= limit:
-                place += 1
+            place = bisect_right(sent, end - startups - tails[place])
         return ends
 
     def value(self, ends: set[int], below: int | None) -> int | None:

@@ -196,13 +196,17 @@ def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
         assert isinstance(topology, BCube)
         whole = name == IN_ROUNDS
         around = _half_of_replan(topology, cluster.failed, ROUNDS if whole else 1)
-        startup = around.steps * nic.startup_ns + around.further * nic.message_ns
+        further = around.further * nic.message_ns
+        startup = around.steps * nic.startup_ns + further
         rate = _per_byte(around.volume, nic.bytes_per_s)
         if whole:  # both halves overlap
             half, both = AffineCost(-(-startup // 2), rate / 2), AffineCost(startup, rate)
-            return [Synchronisation(name, around.steps, half, whole=both, shared=around.shared)]
-        half = AffineCost(startup, rate)
-        return [Synchronisation(name, 2 * around.steps, half, shared=around.shared)]
+            steps, messages = around.steps, (-(-further // 2), further)
+        else:
+            half, both = AffineCost(startup, rate), AffineCost(2 * startup, 2 * rate)
+            steps, messages = 2 * around.steps, (further, 2 * further)
+        shared = around.shared
+        return [Synchronisation(name, steps, half, 1, both, shared, messages_ns=messages)]
     if isinstance(topology, BCube):
         cost: Cost = collective(f"{name}_bcube", topology)
         rate = _per_byte(cost.volume / 2, nic.bytes_per_s)
@@ -210,8 +214,9 @@ def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
         cost = _on_fabric(cluster, name)
         rate = _per_byte(cost.volume / 2, nic.bytes_per_s * nic.per_machine)
         rate = max(rate, _shared(cluster))
-    startup = cost.steps // 2 * nic.startup_ns + _further(cluster, name) * nic.message_ns
-    return [Synchronisation(name, cost.steps, AffineCost(startup, rate))]
+    further = _further(cluster, name) * nic.message_ns
+    half = AffineCost(cost.steps // 2 * nic.startup_ns + further, rate)
+    return [Synchronisation(name, cost.steps, half, messages_ns=(further, 2 * further))]
 
 
 def _further(cluster: Cluster, name: str) -> int:
@@ -283,19 +288,23 @@ def _in_parts(name: str, half: Sequence[_Step], nic: Nic, depth: int) -> Synchro
     Steps in flight at once share links and NICs. Together they take the longest start-up, including
     the further messages of a NIC, and the time of the busier of links and NICs.
     """
-    costs = []
+    costs, further = [], []
     for steps in (half, [*half, *reversed(half)]):
-        startup, rate = 0, Fraction(0)
+        startup = gaps = 0
+        rate = Fraction(0)
         for moment in range(len(steps) + depth - 1):
             now = steps[max(0, moment - depth + 1) : moment + 1]
             starts = max(step.steps for step in now)
             messages = sum(step.messages for step in now)
             startup += starts * max(step.startup_ns for step in now)
-            startup += max(messages - starts, 0) * nic.message_ns
+            gaps += max(messages - starts, 0) * nic.message_ns
             rate += max(sum(step.nic for step in now), sum(step.link for step in now))
-        costs.append(AffineCost(startup, rate / depth))
+        costs.append(AffineCost(startup + gaps, rate / depth))
+        further.append(gaps)
     steps_of_all = 2 * sum(step.steps for step in half)
-    return Synchronisation(name, steps_of_all, costs[0], depth, costs[1] if depth > 1 else None)
+    return Synchronisation(
+        name, steps_of_all, costs[0], depth, costs[1], messages_ns=(further[0], further[1])
+    )
 
 
 def _per_byte(volume: Fraction, bytes_per_s: Fraction) -> Fraction:

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Literal, TypeAlias
+from itertools import groupby
+from operator import attrgetter
+from typing import Literal
 
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
 from planner.families.iteration.plan import MIXED, How, Mixture, Mode, Plan, Synchronisation, Way
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.synchronisation import synchronisations
 from planner.model.costs import AffineCost, TableCost, scaled_cost
-from planner.model.topologies import Rails
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.what_if import break_even
@@ -57,36 +57,25 @@ class Change:
     factor: float
 
 
-_Cost: TypeAlias = AffineCost | TableCost
-
-
-def _scaled_cost(cost: _Cost, silent: _Cost, what: CostPart, factor: Fraction) -> _Cost:
-    """Return the cost with one part multiplied; a table has no further messages.
-
-    `silent` is the same cost without start-ups.
-    """
+def _scaled(option: Synchronisation, what: CostPart, factor: Fraction) -> Synchronisation:
+    """Return an option with one part of its costs multiplied; a table has no further messages."""
     startup = factor if what == "startup" else Fraction(1)
     rate = 1 / factor if what == "bandwidth" else Fraction(1)
-    if isinstance(cost, TableCost):
-        return scaled_cost(cost, startup=startup, rate=rate, most_ns=MAX_VALUE)
-    starts, messages = cost.startup_ns - silent.startup_ns, silent.startup_ns
-    time = starts * startup + messages * (factor if what == "message" else 1)
-    per_byte = min(cost.ns_per_byte * rate, Fraction(MAX_VALUE))
-    return AffineCost(min(round(time), MAX_VALUE), per_byte)
 
+    def scaled(cost: AffineCost | TableCost, messages: int) -> AffineCost | TableCost:
+        if isinstance(cost, TableCost):
+            return scaled_cost(cost, startup=startup, rate=rate, most_ns=MAX_VALUE)
+        time = (cost.startup_ns - messages) * startup
+        time += messages * (factor if what == "message" else 1)
+        per_byte = min(cost.ns_per_byte * rate, Fraction(MAX_VALUE))
+        return AffineCost(min(round(time), MAX_VALUE), per_byte)
 
-_Pair: TypeAlias = tuple[Synchronisation, Synchronisation]
-"""An option, and the same option without start-ups."""
-
-
-def _scaled(pair: _Pair, what: CostPart, factor: Fraction) -> Synchronisation:
-    """Return an option with one part of its costs multiplied."""
-    (option, silent), gather = pair, pair[0].gather
+    half, both = option.messages_ns
     return replace(
         option,
-        half=_scaled_cost(option.half, silent.half, what, factor),
-        whole=_scaled_cost(option.all_reduce, silent.all_reduce, what, factor),
-        gather=None if gather is None else _scaled_cost(gather, gather, what, factor),
+        half=scaled(option.half, half),
+        whole=scaled(option.all_reduce, both),
+        gather=None if option.gather is None else scaled(option.gather, half),
     )
 
 
@@ -102,12 +91,11 @@ def changes(
     Changes not found by the deadline are left out. `alternative` has a plan.
     """
     assert alternative.plan is not None
-    known = _pairs(problem)
     lasts, own = lasting(problem, plan), lasting(problem, alternative.plan)
     rivals = [lasting(problem, other) for other in _by_rivals(alternative, candidates)]
 
     def wins(what: CostPart, factor: Fraction) -> bool:
-        costs = _at_any_depth({how: _scaled(pair, what, factor) for how, pair in known.items()})
+        costs = _at_any_depth(_scaled(option, what, factor) for option in problem.single)
         least = own(costs)
         return least < lasts(costs) and all(least <= rival(costs) for rival in rivals)
 
@@ -115,19 +103,14 @@ def changes(
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
 
 
-def _at_any_depth(options: Mapping[How, Synchronisation]) -> Mapping[How, Way]:
+def _at_any_depth(options: Iterable[Synchronisation]) -> Mapping[How, Way]:
     """Return for each option its algorithm with the cheapest depth for each size."""
-    by_name: dict[str, list[Synchronisation]] = {}
-    for option in options.values():
-        by_name.setdefault(option.algorithm, []).append(option)
+    several = (tuple(same) for _, same in groupby(options, attrgetter("algorithm")))
     return {
-        how: Mixture(how[0], tuple(same)) if len(same := by_name[how[0]]) > 1 else option
-        for how, option in options.items()
+        (option.algorithm, option.depth): Mixture(option.algorithm, same) if same[1:] else option
+        for same in several
+        for option in same
     }
-
-
-def _how(option: Synchronisation) -> How:
-    return option.algorithm, option.depth
 
 
 def _by_rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> Iterator[Plan]:
@@ -145,17 +128,6 @@ def _by_rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> I
             depth = other.synchronisation.options[0].depth
             sent = (replace(each, algorithm=None, depth=depth) for each in plan.transfers)
             yield replace(plan, algorithm=rival, transfers=tuple(sent))
-
-
-def _pairs(problem: Problem) -> Mapping[How, _Pair]:
-    """Return each algorithm with its costs if start-ups were free."""
-    cluster, topology = problem.cluster, problem.cluster.topology
-    if isinstance(topology, Rails):
-        topology = replace(topology, link_startup_ns=0)
-    nic = replace(cluster.nic, startup_ns=0)
-    options, _ = synchronisations(replace(cluster, topology=topology, nic=nic), problem.algorithms)
-    silent = {_how(option): option for option in options}
-    return {how: (option, silent[how]) for how, option in problem.costs.items()}
 
 
 @dataclass(frozen=True, slots=True)
