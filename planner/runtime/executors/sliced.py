@@ -63,7 +63,9 @@ class SlicedOptimizer:
         ]
         whole = dict(optimizer.state)
         # Only state from before the first step (Adagrad has some); later state becomes stale.
-        self._state = {one: state for one, state in whole.items() if state.get("step", 1) == 0}
+        self._state = {
+            parameter: state for parameter, state in whole.items() if state.get("step", 1) == 0
+        }
         optimizer.state.clear()
         for own, stand_in in self._stand_ins:
             if own.parameter in whole:
