@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import exp, fsum, log
 
 from planner.families.iteration import JOINT, Evaluation, Plan, Problem, solve
-from planner.families.iteration.synchronisation import assumed_startups
+from planner.families.iteration.measured import assumed_startups
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.solving.compare import Comparison, compare

@@ -16,8 +16,8 @@ from planner.cli.iteration_options import ON_CLUSTER
 from planner.cli.parsing import add_options, declared, refuse
 from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration import fsdp_from_profile as fully_sharded
+from planner.families.iteration.measured import assumed_startups
 from planner.families.iteration.sizing import scheduling_from_profile
-from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
 from planner.jsonio import shipped_clusters
 from planner.jsonio.interfaces import families

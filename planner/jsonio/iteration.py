@@ -10,8 +10,8 @@ from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import Alternative, Evaluation, Plan, Problem
 from planner.families.iteration.for_target import exported
+from planner.families.iteration.measured import assumed_startups, notes_of
 from planner.families.iteration.sizing import Sizing, choose_size, group_size
-from planner.families.iteration.synchronisation import assumed_startups, notes_of
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import TargetRequest, method_names, targets_answer, tell
 from planner.jsonio.heads import of_profile

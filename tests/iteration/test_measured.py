@@ -15,7 +15,8 @@ from planner.families.iteration import Plan, Problem, Transfer
 from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.bounds import bound, network_bound
 from planner.families.iteration.evaluation import check, evaluate
-from planner.families.iteration.synchronisation import notes_of, synchronisations
+from planner.families.iteration.measured import notes_of
+from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio import decode_profile
 from planner.model.clusters import Cluster, Nic, scaled_cluster
 from planner.model.measured import COLLECTIVES, Measured, MeasuredNetwork

@@ -37,9 +37,10 @@ from planner.families.iteration.evaluation import (
     simplicity,
 )
 from planner.families.iteration.for_target import within
+from planner.families.iteration.measured import notes_of
 from planner.families.iteration.plan import BML, MIXED, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.synchronisation import cut_off, notes_of
+from planner.families.iteration.synchronisation import cut_off
 from planner.families.iteration.transfers import (
     adapt,
     capped,

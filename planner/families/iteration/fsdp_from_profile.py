@@ -18,7 +18,8 @@ from typing import Any
 
 from planner.families import fsdp
 from planner.families.fsdp.problem import Channels
-from planner.families.iteration.synchronisation import measured_on, synchronisations
+from planner.families.iteration.measured import measured_on
+from planner.families.iteration.synchronisation import synchronisations
 from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, NotApplicableError

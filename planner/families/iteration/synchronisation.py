@@ -3,8 +3,7 @@
 Problem: the time of an all-reduce, push (reduce-scatter) or pull (all-gather) by its bytes.
 Method: steps times the start-up, and the busiest NIC's bytes over its speed, as in
 `planner.collectives`; details in docs/iteration.md, "Why both halves cost the same". With failures
-`bml` is its re-plan. On a measured network, what the tables of each collective say for the
-cluster's workers (`planner.families.collectives.prediction`), by the algorithm the library chose.
+`bml` is its re-plan. On a measured network: `planner.families.iteration.measured`.
 Guarantee: exact for pieces that divide evenly. `least` bounds every algorithm: a half has half the
 volume bound of `planner.families.collectives.cost`.
 Complexity: O(steps · depth²) per algorithm on rails, O(1) elsewhere.
@@ -25,74 +24,18 @@ from planner.families.bml.reroute import Damage
 from planner.families.collectives import RAILS, collective, lower_bound
 from planner.families.collectives.cost import Cost, Fabric
 from planner.families.collectives.exchange import direct_on, hierarchical_cost, tree_groups
-from planner.families.collectives.prediction import Predicted, predicted, range_note
 from planner.families.collectives.program import Kind
 from planner.families.collectives.rails import RailSteps
 from planner.families.collectives.recipes import Recipe
 from planner.families.collectives.ring import bruck_cost, gray_cycle, ring_on
-from planner.families.iteration.plan import BML, IN_ROUNDS, MEASURED, MIXED, Plan, Synchronisation
+from planner.families.iteration.measured import KINDS, measured_on, prediction
+from planner.families.iteration.plan import BML, IN_ROUNDS, MEASURED, MIXED, Synchronisation
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, least_rate
-from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.measured import Collective
+from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube, Failures, FatTree, Rails
 from planner.model.validation import MAX_VALUE
 from planner.solving.result import Infeasibility
-
-KINDS: dict[str, Collective] = {
-    "all_reduce": "all_reduce",
-    "push": "reduce_scatter",
-    "pull": "all_gather",
-}
-"""The collective of each kind of transfer."""
-
-
-def measured_on(cluster: Cluster) -> Synchronisation:
-    """Return the costs of the measured collectives among a cluster's workers.
-
-    Raises `NotApplicableError` if nothing was measured, or a part of the cluster has failed.
-    """
-    if cluster.failed:
-        raise NotApplicableError("failed", "the network was measured as a whole")
-    push, pull, both = (prediction(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
-    return Synchronisation(MEASURED, 2, push, whole=both, gather=None if pull == push else pull)
-
-
-def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
-    """Return notes on the parts of a plan's costs that were not measured."""
-    if cluster.network is None or cluster.workers == 1 or MEASURED not in plan.algorithms:
-        return ()
-    notes: list[str] = []
-    for kind, name in KINDS.items():
-        sizes = [transfer.size_bytes for transfer in plan.transfers if transfer.kind == kind]
-        if not sizes:
-            continue
-        known = prediction(cluster, kind)
-        beyond = range_note(known.cost, name, sizes)
-        notes += [*known.notes, *([beyond] if beyond else [])]
-    return tuple(dict.fromkeys(notes))
-
-
-def assumed_startups(cluster: Cluster) -> bool:
-    """Return whether a cluster's notes say that its start-ups are assumed."""
-    return cluster.network is None and any(
-        "assumed" in note and "startup_ns" in note for note in cluster.notes
-    )
-
-
-def prediction(cluster: Cluster, kind: str) -> Predicted:
-    """Return the predicted cost of a kind of transfer among a cluster's workers.
-
-    Raises `NotApplicableError` if no measured table gives it.
-    """
-    tables = cluster.network
-    if tables is None:
-        raise NotApplicableError("network", "the cluster carries no measured tables")
-    try:
-        return predicted(tables, KINDS[kind], cluster.workers, cluster.workers_per_host)
-    except InvalidInputError as error:
-        raise NotApplicableError("network", f"{error.path}: {error.message}") from None
-
 
 DEPTHS = (1, 2, 4, 8)
 """Depths considered, up to Caramel's."""
