@@ -189,6 +189,8 @@ def with_shapes(network: Network, profile: Profile) -> Profile:
 def write_profile(network: Network, options: argparse.Namespace) -> None:
     """Measure one network and write its profile."""
     model, inputs = network.factory()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
     profile = measure(
         model,
         inputs,
@@ -196,15 +198,16 @@ def write_profile(network: Network, options: argparse.Namespace) -> None:
         source=f"python data/make_profiles.py {network.name}",
         warmup=options.warmup,
         repetitions=options.repetitions,
-        threads=options.threads,
         batch_size=inputs[0].shape[0],
-        notes=(
-            f"input {'x'.join(map(str, inputs[0].shape))}",
-            f"{network.parameters} parameters, as published: {network.published_by}",
-            network.paper_figures,
-        ),
         progress=lambda done, of: print(f"{network.name}: {done}/{of}", file=sys.stderr),
     )
+    notes = (
+        f"input {'x'.join(map(str, inputs[0].shape))}",
+        f"{network.parameters} parameters, as published: {network.published_by}",
+        network.paper_figures,
+        *profile.provenance.notes,
+    )
+    profile = replace(profile, provenance=replace(profile.provenance, notes=notes))
     path = PROFILES / f"{network.name}.json"
     path.write_text(encode_profile(profile), encoding="utf-8")
     print(
