@@ -64,8 +64,11 @@ def loads(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Ho
 
     O(k·N) array operations a step and thread of a `Schedule`; O(trees·N) for a `TreePlan`.
     """
-    steps = _of_trees if isinstance(plan, TreePlan) else _of_schedule
-    for sent, received in steps(plan, layout, deadline):  # type: ignore[arg-type]
+    if isinstance(plan, TreePlan):
+        steps = _of_trees(plan, layout, deadline)
+    else:
+        steps = _of_schedule(plan, layout, deadline)
+    for sent, received in steps:
         yield Hop(sent, received, received.sum(axis=0))
 
 
