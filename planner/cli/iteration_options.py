@@ -60,7 +60,7 @@ OF_ITERATION = {
 
 
 def scale_in(options: argparse.Namespace) -> Fraction:
-    """Return what all times of computation are multiplied by."""
+    """Return the factor of all times of computation."""
     return parse_number(options.computation or "1", "--computation", positive=True)
 
 

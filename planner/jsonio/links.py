@@ -65,7 +65,7 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
 
 
 def nics_of(document: NetworkDocument | UnsetType, machines: int) -> Described | None:
-    """Return a request's network, as the NICs of so many machines if it was measured."""
+    """Return a request's network; of a measured one, the NICs of `machines` machines."""
     return None if document is UNSET else settled(described(document), None, machines)
 
 

@@ -56,7 +56,7 @@ def depth_costs(draw: st.DrawFn) -> DepthCost:
 
 @st.composite
 def interferences(draw: st.DrawFn) -> Interference:
-    """Return what transfers and computation take from each other."""
+    """Return a contention of transfers and computation."""
     per_byte = Fraction(draw(st.integers(0, 12)), draw(st.integers(1, 5)))
     slowdown = Fraction(draw(st.integers(4, 12)), 4)
     return Interference(draw(times), per_byte, slowdown, draw(times))

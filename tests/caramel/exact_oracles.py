@@ -11,7 +11,7 @@ Groups = Sequence[Sequence[tuple[int, int]]]
 
 
 def unrounded(cost: TransferCost, size: int | Fraction) -> Fraction:
-    """Return what a transfer takes by its cheapest piece, before it is rounded up."""
+    """Return the cost of a transfer, the least of the cost's pieces, not rounded."""
     return min(
         piece.value_ns + piece.slope * (size - piece.start)
         for piece in cost.pieces()

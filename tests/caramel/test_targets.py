@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, permutations
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -41,6 +40,7 @@ from planner.solving.tie_break import NOMINAL, STRAINS, Step, end_under
 from planner.testing.strategies import affine_costs, costs
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
+from tests.solved import Solved
 
 SMALL = {
     "ddp": replace(TARGETS["ddp"], default_bytes=(15, 60)),
@@ -76,20 +76,8 @@ def target_in(problem: Problem) -> Target:
     return problem.target
 
 
-class Solved(NamedTuple):
-    """A plan, what it takes and its bound."""
-
-    plan: Plan
-    time_ns: int
-    bound_ns: int
-
-
-def solved(problem: Problem, method: str = "auto") -> Solved:
-    result = solve(problem, method=method)
-    assert result.plan is not None
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
-    return Solved(result.plan, result.objective_ns, result.lower_bound_ns)
+def solved(problem: Problem, method: str = "auto") -> Solved[Plan]:
+    return Solved.of(solve(problem, method=method))
 
 
 def broken(problem: Problem, target: Target, plan: Plan) -> str:
@@ -209,10 +197,10 @@ def test_the_best_plan_a_target_can_be_told(name: str, data: st.DataObject) -> N
     assert not broken(problem, SMALL[name], best.plan)
     times = [replayed(problem, counts) for counts in allowed(problem)]
     if SMALL[name].cycle_ns:
-        assert best.bound_ns <= min(times) <= best.time_ns
+        assert best.bound_ns <= min(times) <= best.iteration_ns
     else:
-        assert best.time_ns == best.bound_ns == min(times)
-    assert best.time_ns <= default.time_ns
+        assert best.iteration_ns == best.bound_ns == min(times)
+    assert best.iteration_ns <= default.iteration_ns
     assert best.bound_ns == default.bound_ns
 
 
@@ -253,11 +241,11 @@ def test_defaults_are_what_the_systems_do(data: st.DataObject) -> None:
     theirs = horovod(problem, NEVER, 3, 60).plan
     assert theirs is not None
     assert ours.plan.groups == theirs.groups
-    assert ours.time_ns == evaluate(problem, theirs).iteration_ns
+    assert ours.iteration_ns == evaluate(problem, theirs).iteration_ns
     usual = replace(problem, target=None)
     for name in ("ddp", "horovod"):
         own = solved(replace(problem, target=TARGETS[name]), name)
-        assert own.time_ns == solved(usual, name).time_ns
+        assert own.iteration_ns == solved(usual, name).iteration_ns
 
 
 def test_megatron_s_default_grows_with_the_workers() -> None:
@@ -305,7 +293,7 @@ def test_interference_never_makes_a_plan_slower_than_the_default(
     beside = Interference(data.draw(st.integers(0, 3)), Fraction(1, 20), Fraction(5, 4), 1)
     problem = replace(data.draw(problems(SMALL[name])), interference=beside)
     best, default = solved(problem), solved(problem, name)
-    assert best.bound_ns <= best.time_ns <= default.time_ns
+    assert best.bound_ns <= best.iteration_ns <= default.iteration_ns
 
 
 def test_what_a_target_does_not_do_is_refused() -> None:

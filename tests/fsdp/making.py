@@ -211,7 +211,7 @@ def one_mesh(startup_ns: int, ns_per_byte: int, shards: int = 4) -> Mesh:
 
 
 def chain(count: int, **fields: Any) -> Problem:
-    """Return so many equal layers; `fields` are those of a problem, one number for all layers."""
+    """Return `count` equal layers; a field of the problem has one number for all of them."""
     known = {
         "forward_ns": 10,
         "backward_ns": 20,

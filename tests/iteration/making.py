@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.families.iteration import Plan, Problem, Transfer, solve
 from planner.jsonio import decode_profile
@@ -13,6 +13,7 @@ from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import Switch
 from planner.solving.transfers import Kind, Part
+from tests.solved import Solved
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -44,25 +45,13 @@ def one(kind: Kind, *parts: tuple[int, int, int], not_before_ns: int = 0) -> Tra
     return Transfer(tuple(Part(*part) for part in parts), 1, not_before_ns, kind)
 
 
-class Solved(NamedTuple):
-    """A plan, its iteration, and the bound."""
-
-    plan: Plan
-    iteration_ns: int
-    bound_ns: int
-
-
-def solved(problem: Problem, method: str = "auto") -> Solved:
+def solved(problem: Problem, method: str = "auto") -> Solved[Plan]:
     """Return the answer to a problem that has a plan."""
-    result = solve(problem, method=method)
-    assert result.plan is not None
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
-    return Solved(result.plan, result.objective_ns, result.lower_bound_ns)
+    return Solved.of(solve(problem, method=method))
 
 
 def binding(problem: Problem, method: str = "auto") -> tuple[tuple[str, ...], str]:
-    """Return what binds where there is no plan, and the reason."""
+    """Return the binding constraints of a problem without a plan, and the reason."""
     result = solve(problem, method=method)
     assert result.plan is None
     assert result.infeasibility is not None

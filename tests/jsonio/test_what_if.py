@@ -224,7 +224,7 @@ def test_schemas_list_the_targets_that_a_problem_takes(problem: str, names: list
 
 
 # ---
-# Plans beside which computation is slower.
+# Plans that count contention with computation.
 
 BESIDE = {"startup_ns": 40, "ns_per_byte": 0.5, "slowdown": 1.25}
 CLUSTERED: dict[str, Any] = {**REQUEST, "cluster": {**CLUSTER, "interference": BESIDE}}

@@ -303,7 +303,7 @@ def ticking() -> Callable[[], int]:
 
 
 def reads(graph: Graph, phase: str = "forward") -> dict[str, set[str]]:
-    """Return what each op of a pass needs of the same pass, by names without the pass."""
+    """Return the predecessors of each op in its own pass; names are without the pass."""
     end = f"/{phase}"
     return {
         op.name.removesuffix(end): {
