@@ -8,18 +8,9 @@ from hypothesis import given, settings
 
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError
-from planner.model.topologies import FatTree, Rails, Switch
+from planner.model.topologies import FatTree, Rails
+from tests.clusters_by_hand import GOOD, RAILS
 from tests.iteration.iteration_strategies import clusters
-
-SPEED = Fraction(10**9)
-GOOD: dict[str, Any] = {
-    "name": "c",
-    "source": "a test",
-    "machines": 4,
-    "topology": Switch(4),
-    "nic": Nic(SPEED, 5),
-}
-RAILS = {"topology": Rails(4, 8, SPEED), "nic": Nic(SPEED, 5, 8)}
 
 
 def cluster(**options: Any) -> Cluster:

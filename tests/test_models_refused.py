@@ -12,16 +12,8 @@ from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.model.network import Network
 from planner.model.topologies import BCube, FatTree, Rails, Switch
+from tests.clusters_by_hand import GOOD, RAILS, SPEED
 
-SPEED = Fraction(10**9)
-GOOD: dict[str, Any] = {
-    "name": "c",
-    "source": "a test",
-    "machines": 4,
-    "topology": Switch(4),
-    "nic": Nic(SPEED, 5),
-}
-RAILS = {"topology": Rails(4, 8, SPEED), "nic": Nic(SPEED, 5, 8)}
 CUBE = {"topology": BCube(2, 2), "nic": Nic(SPEED, 5, 2)}
 MANY = {"machines": MAX_MACHINES, "topology": Rails(MAX_MACHINES, 2, SPEED)}
 LAYER = {"name": "a", "forward_ns": 1, "backward_ns": 1, "parameter_bytes": 1}

@@ -1,6 +1,6 @@
 """Generated requests, good and bad: every one is answered, or refused with an error as documented.
 
-``python -m tests.fuzzing --requests 100000 --seed 7`` makes so many requests, shared by the problems,
+``python -m tests.fuzzing --requests 100000 --seed 7`` shares so many requests among the problems,
 and says what is wrong with the answers: internal errors, answers against their schema,
 answers more than a second after the time limit or a cancel, `optimal` where the bound does not
 prove it, bounds above objectives, and other answers to the same request. Faults alike are told
