@@ -7,7 +7,7 @@ import pytest
 from planner.cli import main
 from planner.formats.importers.foreign import FOREIGN, foreign
 from tests.cli.test_seven_problems import DATA
-from tests.formats import test_deepspeed_comms, test_nccl_tests
+from tests.formats import nccl_output, test_deepspeed_comms
 
 TOPOLOGY = """<system version="1">
   <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175">
@@ -30,7 +30,7 @@ FILES = {
     "NCCL's rings": GRAPHS,
     "a summary of DeepSpeed": "\n".join(test_deepspeed_comms.TABLE),
     "a log of DeepSpeed": VERBOSE,
-    "what nccl-tests print": "\n".join(f"[0] {line}" for line in test_nccl_tests.OUTPUT),
+    "what nccl-tests print": "\n".join(f"[0] {line}" for line in nccl_output.OUTPUT),
 }
 
 
