@@ -7,7 +7,7 @@ import pytest
 
 from planner.cli import main
 from tests.cli.test_seven_problems import DATA
-from tests.formats.test_nccl_tests import ROWS, run
+from tests.formats.nccl_output import ROWS, run
 
 
 @pytest.fixture
