@@ -179,6 +179,7 @@ def caramel_request(
         Further fields of the network.
     """
     ops, parameters = documents_of(profile.dataflow())
+    order = {} if profile.op_order is None else {"op_order": profile.op_order}
     return {
         "problem": "caramel",
         "method": method,
@@ -187,6 +188,7 @@ def caramel_request(
         "network": {"table": table, **network},
         "element_bytes": 4,
         "workers": 1,
+        **order,
     }
 
 

@@ -128,7 +128,7 @@ def variants_for(
         if "iteration_ns" in plan  # exact methods may be too slow for many parameters
     ]
     cost = TableCost(tuple((size, ns) for size, ns in rows))
-    problem = caramel.Problem(profile.dataflow(), cost, workers=1, interference=interference)
+    problem = caramel.Problem.from_profile(profile, cost, workers=1, interference=interference)
     limits: dict[int | None, tuple[int, int]] = {None: DDP_LIMITS}
     limits |= {size: (size * 2**20, size * 2**20) for size in DDP_BUCKET_MB}
     for size, pair in limits.items():

@@ -84,6 +84,9 @@ class ProfileDocument(
     layers: Annotated[tuple[LayerDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
     ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
     parameters: Annotated[tuple[ParameterDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    fixed_order: Annotated[
+        bool, says("the ops run in the order listed, whatever a plan says, as in torch's autograd")
+    ] = False
 
     def graph(self) -> Graph | None:
         """Return the dataflow graph, if there is one."""

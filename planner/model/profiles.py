@@ -83,6 +83,8 @@ class Profile:
         Samples of one iteration; None if unknown.
     graph : Graph or None
         The dataflow graph; None if only the layers are known.
+    fixed_order : bool
+        Whether the ops run in the order of the graph whatever a plan says, as in torch's autograd.
 
     Raises
     ------
@@ -95,6 +97,7 @@ class Profile:
     provenance: Provenance
     batch_size: int | None = None
     graph: Graph | None = None
+    fixed_order: bool = False
 
     def __post_init__(self) -> None:
         if self.graph is not None and not isinstance(self.graph, Graph):
@@ -162,6 +165,14 @@ class Profile:
         if self.graph is None:
             return graph_of_layers(self.layers, pairwise(range(len(self.layers))))
         return with_spreads(self.graph, self.layers)
+
+    @property
+    def op_order(self) -> tuple[str, ...] | None:
+        """Names of the dataflow's ops in the order in which they run; None if plans may choose."""
+        if not self.fixed_order:
+            return None
+        graph = self.dataflow()
+        return graph.names_of((*graph.pass_order("backward"), *graph.pass_order("forward")))
 
     @property
     def element_bytes(self) -> int:

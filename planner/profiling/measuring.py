@@ -128,7 +128,8 @@ def measure(
             notes=tuple(notes_of(model, structure)),
             warnings=warnings_of(model, bare, runs, others, layers),
         )
-    return Profile(name, layers, provenance, batch_size, graph)
+    # Autograd runs backward ops by when their forward ops ran; nothing changes it.
+    return Profile(name, layers, provenance, batch_size, graph, fixed_order=graph is not None)
 
 
 def _layers(

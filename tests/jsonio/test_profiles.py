@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import InvalidInputError, Profile, Provenance
+import planner
+from planner import InvalidInputError, Profile, Provenance, caramel, iteration
 from planner.jsonio import decode_profile, encode_profile
 from planner.model.graphs import Graph, Op, Parameter
 from tests import schemas
@@ -131,3 +132,27 @@ def test_layers_may_stand_beside_a_graph() -> None:
     profile = decode_profile(json.dumps({**MINIMAL, **WITH_GRAPH}))
     assert profile.layers
     assert profile.graph
+
+
+def test_plans_keep_to_a_fixed_order() -> None:
+    ops = [
+        {"name": "f", "ns": 3, "pass": "forward", "after": []},
+        {"name": "late", "ns": 6, "pass": "backward", "after": ["f"]},
+        {"name": "soon", "ns": 1, "pass": "backward", "after": ["f"]},
+    ]
+    parameters = [
+        {"name": name, "bytes": 7, "updated_by": op, "read_by": "f"}
+        for name, op in (("v", "late"), ("w", "soon"))
+    ]
+    cluster = planner.read_cluster("caramel-16")
+    for fixed, order in ((False, ("soon", "late", "f")), (True, ("late", "soon", "f"))):
+        document = {**WITH_GRAPH, "ops": ops, "parameters": parameters, "fixed_order": fixed}
+        profile = decode_profile(json.dumps(document))
+        assert decode_profile(encode_profile(profile)) == profile
+        for problem in (
+            caramel.Problem.from_profile(profile, cluster.nic),
+            iteration.Problem.from_profile(profile, cluster).base,
+        ):
+            names = problem.graph.names_of((*problem.order.backward, *problem.order.forward))
+            assert names == order
+            assert problem.fixed_order == fixed

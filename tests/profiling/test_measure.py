@@ -16,6 +16,7 @@ from planner.model import machine
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.profiling import measure, measuring
+from planner.profiling.samples import loss_of
 from planner.profiling.structure import observe
 from planner.profiling.timing import Run, time_bare, time_layers
 from tests.profiling.models import (
@@ -286,3 +287,22 @@ def test_a_measured_profile_is_a_chain() -> None:
     profile = measured(CASES["residual"].make())
     assert [unit.name for unit in profile.chain().layers] == ["stem", "a", "b", "head"]
     assert all(isinstance(layer, Layer) for layer in profile.layers)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_gradients_are_complete_in_the_order_of_the_profile(case: Case) -> None:
+    model = case.make()
+    profile = measured(model, case.inputs, repetitions=1)
+    graph, order = profile.dataflow(), profile.op_order
+    assert order is not None
+    last = [max(order.index(graph.ops[op].name) for op in row) for row in graph.updaters]
+    planned = {tensor.name: place for tensor, place in zip(graph.parameters, last, strict=True)}
+    completed: list[str] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(
+                lambda _, name=name: completed.append(name)  # type: ignore[misc]
+            )
+    loss_of(model(*case.inputs)).backward()
+    places = [planned[name] for name in completed]
+    assert places == sorted(places)

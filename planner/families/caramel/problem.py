@@ -141,10 +141,11 @@ class Problem:
         workers : int
             As above.
         **options
-            As above; `element_bytes` defaults to that of the profile.
+            As above; `element_bytes` and `op_order` default to those of the profile.
         """
         count = integer(workers, "workers", minimum=1, maximum=2**16)
         options.setdefault("element_bytes", profile.element_bytes)
+        options.setdefault("op_order", profile.op_order)
         cost = ring_cost(network, count)
         return cls(profile.dataflow(), cost, workers=count, **options)
 

@@ -183,7 +183,7 @@ class Problem:
         ignore_memory : bool
             Plan as if memory did not bind.
         **options
-            As above; `element_bytes` defaults to that of the profile.
+            As above; `element_bytes` and `op_order` default to those of the profile.
         """
         options.setdefault("element_bytes", profile.element_bytes)
         factor = exact(computation, "computation_scale", positive=True)
@@ -192,6 +192,8 @@ class Problem:
         if any(layer.pushed_bytes != layer.parameter_bytes for layer in sent):
             graph = graph_of_layers(profile.layers, pairwise(range(len(profile.layers))))
             pulled = tuple(max(layer.parameter_bytes, 1) for layer in sent)
+        else:
+            options.setdefault("op_order", profile.op_order)
         footprint = Footprint.of(profile, exact(optimiser, "optimiser_ratio"), activation_bytes)
         try:
             graph = graph.scaled(factor)
