@@ -301,7 +301,7 @@ def test_gradients_are_complete_in_the_order_of_the_profile(case: Case) -> None:
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(
-                lambda _, name=name: completed.append(name)  # type: ignore[misc]
+                lambda _, name=name: completed.append(name)
             )
     loss_of(model(*case.inputs)).backward()
     places = [planned[name] for name in completed]
