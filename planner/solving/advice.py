@@ -17,8 +17,8 @@ from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 WORTH = Fraction(103, 100)
 """The gain from which on a plan is worth running.
 
-Predictions of plans and of DDP are off by 2.1 % in the median (`benchmarks/runtime_real.py`), which
-lets the ratio of two that have nothing to do with each other be off by 3 %."""
+Of ten models at three bandwidths 28 of 30 decisions are right with it. With 6 to 8 %, what nineteen of
+twenty gains of the other models are predicted too high by, 22 are (`benchmarks/runtime_real.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
