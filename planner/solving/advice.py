@@ -17,8 +17,9 @@ from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 WORTH = Fraction(103, 100)
 """The gain from which on a plan is worth running.
 
-Of ten models at three bandwidths 28 of 30 decisions are right with it. With 6 to 8 %, what nineteen of
-twenty gains of the other models are predicted too high by, 22 are (`benchmarks/runtime_real.py`)."""
+Of ten models at three bandwidths (`benchmarks/runtime_real.py`) 28 of 30 decisions are right with
+it; 22 are with 6 to 8 %, what nineteen of twenty gains of the other models are predicted too high
+by."""
 
 
 @dataclass(frozen=True, slots=True)
