@@ -296,6 +296,15 @@ def test_interference_never_makes_a_plan_slower_than_the_default(
     assert best.bound_ns <= best.iteration_ns <= default.iteration_ns
 
 
+def test_a_plan_with_orders_for_other_workers_is_noticed_before_orders_are_drawn() -> None:
+    problem = Problem(chain((1, 4, 5), (1, 4, 6)), AffineCost(5, Fraction(1)), workers=2)
+    plan = solved(replace(problem, target=TARGETS["ddp"])).plan
+    graph = chain((1, 4, 5), (1, 4, 6))  # which remembers nothing
+    many = replace(problem, graph=graph, workers=2**16)
+    assert "enforces no order" in broken(many, TARGETS["ddp"], plan)
+    assert not any(key[0] == "drawn_orders" for key in graph.memo)
+
+
 def test_what_a_target_does_not_do_is_refused() -> None:
     graph = chain((1, 4, 5), (1, 4, 6), (1, 4, 7))
     problem = Problem(graph, AffineCost(5, Fraction(1)), target=TARGETS["ddp"])
