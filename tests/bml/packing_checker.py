@@ -10,9 +10,9 @@ from typing import Any
 
 from planner.families.bml import Damage
 from planner.families.bml.packing import Packing, load_of, pack
-from planner.families.bml.trees import Port, Tree
-from planner.model.errors import InvalidPlanError
+from planner.families.bml.trees import Port
 from planner.solving.deadline import NEVER
+from tests.bml.networks import connected, hops_of, joined, links_left
 
 
 def least_load(damage: Damage, **start: Any) -> Fraction:
@@ -25,47 +25,25 @@ def least_load(damage: Damage, **start: Any) -> Fraction:
 
 
 def check_packing(damage: Damage, packing: Packing) -> None:
-    """Raise an InvalidPlanError at the first tree, weight or number that is wrong."""
-    if len(packing.trees) != len(packing.weights):
-        raise InvalidPlanError("weights", f"expected {len(packing.trees)}")
-    for number, tree in enumerate(packing.trees):
-        _check_tree(damage, tree, f"trees[{number}]")
-    for number, weight in enumerate(packing.weights):
-        if weight <= 0:
-            raise InvalidPlanError(f"weights[{number}]", f"expected a share > 0, got {weight}")
-    if sum(packing.weights) != 1:
-        raise InvalidPlanError("weights", f"expected a sum of 1, got {sum(packing.weights)}")
-    load = load_of(packing.trees, packing.weights)
-    if packing.load != load:
-        raise InvalidPlanError("load", f"expected {load}, got {packing.load}")
-    bound = _proven(damage, dict(packing.prices))
-    if packing.bound != bound:
-        raise InvalidPlanError("bound", f"expected {bound} by the prices, got {packing.bound}")
-
-
-def _check_tree(damage: Damage, tree: Tree, path: str) -> None:
-    bcube = damage.bcube
-    if len(tree) != damage.living - 1:
-        raise InvalidPlanError(path, f"expected {damage.living - 1} hops, got {len(tree)}")
-    part = {server: server for server in range(bcube.servers) if server not in damage.dead}
-    for number, (first, second, level) in enumerate(tree):
-        place = f"{path}[{number}]"
-        for server in (first, second):
-            if server not in part or (server, level) in damage.down:
-                raise InvalidPlanError(place, f"expected usable NICs, got {server, level}")
-        if not 0 <= level < bcube.k or second not in bcube.neighbours(first, level):
-            raise InvalidPlanError(place, f"no hop from {first} to {second} on level {level}")
-        old, new = part[second], part[first]
-        if old == new:
-            raise InvalidPlanError(place, f"expected a tree, but {first} and {second} are joined")
-        part = {server: new if its == old else its for server, its in part.items()}
+    """Assert that trees span what works, shares add up, and prices prove the bound."""
+    links = links_left(damage.bcube, damage.failed)
+    hops = set(hops_of(links))
+    for tree in packing.trees:
+        assert len(tree) == damage.living - 1
+        assert {(min(one, other), max(one, other), level) for one, other, level in tree} <= hops
+        assert not tree or connected(joined(tree))
+        assert not tree or joined(tree).keys() == links.keys()
+    assert len(packing.weights) == len(packing.trees)
+    assert min(packing.weights) > 0
+    assert sum(packing.weights) == 1
+    assert packing.load == load_of(packing.trees, packing.weights)
+    assert packing.bound == _proven(damage, dict(packing.prices))
 
 
 def _proven(damage: Damage, prices: Mapping[Port, int]) -> Fraction:
     """Return the bound that prices prove; 0 where there are none."""
     bcube, dead, down = damage.bcube, damage.dead, damage.down
-    if any(price < 0 for price in prices.values()):
-        raise InvalidPlanError("prices", "expected prices >= 0")
+    assert all(price >= 0 for price in prices.values())
     if not sum(prices.values()) or damage.living < 2:
         return Fraction(0)
     outside = [server for server in range(bcube.servers) if server not in dead]

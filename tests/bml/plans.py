@@ -13,20 +13,10 @@ from planner.families.bml.trees import Plan, Tree, root_at_centre
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
+from planner.testing.strategies import networks
 from tests.bml.networks import damaged_networks, hops_of, links_left, small_bcubes
 
 NET = Network(Fraction(10**9))
-
-rates = st.one_of(
-    st.fractions(min_value=Fraction(1, 3), max_value=10**4, max_denominator=50),
-    st.sampled_from([Fraction(10**9), Fraction(125 * 10**7), Fraction(7, 3) * 10**9]),
-)
-networks = st.builds(
-    Network,
-    rates,
-    st.integers(0, 50) | st.just(10**6),
-    st.just(Fraction(0)) | st.fractions(min_value=0, max_value=9, max_denominator=9),
-)
 
 
 @st.composite
@@ -39,7 +29,7 @@ def problems(
     layers = draw(st.lists(elements, max_size=4))
     return Problem(
         bcube,
-        draw(networks),
+        draw(networks()),
         None if layers else element * draw(elements),
         tuple(element * size for size in layers),
         element,

@@ -115,12 +115,6 @@ def test_what_is_not_blocked_stays_as_it_was(network: tuple[BCube, Failures]) ->
         assert layout.span(one.thread * schedule.pieces + one.offset, one.length)
 
 
-def test_without_failures_nothing_changes() -> None:
-    bcube = BCube(3, 2)
-    assert detour(Damage(bcube, Failures())) == Schedule(bcube)
-    assert not Schedule(bcube).changed
-
-
 def test_parts_are_spread_over_all_levels_left() -> None:
     """A NIC is lost: its server's first slices go half and half over the two others."""
     schedule = detour(Damage(BCube(4, 3), Failures(nics=frozenset({(0, 0)}))))
@@ -129,14 +123,6 @@ def test_parts_are_spread_over_all_levels_left() -> None:
     for one in first:
         assert {part.level for part in one.parts} == {1, 2}
         assert [part.length for part in one.parts] == [8, 8]
-
-
-def test_the_last_server_keeps_its_own() -> None:
-    damage = Damage(BCube(2, 2), Failures(servers=frozenset({0, 1, 3})))
-    schedule = detour(damage)
-    in_use = set(range(8)) - set(schedule.left_out)
-    assert {schedule.owner(*divmod(number, 4)) for number in in_use} == {2}
-    assert not list(schedule.transfers(2))
 
 
 @pytest.mark.slow

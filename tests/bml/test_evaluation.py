@@ -175,10 +175,3 @@ def test_sizes_are_even_and_those_left_out_empty(drawn: tuple[Layout, int, int])
             assert one % layout.element_bytes == 0
             share = Fraction(weight, sum(layout.weights))
             assert abs(one - share * size) < layout.element_bytes
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_nothing_costs_nothing(rounds: int) -> None:
-    bcube = BCube(3, 2)
-    problem = Problem(bcube, Network(Fraction(1), 1000), layer_bytes=(0, 0))
-    assert evaluate(problem, Schedule(bcube, rounds=rounds)).time_ns == 0

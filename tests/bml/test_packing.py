@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +13,8 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from planner.families.bml import Damage, Failures
-from planner.families.bml.packing import Packing, few_trees, load_of, pack
+from planner.families.bml.packing import Packing, few_trees, pack
 from planner.families.bml.trees import Edge, SurvivingNetwork
-from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline
 from tests.bml.networks import (
@@ -209,47 +206,3 @@ def test_few_trees_are_a_packing_not_far_from_the_best(failed: Failures) -> None
     hasty = few_trees(damage, 64, Deadline(1e-9))
     check_packing(damage, hasty)
     assert len(hasty.trees) == 1
-
-
-# --- what the checker of packings says
-
-HALF = Fraction(1, 2)
-DAMAGE = lost(2, 2, (0, 1))
-PATH = ((0, 1, 0), (1, 3, 1), (2, 3, 0))
-
-
-def proven(*trees: tuple[Edge, ...], **changes: Any) -> Packing:
-    weights = tuple(Fraction(1, len(trees)) for _ in trees)
-    packing = Packing(
-        trees, weights, Fraction(1), Fraction(1), timed_out=False, prices=(((0, 0), 1),)
-    )
-    return replace(packing, **changes)
-
-
-def test_a_right_packing_passes() -> None:
-    check_packing(DAMAGE, proven(PATH))
-    check_packing(DAMAGE, proven(PATH, bound=Fraction(0), prices=()))
-    assert load_of([((0, 1, 0), (0, 2, 0), (1, 3, 0))], [Fraction(1)]) == 2
-
-
-@pytest.mark.parametrize(
-    ("packing", "path"),
-    [
-        (proven(PATH, weights=()), "weights"),
-        (proven(PATH, weights=(HALF,)), "weights"),
-        (proven(PATH, PATH, weights=(3 * HALF, -HALF)), "weights[1]"),
-        (proven(PATH, load=HALF), "load"),
-        (proven(PATH, bound=HALF), "bound"),
-        (proven(PATH, prices=(((0, 0), 2), ((0, 1), -1))), "prices"),
-        (proven(PATH, PATH[:2]), "trees[1]"),
-        (proven((PATH[0], PATH[0], PATH[2])), "trees[0][1]"),
-        (proven((PATH[0], PATH[1], (0, 2, 1))), "trees[0][2]"),  # NIC down
-        (proven((PATH[0], PATH[1], (2, 4, 0))), "trees[0][2]"),  # no server
-        (proven((PATH[0], PATH[1], (1, 2, 0))), "trees[0][2]"),  # not on a switch
-        (proven((PATH[0], PATH[1], (2, 3, 2))), "trees[0][2]"),  # no level
-    ],
-)
-def test_wrong_packings_are_found(packing: Packing, path: str) -> None:
-    with pytest.raises(InvalidPlanError) as caught:
-        check_packing(DAMAGE, packing)
-    assert caught.value.path == path

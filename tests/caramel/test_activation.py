@@ -25,8 +25,20 @@ any_graphs = st.one_of(
 
 
 @given(any_graphs)
-def test_the_literal_greedy_order(graph: Graph) -> None:
-    assert list(activation_order(graph)) == [parameter for parameter, _ in literal_steps(graph)]
+def test_order_steps_and_backward_order_are_those_of_the_literal_rule(graph: Graph) -> None:
+    literal, activation = literal_steps(graph), activation_order(graph)
+    assert list(activation) == [parameter for parameter, _ in literal]
+    steps = activation_steps(graph, activation)
+    assert [frozenset(step) for step in steps] == [marked for _, marked in literal]
+    backward = graph.pass_order("backward")
+    expected = [op for _, marked in literal for op in backward if op in marked]
+    expected += [op for op in backward if op not in expected]
+    order = backward_order(graph, activation)
+    assert list(order) == expected
+    place = {op: at for at, op in enumerate(order)}
+    assert all(
+        place[one] < place[op] for op in order for one in graph.predecessors[op] if one in place
+    )
 
 
 def test_a_wide_graph() -> None:
@@ -39,30 +51,6 @@ def test_a_wide_graph() -> None:
     parameters = tuple(Parameter(f"w{i}", 1, (f"b{i * 3}",), ("f0",)) for i in range(100))
     graph = Graph(tuple(ops), parameters)
     assert activation_order(graph) == tuple(picked for picked, _ in literal_steps(graph))
-
-
-@given(any_graphs)
-def test_steps_are_what_the_literal_rule_marks(graph: Graph) -> None:
-    steps = activation_steps(graph, activation_order(graph))
-    assert [frozenset(step) for step in steps] == [marked for _, marked in literal_steps(graph)]
-
-
-@given(any_graphs)
-def test_backward_order(graph: Graph) -> None:
-    """It runs each backward op once, after what it needs, step by step."""
-    activation = activation_order(graph)
-    order = backward_order(graph, activation)
-    backward = graph.pass_order("backward")
-    assert sorted(order) == sorted(backward)
-    expected: list[int] = []
-    for _, marked in literal_steps(graph):
-        expected += [op for op in backward if op in marked]
-    expected += [op for op in backward if op not in expected]
-    assert list(order) == expected
-    done: set[int] = set()
-    for op in order:
-        assert {one for one in graph.predecessors[op] if one in backward} <= done
-        done.add(op)
 
 
 @given(any_graphs, st.data())

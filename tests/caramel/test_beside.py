@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
+from planner import AffineCost, InvalidInputError
 from planner.families.caramel import METHODS, Group, Part, Plan, Problem, evaluate, solve
 from planner.families.caramel.checker import check_times
 from planner.families.caramel.family import CARAMEL
@@ -19,6 +19,9 @@ from planner.solving.deadline import NEVER
 from planner.testing import costs, graphs, problems
 from planner.testing.strategies import depth_costs, interferences
 from tests.caramel.exact_oracles import ordered_partitions
+from tests.caramel.test_baselines import chain
+
+TEN = chain(*[(10, 20, 30)] * 10)
 
 
 @pytest.mark.slow
@@ -64,33 +67,15 @@ def test_no_order_of_whole_parameters_is_below_the_bound(problem: Problem) -> No
 
 
 def test_a_bound_is_met_where_everything_is_hidden() -> None:
-    graph = chain()
-    cost = AffineCost(2, Fraction(1, 10))
-    problem = Problem(graph, cost, interference=Interference(1, Fraction(1, 20)))
+    problem = Problem(
+        TEN, AffineCost(2, Fraction(1, 10)), interference=Interference(1, Fraction(1, 20))
+    )
     result = solve(problem)
     assert result.evaluation is not None
     # 300 bytes at least take 15 ns and one start-up from 300 ns of computation.
     assert result.lower_bound_ns == 316
     assert result.objective_ns is not None
     assert result.objective_ns <= 330  # what it takes at least, and ten transfers
-
-
-def chain() -> Graph:
-    """Ten layers of 30 bytes, 10 ns forward and 20 ns backward."""
-    names = [f"l{place}" for place in range(10)]
-    forward = [Op(f"f.{name}", 10, "forward", after) for name, after in _after(names, "f")]
-    backward = [
-        Op(f"b.{name}", 20, "backward", after or ("f.l9",))
-        for name, after in _after(names[::-1], "b")
-    ]
-    parameters = [Parameter(name, 30, (f"b.{name}",), (f"f.{name}",)) for name in names]
-    return Graph((*forward, *backward), tuple(parameters))
-
-
-def _after(names: list[str], mark: str) -> list[tuple[str, tuple[str, ...]]]:
-    return [
-        (name, (f"{mark}.{names[place - 1]}",) if place else ()) for place, name in enumerate(names)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +95,7 @@ def test_numbers_that_cannot_be_are_refused(fields: dict[str, float], path: str)
 
 
 def test_a_schedule_that_forgets_the_interference_is_none() -> None:
-    problem = Problem(chain(), AffineCost(2, Fraction(1)), interference=Interference(5))
+    problem = Problem(TEN, AffineCost(2, Fraction(1)), interference=Interference(5))
     plan = solve(problem).plan
     assert plan is not None
     free = evaluate(replace(problem, interference=ALONE), plan).iteration

@@ -14,19 +14,11 @@ from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost, supporting_lines
+from planner.testing import strategies as testing
 from tests.caramel.exact_oracles import best_by_enumeration, best_split, unrounded
 from tests.caramel.window_strategies import nested_windows, windows_strategy
-from tests.strategies import affine_costs, table_costs
 
-
-@st.composite
-def depth_costs(draw: st.DrawFn) -> DepthCost:
-    """Two or three affine depths, so that the least of them is concave."""
-    count = draw(st.integers(2, 3))
-    return DepthCost(tuple((depth, draw(affine_costs())) for depth in range(1, count + 1)))
-
-
-costs = st.one_of(affine_costs(), table_costs(), depth_costs())
+costs = testing.costs() | testing.depth_costs()
 
 
 @settings(max_examples=400)

@@ -28,24 +28,19 @@ from planner.families.caramel.windows import Windows
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import DepthCost, TableCost
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph, Op, Parameter
+from planner.model.graphs import Parameter
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import Outlook, Scenario
 from planner.solving.what_if import robust_plan
+from tests.caramel.test_baselines import chain as layers
 
 BESIDE = Interference(300, Fraction(1, 100), Fraction(3, 2), 50)
 
 
 def chain(*sizes: int, **options: Any) -> Problem:
     """Return a problem of layers of these sizes, whose op order is given: nobody draws one."""
-    ops = [Op(f"f{i}", 10**6, "forward", (f"f{i - 1}",) if i else ()) for i in range(len(sizes))]
-    last = f"f{len(sizes) - 1}"
-    for i in reversed(range(len(sizes))):
-        ops.append(Op(f"b{i}", 10**6, "backward", (last,)))
-        last = f"b{i}"
-    parameters = [Parameter(f"w{i}", size, (f"b{i}",), (f"f{i}",)) for i, size in enumerate(sizes)]
-    graph = Graph(tuple(ops), tuple(parameters))
-    order = [op.name for op in ops]
+    graph = layers(*((10**6, 10**6, size) for size in sizes))
+    order = [op.name for op in graph.ops]
     return Problem(graph, AffineCost(1000, Fraction(1, 10)), op_order=order, **options)
 
 
@@ -108,23 +103,26 @@ def partitions(count: int) -> tuple[LoadPricer, list[Load]]:
     return LoadPricer(known, AffineCost(1, Fraction(1))), loads
 
 
-def test_local_search_prices_no_more_however_many_transfers_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked = 0
-    value = descent._value
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of transfers of all plans that the local search prices."""
+    counts, value = [], descent._value
 
     def counted(pricer: LoadPricer, transfers: list[Any], *rest: Any) -> tuple[int, int]:
-        nonlocal looked
-        looked += len(transfers)
-        assert looked <= 200 * 10**3
+        counts.append(len(transfers))
+        assert sum(counts) <= 10**6
         return value(pricer, transfers, *rest)
 
     monkeypatch.setattr(descent, "_value", counted)
+    return counts
+
+
+def test_local_search_prices_no_more_however_many_transfers_there_are(looked: list[int]) -> None:
     for count in (1000, 4000, 40_000):
         pricer, loads = partitions(count)
-        looked = -count  # the start itself
+        looked.clear()
         better = descent.descend(pricer, loads, 0, 200, NEVER)
+        assert sum(looked) <= 200 * 10**3 + count  # and the start itself
         assert pricer.iteration_ns(better) <= pricer.iteration_ns(loads)
         assert pricer.looks(200, loads) * count <= 200 * pricer.many
 
@@ -158,17 +156,9 @@ def test_very_many_partitions_are_not_improved_for_long() -> None:
 
 
 def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are(
-    monkeypatch: pytest.MonkeyPatch,
+    looked: list[int],
 ) -> None:
     """A table that falls makes pieces of one size the best: 537 of 2^31 - 1 bytes here."""
-    looked, value = 0, descent._value
-
-    def counted(pricer: LoadPricer, transfers: list[Any], *rest: Any) -> tuple[int, int]:
-        nonlocal looked
-        looked += len(transfers)
-        return value(pricer, transfers, *rest)
-
-    monkeypatch.setattr(descent, "_value", counted)
     rows = ((0, 25165), (92, 35046), (6212, 58271), (40205, 1844), (46934, 28972))
     graph = replace(
         chain(1, 1, 1, 1).graph, parameters=(Parameter("w", 2**31 - 1, ("b2",), ("f2",)),)
@@ -176,7 +166,7 @@ def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are
     result = solve(Problem(graph, TableCost(rows)))
     assert result.plan is not None
     assert len(result.plan.groups) > 500
-    assert looked < 10**6  # 7 million before there was a limit
+    assert sum(looked) < 10**6  # 7 million before there was a limit
     pieces: list[Load] = [((0, 1),)] * 300
     few, many = (
         LoadPricer(

@@ -149,12 +149,17 @@ def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
         assert all(mine <= last for mine, last in zip(own, heads, strict=True))
 
 
+def apart(count: int) -> Problem:
+    """Return parameters whose ops do not depend on each other's."""
+    ops = [Op(f"f{j}", 10, "forward") for j in range(count)]
+    ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(count)]
+    parameters = [Parameter(f"w{j}", 10 + j, (f"b{j}",), (f"f{j}",)) for j in range(count)]
+    return Problem(Graph(tuple(ops), tuple(parameters)), AffineCost(100, Fraction(1)))
+
+
 @pytest.mark.slow
 def test_out_of_time_the_start_is_no_optimum() -> None:
-    ops = [Op(f"f{j}", 10, "forward") for j in range(12)]
-    ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(12)]
-    parameters = [Parameter(f"w{j}", 10 + j, (f"b{j}",), (f"f{j}",)) for j in range(12)]
-    problem = Problem(Graph(tuple(ops), tuple(parameters)), AffineCost(100, Fraction(1)))
+    problem = apart(12)
     best = solve(problem, method="exact")
     assert best.status is Status.OPTIMAL
     hurried = solve(problem, method="exact", time_limit=1e-9)
@@ -163,10 +168,7 @@ def test_out_of_time_the_start_is_no_optimum() -> None:
 
 
 def test_time_is_kept_however_many_workers_draw_orders() -> None:
-    ops = [Op(f"f{j}", 10, "forward") for j in range(15)]
-    ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(15)]
-    parameters = [Parameter(f"w{j}", 10 + j, (f"b{j}",), (f"f{j}",)) for j in range(15)]
-    problem = Problem(Graph(tuple(ops), tuple(parameters)), AffineCost(100, Fraction(1)))
+    problem = apart(15)
     many = replace(problem, workers=2**16)
     begin = time.process_time()
     result = solve(many, time_limit=0.001)

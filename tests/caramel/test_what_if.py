@@ -10,19 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.caramel import CARAMEL, Plan, Problem, evaluate, solve
-from planner.families.caramel.checker import check
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost
-from planner.model.graphs import Graph, Op, Parameter
+from planner.model.graphs import Graph
 from planner.model.validation import MAX_VALUE
 from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
-from planner.solving.what_if import regrets, robust_plan
-from tests.caramel.exact_oracles import best_split, price, whole_plans
+from planner.solving.what_if import robust_plan
+from tests.caramel.exact_oracles import price, whole_plans
 from tests.caramel.graph_strategies import graphs
+from tests.caramel.test_baselines import chain
 from tests.outlooks import counted, outlooks
-from tests.strategies import affine_costs
 
 MEBIBYTE = 2**20
 
@@ -80,47 +79,8 @@ def takes(problem: Problem, plan: Plan, scenario: Scenario) -> int:
     return now
 
 
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(problems(st.integers(1, 4), 2))
-def test_the_best_plan_there_is_lies_between_bound_and_best(problem: Problem) -> None:
-    plan = solve(problem, method="caramel").plan
-    assert plan is not None
-    for row in regrets(CARAMEL, problem, plan, NEVER):
-        other = CARAMEL.perturb(problem, row.scenario)
-        best = best_split(other.windows, other.cost)
-        assert row.bound_ns is not None
-        assert row.bound_ns <= best <= row.best_ns
-        if best:
-            assert row.at_most is not None
-            assert row.at_least <= Fraction(row.plan_ns, best) <= row.at_most
-
-
-@given(problems(), st.integers(2, 1000))
-def test_times_in_another_unit_change_no_ratio(problem: Problem, unit: int) -> None:
-    plan = solve(problem).plan
-    assert plan is not None
-    assert isinstance(problem.cost, AffineCost)
-    graph = Graph(
-        tuple(replace(op, duration_ns=unit * op.duration_ns) for op in problem.graph.ops),
-        problem.graph.parameters,
-    )
-    cost = AffineCost(unit * problem.cost.startup_ns, unit * problem.cost.ns_per_byte)
-    scaled = regrets(CARAMEL, replace(problem, graph=graph, cost=cost), plan, NEVER)
-    for row, other in zip(regrets(CARAMEL, problem, plan, NEVER), scaled, strict=True):
-        assert other.plan_ns == unit * row.plan_ns
-        assert row.ddp_ns is not None
-        assert row.layers_ns is not None
-        assert row.bound_ns is not None
-        assert (other.ddp_ns, other.layers_ns) == (unit * row.ddp_ns, unit * row.layers_ns)
-        assert other.best_ns >= unit * row.bound_ns - unit  # whose rounding is up to a nanosecond
-
-
 def small(duration: int = 100, startup: int = 10) -> Problem:
-    ops = (Op("f", duration, "forward"), Op("b", duration, "backward", ("f",)))
-    return Problem(
-        Graph(ops, (Parameter("w", 50, ("b",), ("f",)),)), AffineCost(startup, Fraction(1))
-    )
+    return Problem(chain((duration, duration, 50)), AffineCost(startup, Fraction(1)))
 
 
 def large() -> Problem:
@@ -173,17 +133,7 @@ def test_ddp_is_priced_with_its_best_buckets(problem: Problem) -> None:
 )
 def test_ddp_is_kept_where_its_barrier_costs_nothing_to_speak_of(forward: int, keep: bool) -> None:
     """The second layer's gradient could be sent beside the first layer's forward pass."""
-    ops = (
-        Op("f1", forward, "forward"),
-        Op("f2", forward, "forward", ("f1",)),
-        Op("b2", 100, "backward", ("f2",)),
-        Op("b1", 1, "backward", ("b2", "f1")),
-    )
-    parameters = (
-        Parameter("w1", 1, ("b1",), ("f1",)),
-        Parameter("w2", 100, ("b2",), ("f2",)),
-    )
-    problem = Problem(Graph(ops, parameters), AffineCost(0, Fraction(1)))
+    problem = Problem(chain((forward, 1, 1), (forward, 100, 100)), AffineCost(0, Fraction(1)))
     found = advise(CARAMEL, problem, solve(problem), NEVER)
     assert found is not None
     assert found.ddp_ns == 2 * forward + 202
@@ -196,52 +146,21 @@ def test_ddp_is_kept_where_its_barrier_costs_nothing_to_speak_of(forward: int, k
     assert told.contention
 
 
-@given(problems(), affine_costs())
-def test_nothing_otherwise_is_the_problem_itself(problem: Problem, cost: AffineCost) -> None:
-    one = replace(problem, cost=cost)
-    assert CARAMEL.perturb(one, Scenario()) == one
-
-
 @settings(max_examples=60)
 @given(problems(), outlooks())
 def test_no_plan_of_whole_parameters_is_better(problem: Problem, outlook: Outlook) -> None:
     usual = solve(problem)
-    result, prospect = robust_plan(CARAMEL, problem, outlook, NEVER)
-    assert prospect is not None
-    plan = result.plan
-    assert plan is not None
     assert usual.plan is not None
     assert usual.objective_ns is not None
-    check(problem, plan)
-    others = [CARAMEL.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
-
-    def of(one: Plan) -> Fraction:
-        return counted(outlook, [evaluate(other, one).iteration_ns for other in others])
-
-    assert prospect.value == of(plan)
-    assert prospect.usual_value == of(usual.plan)
-    assert prospect.usual_ns == usual.objective_ns
-    assert prospect.bound <= prospect.value <= prospect.usual_value
-    assert result.objective_ns is not None
-    assert result.objective_ns <= MOST * usual.objective_ns
-    assert result.lower_bound_ns == usual.lower_bound_ns
-    for groups in whole_plans(problem.windows):
-        if price(problem.windows, problem.cost, groups) > MOST * usual.objective_ns:
-            continue
-        value = counted(outlook, [price(one.windows, one.cost, groups) for one in others])
-        assert prospect.bound <= prospect.value <= value
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(problems(st.integers(1, 4), 2), outlooks())
-def test_the_bound_is_one_of_the_scenarios_by_themselves(
-    problem: Problem, outlook: Outlook
-) -> None:
     _, prospect = robust_plan(CARAMEL, problem, outlook, NEVER)
     assert prospect is not None
     others = [CARAMEL.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
-    assert prospect.bound <= counted(outlook, [best_split(o.windows, o.cost) for o in others])
+    times = [evaluate(other, usual.plan).iteration_ns for other in others]
+    assert prospect.usual_value == counted(outlook, times)
+    for groups in whole_plans(problem.windows):
+        if price(problem.windows, problem.cost, groups) <= MOST * usual.objective_ns:
+            value = counted(outlook, [price(one.windows, one.cost, groups) for one in others])
+            assert prospect.bound <= prospect.value <= value
 
 
 @settings(max_examples=20)
@@ -256,14 +175,7 @@ def test_beside_computation_it_holds_too(problem: Problem, outlook: Outlook, sta
 
 def test_little_is_given_away_whatever_scenarios_ask_for() -> None:
     """With start-ups as long as that one transfer is best; as they are, two are much shorter."""
-    ops = (
-        Op("f1", 100, "forward"),
-        Op("f2", 100, "forward", ("f1",)),
-        Op("b2", 100, "backward", ("f2",)),
-        Op("b1", 100, "backward", ("b2", "f1")),
-    )
-    parameters = (Parameter("w1", 50, ("b1",), ("f1",)), Parameter("w2", 50, ("b2",), ("f2",)))
-    problem = Problem(Graph(ops, parameters), AffineCost(1, Fraction(1)))
+    problem = Problem(chain((100, 100, 50), (100, 100, 50)), AffineCost(1, Fraction(1)))
     dear = Outlook(((Scenario(startup=Fraction(1000)), Fraction(1)),))
     own = solve(CARAMEL.perturb(problem, dear.scenarios[0][0])).plan
     assert own is not None

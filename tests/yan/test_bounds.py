@@ -166,28 +166,6 @@ def test_too_many_ties_leave_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.bound >= best.epoch * Fraction(1 - 1e-9)
 
 
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(problems(max_machines=10), st.integers(1, 12))
-def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
-    """Against all triples solved one by one, without bounds between them."""
-    engine = Engine(problem)
-    result = engine.search(top, Deadline(None))
-    found = [solution.epoch for solution in result.solutions]
-    layerwise = Layerwise(Tables(problem), problem.machines - 1)
-    every = sorted(
-        layerwise.whole_program(Triple(workers, replicas, servers)).best().epoch
-        for workers in range(1, problem.machines)
-        for replicas in range(1, (problem.machines - 1) // workers + 1)
-        for servers in range(1, problem.machines - workers * replicas + 1)
-    )
-    assert len(found) >= min(top, len(every))
-    assert found == pytest.approx(every[: len(found)], rel=CLOSE)
-    assert result.triples == len(every)
-    rest = every[len(found) :]
-    assert not rest or result.bound <= rest[0] * ABOVE
-
-
 def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:
     """Quickly solved: some configuration, not always the best, and a bound below the best."""
     file = Path(__file__).parents[2] / "data" / "yan" / "mnist.json"

@@ -1,7 +1,9 @@
 """The performance model against the neuron-by-neuron oracle, and against examples by hand."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,11 +32,18 @@ def phases(found: Estimate) -> list[tuple[Fraction, Fraction, Fraction, Fraction
     ]
 
 
-@given(st.data())
-@settings(max_examples=150)
-def test_canonical_configurations_cost_what_the_oracle_says(data: st.DataObject) -> None:
-    problem = data.draw(problems(max_machines=10))
-    configuration = data.draw(configurations(problem))
+@given(
+    problems(max_machines=10) | problems(min_machines=6, max_machines=10, min_layers=2),
+    st.sampled_from([configurations, any_configurations]),
+    st.data(),
+)
+@settings(max_examples=300)
+def test_configurations_cost_what_the_oracle_says(
+    problem: Problem,
+    drawn: Callable[[Problem], st.SearchStrategy[Configuration]],
+    data: st.DataObject,
+) -> None:
+    configuration = data.draw(drawn(problem))
     found = estimate(problem, configuration)
     expected = neuron_oracle.price(problem, configuration)
     assert phases(found) == expected.layers
@@ -46,20 +55,11 @@ def test_canonical_configurations_cost_what_the_oracle_says(data: st.DataObject)
     )
 
 
-@given(st.data())
+@given(problems(speeds=True, max_machines=8), st.data())
 @settings(max_examples=150)
-def test_any_mapping_costs_what_the_oracle_says(data: st.DataObject) -> None:
-    problem = data.draw(problems(min_machines=6, max_machines=10, min_layers=2))
-    configuration = data.draw(any_configurations(problem))
-    assert phases(estimate(problem, configuration)) == (
-        neuron_oracle.price(problem, configuration).layers
-    )
-
-
-@given(st.data())
-@settings(max_examples=150)
-def test_different_machines_cost_what_the_oracle_says(data: st.DataObject) -> None:
-    problem = data.draw(problems(speeds=True, max_machines=8))
+def test_different_machines_cost_what_the_oracle_says(
+    problem: Problem, data: st.DataObject
+) -> None:
     configuration = data.draw(any_configurations(problem))
     assert estimate(problem, configuration).epoch == (
         neuron_oracle.price(problem, configuration).epoch
@@ -143,6 +143,12 @@ def test_an_example_by_hand() -> None:
     ]
 
 
+def second(**changes: Any) -> dict[str, Any]:
+    """Change the second layer."""
+    first, other = alone()[1].layers
+    return {"layers": (first, replace(other, **changes))}
+
+
 def broken(path: str, message: str, problem: Problem, configuration: Configuration) -> None:
     for price in (check, estimate):
         with pytest.raises(InvalidPlanError) as caught:
@@ -164,12 +170,33 @@ def broken(path: str, message: str, problem: Problem, configuration: Configurati
         ("machines", "expected 6, got 5", {"machines": (0, 1, 2, 3, 4)}),
         ("machines", "different ones of 0 … 7", {"machines": (0, 1, 2, 3, 4, 4)}),
         ("machines", "different ones of 0 … 7", {"machines": (0, 1, 2, 3, 4, 8)}),
+        *(
+            (f"layers[1]{path}", message, second(**changes))
+            for path, message, changes in (
+                (".partitions", "integer >= 1, got 0", {"partitions": 0}),
+                (".partitions", "'b' has 2 neurons, expected at most as many", {"partitions": 3}),
+                (".threads", "integer >= 1, got 0", {"threads": 0}),
+                (
+                    ".threads",
+                    "at most 2 (cores, and entries of interference), got 3",
+                    {"threads": 3},
+                ),
+                (".copies", "integer >= 1, got -1", {"copies": -1}),
+                ("", "partitions x copies <= workers_per_replica (4), got 6", {"copies": 3}),
+                (".mapping", "missing", {"mapping": ()}),
+                (".mapping", "2 arrays of 2 workers", {"mapping": ((0, 1),)}),
+                (".mapping", "2 arrays of 2 workers", {"mapping": ((0, 1), (2,))}),
+                (".mapping[1][0]", "worker 1 given twice", {"mapping": ((0, 1), (1, 2))}),
+                (".mapping[1][1]", "integer <= 3, got 4", {"mapping": ((0, 1), (2, 4))}),
+                (".mapping[0][0]", "integer >= 0, got -1", {"mapping": ((-1, 1), (2, 3))}),
+            )
+        ),
     ],
 )
-def test_broken_configurations(path: str, message: str, changes: dict[str, object]) -> None:
+def test_broken_configurations(path: str, message: str, changes: dict[str, Any]) -> None:
     problem, configuration = alone()
     check(problem, configuration)
-    broken(path, message, problem, replace(configuration, **changes))  # type: ignore[arg-type]
+    broken(path, message, problem, replace(configuration, **changes))
 
 
 def test_too_many_machines_name_what_binds() -> None:
@@ -177,30 +204,6 @@ def test_too_many_machines_name_what_binds() -> None:
     with pytest.raises(BrokenConstraintError) as caught:
         check(problem, replace(configuration, replicas=2))
     assert caught.value.binding == "machines"
-
-
-@pytest.mark.parametrize(
-    ("path", "message", "changes"),
-    [
-        (".partitions", "integer >= 1, got 0", {"partitions": 0}),
-        (".partitions", "'b' has 2 neurons, expected at most as many", {"partitions": 3}),
-        (".threads", "integer >= 1, got 0", {"threads": 0}),
-        (".threads", "at most 2 (cores, and entries of interference), got 3", {"threads": 3}),
-        (".copies", "integer >= 1, got -1", {"copies": -1}),
-        ("", "partitions x copies <= workers_per_replica (4), got 6", {"copies": 3}),
-        (".mapping", "missing", {"mapping": ()}),
-        (".mapping", "2 arrays of 2 workers", {"mapping": ((0, 1),)}),
-        (".mapping", "2 arrays of 2 workers", {"mapping": ((0, 1), (2,))}),
-        (".mapping[1][0]", "worker 1 given twice", {"mapping": ((0, 1), (1, 2))}),
-        (".mapping[1][1]", "integer <= 3, got 4", {"mapping": ((0, 1), (2, 4))}),
-        (".mapping[0][0]", "integer >= 0, got -1", {"mapping": ((-1, 1), (2, 3))}),
-    ],
-)
-def test_broken_choices(path: str, message: str, changes: dict[str, object]) -> None:
-    problem, configuration = alone()
-    wrong = replace(configuration.layers[1], **changes)  # type: ignore[arg-type]
-    configuration = replace(configuration, layers=(configuration.layers[0], wrong))
-    broken(f"layers[1]{path}", message, problem, configuration)
 
 
 def test_machines_that_differ_have_to_be_named() -> None:
