@@ -15,7 +15,7 @@ from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost, supporting_lines
 from planner.testing import strategies as testing
-from tests.caramel.exact_oracles import best_by_enumeration, best_split, unrounded
+from tests.caramel.exact_oracles import best_by_enumeration, best_split, is_complete, unrounded
 from tests.caramel.window_strategies import nested_windows, windows_strategy
 
 costs = testing.costs() | testing.depth_costs()
@@ -54,12 +54,7 @@ def test_loads_carry_every_byte_once(known: Windows, startup: int, rate: int) ->
         targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
         least, openings = targets.least(known.compute_ns)
         for loads in (targets.cut_loads(least, openings, 2), targets.whole_loads(openings)):
-            sent = [0] * len(known.sizes)
-            for load in loads:
-                for j, size in load:
-                    sent[j] += size
-            assert tuple(sent) == known.sizes
-            assert all(load for load in loads)
+            assert is_complete(known, loads)
 
 
 @settings(max_examples=300)

@@ -1,5 +1,7 @@
 """Control edges: what every order that they admit has in common."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,29 +20,24 @@ any_graphs = st.one_of(
 )
 
 
-@given(any_graphs)
-def test_edges_join_backward_ops_without_cycles(graph: Graph) -> None:
-    edges = control_edges(graph, activation_order(graph))
-    assert len(set(edges)) == len(edges)
-    assert all(graph.ops[op].phase == "backward" for edge in edges for op in edge)
-    place = {op: at for at, op in enumerate(backward_order(graph, activation_order(graph)))}
-    assert all(place[before] < place[after] for before, after in edges)
-
-
-@given(any_graphs, st.data())
-def test_every_order_is_ready_at_the_same_times(graph: Graph, data: st.DataObject) -> None:
+@pytest.mark.parametrize("given_order", [False, True])
+@given(graph=any_graphs, data=st.data())
+def test_edges_are_as_few_as_keep_the_times_of_their_order(
+    given_order: bool, graph: Graph, data: st.DataObject
+) -> None:
+    """Of the activation order, or of any: no cycle, none too many, and all is ready as by it."""
     activation = activation_order(graph)
-    order = any_order(graph, control_edges(graph, activation), data)
-    assert ready_times(graph, order) == ready_times(graph, backward_order(graph, activation))
-
-
-@given(any_graphs)
-def test_no_edge_can_be_left_out(graph: Graph) -> None:
-    """Each edge orders two ops that nothing else orders."""
-    edges = control_edges(graph, activation_order(graph))
+    order: Sequence[int] = backward_order(graph, activation)
+    edges = control_edges(graph, activation)
+    if given_order:
+        order = any_order(graph, (), data)
+        edges = edges_of_order(graph, order)
+    place = {op: at for at, op in enumerate(order)}
+    assert len(set(edges)) == len(edges) <= 2 * len(graph.ops)
+    assert all(place[before] < place[after] for before, after in edges)
     for edge in edges:
-        rest = [other for other in edges if other != edge]
-        assert not reaches(graph, rest, *edge)
+        assert not reaches(graph, [other for other in edges if other != edge], *edge)
+    assert ready_times(graph, any_order(graph, edges, data)) == ready_times(graph, order)
 
 
 @pytest.mark.slow
@@ -72,24 +69,6 @@ def test_ops_of_no_gradient_wait() -> None:
         (Parameter("w", 1, ("b",), ("f",)), Parameter("x", 1, ("a",), ("f",))),
     )
     assert control_edges(graph, activation_order(graph)) == ((2, 3), (3, 1))
-
-
-@given(any_graphs, st.data())
-def test_edges_of_a_given_order(graph: Graph, data: st.DataObject) -> None:
-    """The order keeps them, none can be left out, and gradients are ready when it has them."""
-    given_order = any_order(graph, (), data)
-    edges = edges_of_order(graph, given_order)
-    place = {op: at for at, op in enumerate(given_order)}
-    assert all(place[before] < place[after] for before, after in edges)
-    for edge in edges:
-        assert not reaches(graph, [other for other in edges if other != edge], *edge)
-    other = any_order(graph, edges, data)
-    assert ready_times(graph, other) == ready_times(graph, given_order)
-
-
-@given(any_graphs)
-def test_there_are_at_most_two_edges_an_op(graph: Graph) -> None:
-    assert len(control_edges(graph, activation_order(graph))) <= 2 * len(graph.ops)
 
 
 def any_order(graph: Graph, edges: tuple[tuple[int, int], ...], data: st.DataObject) -> list[int]:

@@ -12,7 +12,7 @@ from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.tie_break import STRAINS
 from planner.testing import costs
-from tests.caramel.exact_oracles import price
+from tests.caramel.exact_oracles import is_complete, price
 from tests.caramel.window_strategies import windows_strategy
 
 
@@ -42,11 +42,7 @@ def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> 
     pricer = LoadPricer(known, cost)
     for start in (apart(known), best_of_whole(known, cost)):
         better = steadied(pricer, start, 200, NEVER)
-        sent = [0] * len(known.sizes)
-        for load in better:
-            for j, size in load:
-                sent[j] += size
-        assert tuple(sent) == known.sizes
+        assert is_complete(known, better)
         assert price(known, cost, better) <= price(known, cost, start)
         if price(known, cost, better) == price(known, cost, start):
             assert under(known, cost, better) <= under(known, cost, start)

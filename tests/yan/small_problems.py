@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 from hypothesis import strategies as st
 from yan_brute_force import assignments, brute_force
@@ -39,6 +40,17 @@ TINY = Problem(
     samples=100,
     read_every=10,
 )
+
+
+def alike(time: int | Fraction, threads: int = 1, nic: int = 10**9, **more: Any) -> Constants:
+    """Return constants of which every time is the same."""
+    one = Fraction(time)
+    known = {
+        "latency_ns": (one,) * threads,
+        "nic_bits_per_s": Fraction(nic),
+        "interference": (Fraction(1),) * threads,
+    }
+    return Constants(one, one, one, **{**known, **more})
 
 
 def configurations(problem: Problem) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import Constants, Fixed, NeuronLayer, Plan, Problem, solve
+from planner.families.yan import Fixed, NeuronLayer, Plan, Problem, solve
 from planner.families.yan.configuration import Explored
 from planner.model.errors import InvalidInputError
 from planner.solving.methods import REPLAN
@@ -15,6 +15,7 @@ from planner.solving.result import Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
     TINY,
+    alike,
     brute_ranks,
     brute_result,
     near_ties,
@@ -90,28 +91,15 @@ def test_a_given_configuration_is_priced(problem: Problem, data: st.DataObject) 
 def test_optimistic_costs_may_cut_every_state_of_one_layer() -> None:
     """Then the program on few choices is the answer; its states had no rows to add up."""
     tenth = Fraction(1, 10)
-    problem = Problem(
-        machines=3,
-        cores=2,
-        layers=(
-            NeuronLayer("a", "full", 1, 1, 1, forward_ns=tenth, backward_ns=tenth),
-            NeuronLayer("b", "full", 3, 3, 3, forward_ns=tenth, backward_ns=tenth),
-            NeuronLayer("c", "full", 2, 6, 6),
-        ),
-        constants=Constants(
-            muladd_ns=tenth,
-            activation_ns=tenth,
-            error_ns=tenth,
-            latency_ns=(tenth,) * 3,
-            nic_bits_per_s=Fraction(5 * 10**9),
-            interference=(Fraction(10), tenth, tenth),
-            bits_per_activation=Fraction(8),
-            bits_per_weight=Fraction(16),
-        ),
-        samples=1,
-        read_every=1,
-        top=1,
+    layers = (
+        NeuronLayer("a", "full", 1, 1, 1, forward_ns=tenth, backward_ns=tenth),
+        NeuronLayer("b", "full", 3, 3, 3, forward_ns=tenth, backward_ns=tenth),
+        NeuronLayer("c", "full", 2, 6, 6),
     )
+    few = {"bits_per_activation": Fraction(8), "bits_per_weight": Fraction(16)}
+    slower = (Fraction(10), tenth, tenth)
+    constants = alike(tenth, 3, 5 * 10**9, interference=slower, **few)
+    problem = Problem(3, 2, layers, constants, samples=1, read_every=1, top=1)
     result = solve(problem)
     assert result.objective_ns == brute_result(problem).objective_ns
 
@@ -119,15 +107,8 @@ def test_optimistic_costs_may_cut_every_state_of_one_layer() -> None:
 @pytest.mark.slow
 def test_optimistic_costs_below_the_bounds_on_all_mappings() -> None:
     """Every state was cut then, and nothing was left to divide by."""
-    fast = {name: Fraction(1, 10) for name in ("muladd_ns", "activation_ns", "error_ns")}
-    constants = Constants(
-        **fast,
-        latency_ns=(Fraction(1, 10),) * 3,
-        nic_bits_per_s=Fraction(10**11),
-        interference=(Fraction(2), Fraction(1), Fraction(1, 10)),
-        bits_per_activation=Fraction(32),
-        bits_per_weight=Fraction(32),
-    )
+    slower = (Fraction(2), Fraction(1), Fraction(1, 10))
+    constants = alike(Fraction(1, 10), 3, 10**11, interference=slower)
     layers = (
         NeuronLayer("a", "conv", 12, 24, 6, shape=(3, 1, 4), kernel=1),
         NeuronLayer("b", "full", 2, 24, 24),

@@ -111,29 +111,12 @@ def alexnet() -> list[NeuronLayer]:
     return [one, two, three, four, five, six, seven, full("fc8", seven, 1000)]
 
 
-def lenet() -> list[NeuronLayer]:
-    one = grow("c1", 1, 6, (28, 28), 5, pool=2)
-    three = grow("c3", one, 16, (10, 10), 5, pool=2)
-    five = grow("c5", three, 120, (1, 1), 5)
-    six = full("f6", five, 84)
-    return [one, three, five, six, full("output", six, 10)]
-
-
-@pytest.mark.parametrize(
-    ("layers", "weights"),
-    [(alexnet(), 60_965_224), (lenet(), 61_706)],
-    ids=["AlexNet", "LeNet-5"],
-)
-def test_known_networks_are_accepted(layers: list[NeuronLayer], weights: int) -> None:
+def test_alexnet_is_accepted_and_has_known_numbers() -> None:
+    layers = alexnet()
     for layer, following in pairwise(layers):
         found = fields(layer, following)
         assert found.into(layer, following, layer.cuts) == following.connections
         assert len(found.first) == (following.rows if following.kind == "conv" else 0)
-    assert sum(layer.weights for layer in layers) == weights
-
-
-def test_known_numbers() -> None:
-    layers = alexnet()
     assert [layer.outputs for layer in layers[:5]] == [69984, 43264, 64896, 64896, 9216]
     assert [layer.input_channels for layer in layers[:5]] == [3, 48, 256, 192, 192]
     assert layers[0].held(2) == [0, 28, 55]  # 14 windows, then 13 and a row that is dropped
@@ -267,18 +250,6 @@ def test_a_layer_as_large_as_they_come_is_cut_at_once() -> None:
             "for 3 input channels, which does not divide the 2 channels of 'c'",
             CONV,
             CONV,
-        ),
-        (
-            "shape[1]",
-            "no padding makes 11 rows of the 6 of 'c' with kernel 3 and stride 1",
-            CONV,
-            {"shape": (1, 11, 5)},
-        ),
-        (
-            "shape[1]",
-            "no padding makes 3 rows of the 6 of 'c' with kernel 3 and stride 1",
-            CONV,
-            {"shape": (1, 3, 5)},
         ),
         (
             "shape[2]",

@@ -12,7 +12,7 @@ from planner.families.yan import Configuration, Constants, Problem, solve
 from planner.families.yan.layers import MAX_COUNT, NeuronLayer
 from planner.families.yan.memory import infeasibility, space_of
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, brute_result
+from tests.yan.small_problems import TINY, alike, brute_result
 from tests.yan.yan_strategies import configurations, problems
 
 
@@ -135,9 +135,7 @@ def test_bytes_at_a_high_price_do_not_hide_what_fits() -> None:
 def test_greedy_counts_the_servers_there_are() -> None:
     """Triples with as many servers to read from share their layers, but not their memory."""
     layers = (NeuronLayer("a", "full", 1, 3, 4), NeuronLayer("b", "full", 4, 4, 8))
-    one = Fraction(1)
-    constants = Constants(one, one, one, (one, one), Fraction(10**9), (one, one))
-    problem = Problem(6, 2, layers, constants, 1, 1, read_model="max", memory_bytes=84)
+    problem = Problem(6, 2, layers, alike(1, 2), 1, 1, read_model="max", memory_bytes=84)
     result = solve(problem, method="greedy")
     assert result.plan is not None
     assert result.plan.configuration.parameter_servers >= 2

@@ -11,7 +11,7 @@ from planner.families.yan import Constants, Fixed, NeuronLayer, Problem, solve
 from planner.families.yan.configuration import Triple
 from planner.families.yan.ordered import OrderedMachines
 from planner.solving.result import Status
-from tests.yan.small_problems import brute_result
+from tests.yan.small_problems import alike, brute_result
 from tests.yan.yan_strategies import problems
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,18 +81,9 @@ def test_a_given_triple_is_completed_and_no_worse_than_its_bound(problem: Proble
 
 def test_slow_machines_serve() -> None:
     layer = NeuronLayer("a", "full", 64, 6400, 6464)
-    constants = Constants(
-        Fraction(1), Fraction(1), Fraction(1), (Fraction(10),), Fraction(10**10), (Fraction(1),)
-    )
-    problem = Problem(
-        machines=3,
-        cores=1,
-        layers=(layer,),
-        constants=constants,
-        samples=1000,
-        read_every=100,
-        machine_speeds=[Fraction(1, 10), Fraction(1), Fraction(1)],
-    )
+    constants = alike(1, nic=10**10, latency_ns=(Fraction(10),))
+    speeds = [Fraction(1, 10), Fraction(1), Fraction(1)]
+    problem = Problem(3, 1, (layer,), constants, 1000, 100, machine_speeds=speeds)
     result = solve(problem)
     assert result.plan is not None
     machines = result.plan.configuration.machines

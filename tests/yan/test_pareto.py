@@ -13,6 +13,7 @@ from planner.families.yan.model import estimate
 from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import Constants, Problem
 from planner.solving.deadline import Deadline
+from tests.yan.small_problems import alike
 from tests.yan.yan_strategies import problems
 
 some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -67,15 +68,7 @@ def test_machines_of_one_speed_are_alike() -> None:
 def test_front_counts_a_worker_that_only_reads() -> None:
     """With as many servers as workers an idle worker lets all read side by side."""
     layers = (NeuronLayer("first", "full", 1, 1, 1), NeuronLayer("last", "full", 1, 1, 1))
-    constants = Constants(
-        muladd_ns=Fraction(1),
-        activation_ns=Fraction(1),
-        error_ns=Fraction(1),
-        latency_ns=(Fraction(1),),
-        nic_bits_per_s=Fraction(10**6),
-        interference=(Fraction(1),),
-    )
-    problem = Problem(4, 1, layers, constants, samples=10, read_every=1, max_copies=1)
+    problem = Problem(4, 1, layers, alike(1, nic=10**6), samples=10, read_every=1, max_copies=1)
     front = pareto_front(problem)
     assert front[-1].configuration.triple == (2, 1, 2)
     hold_against_the_best(problem)

@@ -1,7 +1,6 @@
 """The order in which triples are looked at, on made-up times that are hard to tell apart."""
 
 from dataclasses import replace
-from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.yan import Constants, NeuronLayer, Problem, solve
+from planner.families.yan import NeuronLayer, Problem, solve
 from planner.families.yan.configuration import Space, Triple
 from planner.families.yan.exact import exact
 from planner.families.yan.search import search
 from planner.solving.deadline import Deadline
-from tests.yan.small_problems import TINY
+from tests.yan.small_problems import TINY, alike
 
 ERROR = 1e-12
 TIMES = st.sampled_from([1.0, 1.0, 1.0 + 2e-15, 1.0 - 2e-15, 1.5, 2.0, 2.0 + 4e-15, 3.0])
@@ -132,9 +131,7 @@ def test_large_clusters_are_planned_within_a_time_limit(method: str) -> None:
         NeuronLayer("a", "full", 4096, 4096 * 100, 4096 * 100),
         NeuronLayer("b", "full", 10, 40960, 40960),
     )
-    one = Fraction(1)
-    constants = Constants(one, one, one, (one,) * 8, Fraction(10**9), (one,) * 8)
-    problem = Problem(3000, 8, layers, constants, 10**6, 1000)
+    problem = Problem(3000, 8, layers, alike(1, 8), 10**6, 1000)
     result = solve(problem, method=method, time_limit=0.05)
     assert result.plan is not None
     assert result.timed_out
