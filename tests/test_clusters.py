@@ -3,11 +3,9 @@
 from fractions import Fraction
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 
 from planner.model.clusters import Cluster, Nic
-from planner.model.errors import InvalidInputError
 from planner.model.topologies import FatTree, Rails
 from tests.clusters_by_hand import GOOD, RAILS
 from tests.iteration.iteration_strategies import clusters
@@ -32,10 +30,6 @@ def test_memory_of_a_worker() -> None:
 
 def test_an_accelerator_s_memory_can_be_named_as_such() -> None:
     assert cluster(**RAILS, accelerator_memory_bytes=80).worker_memory_bytes == 80
-    with pytest.raises(InvalidInputError, match="only with topology rails"):
-        cluster(accelerator_memory_bytes=80)
-    with pytest.raises(InvalidInputError, match="not together with memory_bytes"):
-        cluster(**RAILS, accelerator_memory_bytes=80, memory_bytes=640)
 
 
 def test_a_machine_s_memory_that_is_an_accelerator_s_is_doubted() -> None:

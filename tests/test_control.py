@@ -168,25 +168,6 @@ def test_a_plan_of_another_family_is_refused() -> None:
     assert answer["error"]["path"] == "start_plan.kind"
 
 
-def test_a_cost_is_believed_of_nobody() -> None:
-    """Plans that are none, or worse than is said, do not become incumbents."""
-    told: list[int] = []
-
-    def method(_: str, deadline: Deadline) -> Outcome[str]:
-        for plan in ("good", "none", "better", "good"):
-            deadline.offer(plan, 3)
-        return Outcome("good", 3)
-
-    family = Words({"good": 5, "better": 4}, {"m": method}, bound_ns=2)
-    result = family.solve(
-        "a problem",
-        method="m",
-        on_progress=lambda incumbent: told.append(incumbent.objective_ns),
-    )
-    assert told == [5, 4]
-    assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("better", 4, 2)
-
-
 def test_a_plan_whose_bound_comes_too_late_is_kept_without_one() -> None:
     class Late(Words):
         def bound(self, *_: object) -> tuple[None, bool]:

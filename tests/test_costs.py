@@ -66,15 +66,10 @@ def test_bandwidth() -> None:
     cost = AffineCost.from_bandwidth(1000, Fraction(10**10, 8))
     assert cost.ns_per_byte == Fraction(4, 5)
     assert cost.cost_ns(10) == 1008
-    with pytest.raises(InvalidInputError):
-        AffineCost.from_bandwidth(1, Fraction(0))
 
 
 def test_a_table_may_fall_but_not_at_its_end() -> None:
     assert not TableCost(((0, 9), (1, 5), (2, 5))).is_monotone
-    with pytest.raises(InvalidInputError) as caught:
-        TableCost(((0, 5), (1, 9), (2, 8)))
-    assert caught.value.path == "cost_table[2][1]"
 
 
 def test_of_equal_depths_the_least_is_chosen() -> None:

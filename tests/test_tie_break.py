@@ -15,7 +15,6 @@ from planner import AffineCost, InvalidInputError, TableCost
 from planner.families import caramel, drizzle, ibatch
 from planner.families.caramel.exact_whole import fewest_whole
 from planner.families.caramel.pricing import LoadPricer
-from planner.families.caramel.problem import Plan as Transfers
 from planner.families.caramel.windows import Windows
 from planner.families.drizzle import DRIZZLE
 from planner.model.contention import Interference
@@ -100,20 +99,6 @@ def test_fewest_whole_transfers_end_within_every_limit() -> None:
         assert (found and len(found)) == min(inside, default=None)
         counts.append(found and len(found))
     assert {None, 1, 2} <= set(counts)
-
-
-@given(graphs(max_parameters=6), affine_costs())
-def test_no_two_neighbours_of_a_searched_plan_can_be_sent_together_for_free(
-    graph: Graph, cost: AffineCost
-) -> None:
-    problem = caramel.Problem(graph, cost)
-    result = caramel.solve(problem, method="search")
-    assert isinstance(result.plan, Transfers)
-    assert result.objective_ns is not None
-    for place in range(len(result.plan.groups) - 1):
-        both = caramel.CARAMEL.merged(problem, result.plan, place)
-        if both is not None:
-            assert caramel.CARAMEL.price(problem, both) > result.objective_ns
 
 
 def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
