@@ -1,12 +1,16 @@
 """Settings of the tests that run several processes, some of them on an emulated cluster."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 # `benchmarks` is a folder of scripts; the workers of `launch` are given this path too.
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+
+collect_ignore_glob = [] if find_spec("torch") else ["*"]
 
 
 @pytest.fixture(scope="session")

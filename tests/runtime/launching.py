@@ -147,6 +147,21 @@ def launch(
     return outcomes
 
 
+def values(outcomes: Sequence[Outcome]) -> list[Any]:
+    """Return what all ranks returned."""
+    for outcome in outcomes:
+        assert outcome.error is None, outcome.error.trace
+        assert outcome.exit_code == 0, outcome.output
+    return [outcome.value for outcome in outcomes]
+
+
+def errors(outcomes: Sequence[Outcome]) -> list[Error]:
+    """Return the exceptions that ended all ranks."""
+    found = [outcome.error for outcome in outcomes if outcome.error is not None]
+    assert len(found) == len(outcomes), outcomes
+    return found
+
+
 def free_port() -> int:
     """Return a TCP port that nobody uses now, nor is given soon.
 

@@ -7,6 +7,7 @@ parameter has a gradient that is zero in theory: Adam would blow up its rounding
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -16,6 +17,8 @@ from torch.optim import Optimizer
 
 from planner.model.profiles import Profile
 from planner.profiling import measure
+from planner.runtime import World, attach
+from planner.runtime.executors.base import Executor
 
 STEPS = 3
 CLASSES = 7
@@ -145,6 +148,15 @@ def backward(model: nn.Module, name: str, rank: int, step: int) -> None:
     loss_of(model(make_inputs(name, rank, step)), rank, step).backward()
 
 
+def take_steps(
+    executor: Executor, name: str, rank: int, steps: Iterable[int] = range(STEPS)
+) -> None:
+    """Train the model of an executor."""
+    for step in steps:
+        backward(executor.model, name, rank, step)
+        executor.step()
+
+
 def weights_of(model: nn.Module) -> Weights:
     """Return a copy of the parameters."""
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -160,6 +172,16 @@ def ddp_weights(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weight
         updates.step()
         updates.zero_grad()
     return weights_of(model)
+
+
+def away_from_ddp(
+    plan: Any, name: str, world: World, optimizer: str = "sgd", steps: int = STEPS
+) -> float:
+    """Train by a plan and by DDP; return by how much weights differ at most."""
+    model = make_model(name)
+    with attach(model, plan, make_optimizer(optimizer, model), world) as executor:
+        take_steps(executor, name, world.rank, range(steps))
+    return largest_difference(weights_of(model), ddp_weights(name, optimizer, steps))
 
 
 def ddp_worker(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weights:

@@ -20,7 +20,6 @@ from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.world import World
-from tests.runtime.launching import Outcome
 from tests.runtime.recipes import RECIPES, Plain, Recipe, follow, made
 from tests.runtime.reference import (
     CLASSES,
@@ -29,11 +28,11 @@ from tests.runtime.reference import (
     STEPS,
     Perceptron,
     Weights,
-    backward,
     ddp_weights,
     largest_difference,
     make_model,
     make_optimizer,
+    take_steps,
     weights_of,
 )
 from tests.thorough import THOROUGH
@@ -237,9 +236,7 @@ def compare_models(attachers: Mapping[str, Attach], rank: int) -> dict[str, Pair
             kind = kinds[(number + place) % len(kinds)]
             model = make_model(name)
             executor = attach(model, make_optimizer(kind, model))
-            for step in range(STEPS):
-                backward(model, name, rank, step)
-                executor.step()
+            take_steps(executor, name, rank)
             executor.close()
             pairs[f"{name}, {kind}, {how}"] = weights_of(model), expected(name, kind)
     return pairs
@@ -250,9 +247,7 @@ def resume(attach: Attach, rank: int) -> Pair:
     model = make_model("perceptron")
     optimizer = make_optimizer("adam", model)
     executor = attach(model, optimizer)
-    for step in range(2):
-        backward(model, "perceptron", rank, step)
-        executor.step()
+    take_steps(executor, "perceptron", rank, range(2))
     saved = model.state_dict(), executor.optimizer.state_dict()
     again = make_model("perceptron")
     again.load_state_dict(saved[0])
@@ -262,9 +257,7 @@ def resume(attach: Attach, rank: int) -> Pair:
     optimizer = make_optimizer("adam", again)
     executor = attach(again, optimizer)
     optimizer.load_state_dict(saved[1])
-    for step in range(2, STEPS):
-        backward(again, "perceptron", rank, step)
-        executor.step()
+    take_steps(executor, "perceptron", rank, range(2, STEPS))
     executor.close()
     return weights_of(again), ddp_weights("perceptron", "adam")
 
@@ -290,14 +283,6 @@ def pulled_early(program: ShardProgram) -> ShardProgram:
         transfers.append(("push", push))
         transfers += [("pull", pull) for pull in program.pulls if pushed(pull) == number]
     return ShardProgram(tuple(transfers))
-
-
-def values(outcomes: Sequence[Outcome]) -> list[Any]:
-    """Return what all ranks returned."""
-    for outcome in outcomes:
-        assert outcome.error is None, outcome.error.trace
-        assert outcome.exit_code == 0, outcome.output
-    return [outcome.value for outcome in outcomes]
 
 
 def check(results: Sequence[dict[str, Pair]]) -> None:

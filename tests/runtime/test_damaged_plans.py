@@ -6,9 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import distributed
 
@@ -21,14 +18,14 @@ from planner.model.topologies import BCube, Failures
 from planner.runtime import attach, join
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.solving.result import Result
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.reference import (
-    backward,
     ddp_weights,
     largest_difference,
     make_model,
     make_optimizer,
     measured,
+    take_steps,
     weights_of,
 )
 from tests.thorough import THOROUGH
@@ -59,9 +56,7 @@ def follow(plans: list[Any]) -> list[tuple[float, str]]:
             model = make_model(NAME)
             optimizer = make_optimizer("sgd", model)
             with attach(model, plan, optimizer, world) as executor:
-                for step in range(STEPS):
-                    backward(model, NAME, world.rank, step)
-                    executor.step()
+                take_steps(executor, NAME, world.rank, range(STEPS))
                 (name,) = {summing.name for summing in executor._all_reduces}  # type: ignore[attr-defined]
             outcomes.append((largest_difference(weights_of(model), expected), name))
     return outcomes
@@ -76,9 +71,8 @@ def follow(plans: list[Any]) -> list[tuple[float, str]]:
     ],
 )
 def test_what_is_planned_is_what_runs(ranks: int, plans: list[tuple[Any, ...]]) -> None:
-    for outcome in launch(follow, ranks, [planned(*plan) for plan in plans]):
-        assert outcome.error is None, outcome.error
-        for difference, name in outcome.value:
+    for value in values(launch(follow, ranks, [planned(*plan) for plan in plans])):
+        for difference, name in value:
             assert difference < 1e-6
             assert name.startswith("bml(2, 2) around failures")
 
@@ -117,9 +111,8 @@ def test_sums_are_those_of_gloo(ranks: int, failures: list[Failures]) -> None:
     ways = [(failed, rounds) for failed in failures for rounds in (1, 4)]
     if not THOROUGH:
         ways = [way for place, way in enumerate(ways) if place % 4 in (0, 3) or way[0] is TREES]
-    for outcome in launch(summed, ranks, ways):
-        assert outcome.error is None, outcome.error
-        assert all(outcome.value)
+    for value in values(launch(summed, ranks, ways)):
+        assert all(value)
 
 
 def attach_only(plan: Any) -> None:
@@ -129,10 +122,9 @@ def attach_only(plan: Any) -> None:
 
 
 def test_dead_servers_have_no_rank() -> None:
-    for outcome in launch(attach_only, 4, planned(SERVER)):
-        assert outcome.error is not None
-        assert outcome.error.type == "InvalidInputError"
-        assert re.search("for 3 ranks, the job has 4; plan for 4", outcome.error.text)
+    for error in errors(launch(attach_only, 4, planned(SERVER))):
+        assert error.type == "InvalidInputError"
+        assert re.search("for 3 ranks, the job has 4; plan for 4", error.text)
 
 
 def test_an_answer_that_shards_where_some_own_nothing_is_refused() -> None:
@@ -148,6 +140,5 @@ def test_an_answer_that_shards_where_some_own_nothing_is_refused() -> None:
     whole = json.loads(msgspec.json.encode(answer(problem, result)))
     program = whole["synchronisation"]["program"]
     program.update(generator=REPLAN, failed={"nics": [[[0, 1], 0]]})
-    for outcome in launch(attach_only, 4, whole):
-        assert outcome.error is not None
-        assert re.search("leaves some ranks without any", outcome.error.text)
+    for error in errors(launch(attach_only, 4, whole)):
+        assert re.search("leaves some ranks without any", error.text)

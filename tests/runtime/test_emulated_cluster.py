@@ -14,11 +14,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import NoReturn
 
-import pytest
-
-pytest.importorskip("torch")
-
 import emulated_cluster
+import pytest
 import torch
 import torch.distributed as dist
 from emulated_hosts import ClusterError, Host, Layout

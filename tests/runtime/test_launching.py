@@ -9,9 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 
 from tests.runtime import launching

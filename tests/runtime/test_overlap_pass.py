@@ -4,11 +4,8 @@ import operator
 from functools import partial
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch")
-
 import msgspec
+import pytest
 import torch
 from torch import Tensor, distributed, nn
 from torch._dynamo.backends.common import aot_autograd
@@ -25,8 +22,7 @@ from planner.jsonio.overlap import OverlapAnswer, answer
 from planner.model.errors import InvalidPlanError
 from planner.profiling.fx import fx_document, operations
 from planner.runtime.overlap_pass import impose_overlap
-from tests.runtime.launching import launch
-from tests.runtime.sharing import values
+from tests.runtime.launching import launch, values
 
 WIDTH = 8
 

@@ -5,11 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch")
-
 import msgspec
+import pytest
 import torch
 
 from planner.families import iteration
@@ -26,15 +23,12 @@ from planner.runtime.collectives.halves import ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.solving.result import Result
 from tests.collectives.programs import tensors_program
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.reference import (
-    backward,
-    ddp_weights,
-    largest_difference,
+    away_from_ddp,
     make_model,
     make_optimizer,
     measured,
-    weights_of,
 )
 from tests.thorough import THOROUGH
 
@@ -76,18 +70,10 @@ def planned(machines: int, topology: Topology) -> dict[tuple[str, str], Typed]:
 
 def follow(plans: dict[tuple[str, str], Typed]) -> dict[tuple[str, str], float]:
     """Train by each plan; return how far DDP is."""
-    outcomes: dict[tuple[str, str], float] = {}
     with join() as world:
-        expected = ddp_weights(NAME, steps=STEPS)
-        for names, plan in plans.items():
-            model = make_model(NAME)
-            optimizer = make_optimizer("sgd", model)
-            with attach(model, plan, optimizer, world) as executor:
-                for step in range(STEPS):
-                    backward(model, NAME, world.rank, step)
-                    executor.step()
-            outcomes[names] = largest_difference(weights_of(model), expected)
-    return outcomes
+        return {
+            names: away_from_ddp(plan, NAME, world, steps=STEPS) for names, plan in plans.items()
+        }
 
 
 @pytest.mark.slow
@@ -96,10 +82,9 @@ def test_what_is_planned_is_what_runs(machines: int) -> None:
     for topology in TOPOLOGIES[machines]:
         plans = planned(machines, topology)
         assert {mode for _, mode in plans} == {"replicated", "sharded"}
-        for outcome in launch(follow, machines, plans):
-            assert outcome.error is None, outcome.error
-            assert max(outcome.value.values()) < 1e-6
-            assert outcome.value.keys() == plans.keys()
+        for value in values(launch(follow, machines, plans)):
+            assert max(value.values()) < 1e-6
+            assert value.keys() == plans.keys()
 
 
 def mixed(mode: Mode) -> Typed:
@@ -142,9 +127,8 @@ def test_each_transfer_goes_by_the_algorithm_it_names(mode: Mode) -> None:
     assert recipes == {recipe_on(problem.cluster, name) for name in plan.algorithms}
     assert len(recipes) > 1
     plans = {("typed", mode): (problem, plan), ("answer", mode): document}
-    for outcome in launch(follow, 3, plans):
-        assert outcome.error is None, outcome.error
-        assert max(outcome.value.values()) < 1e-6
+    for value in values(launch(follow, 3, plans)):
+        assert max(value.values()) < 1e-6
 
 
 def answered(problem: iteration.Problem, plan: iteration.Plan) -> bytes:
@@ -172,10 +156,9 @@ def test_what_cannot_be_run_as_planned_is_refused(
     ranks: int, algorithm: str, mode: str, other: bool, message: str
 ) -> None:
     plan = planned(3, Switch(3))[algorithm, mode]
-    for outcome in launch(attach_only, ranks, plan, other):
-        assert outcome.error is not None
-        assert outcome.error.type == "InvalidInputError"
-        assert re.search(message, outcome.error.text), outcome.error.text
+    for error in errors(launch(attach_only, ranks, plan, other)):
+        assert error.type == "InvalidInputError"
+        assert re.search(message, error.text), error.text
 
 
 def share_by_tensors() -> None:
@@ -184,9 +167,8 @@ def share_by_tensors() -> None:
 
 
 def test_shards_by_a_program_that_leaves_ranks_without_are_refused() -> None:
-    for outcome in launch(share_by_tensors, 3):
-        assert outcome.error is not None
-        assert re.search("plan: shards by tensors.*without any", outcome.error.text)
+    for error in errors(launch(share_by_tensors, 3)):
+        assert re.search("plan: shards by tensors.*without any", error.text)
 
 
 def halves(names: list[str]) -> list[str]:
@@ -215,6 +197,5 @@ def halves(names: list[str]) -> list[str]:
 @pytest.mark.slow
 def test_rows_are_summed_up_and_handed_out_by_halves() -> None:
     names = [name for name in COLLECTIVES if "tensors" not in name and "k_nics" not in name]
-    for outcome in launch(halves, 4, names):
-        assert outcome.error is None, outcome.error
-        assert outcome.value == []
+    for value in values(launch(halves, 4, names)):
+        assert value == []

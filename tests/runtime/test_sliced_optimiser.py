@@ -4,9 +4,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import nn
 from torch.optim import Optimizer

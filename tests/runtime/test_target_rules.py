@@ -6,9 +6,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel

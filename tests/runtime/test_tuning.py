@@ -4,9 +4,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -15,7 +12,7 @@ from planner.model.errors import MeasurementError
 from planner.runtime import World, join, tuning
 from planner.runtime.measuring import beside
 from planner.solving import advice
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.reference import (
     STEPS,
     backward,
@@ -86,18 +83,17 @@ def all_ways() -> Any:
 
 @pytest.mark.slow
 def test_a_plan_is_followed_only_where_it_gains() -> None:
-    for outcome in launch(all_ways, 2, timeout_s=120):
-        assert outcome.error is None, outcome.error.trace
-        followed, slower, predicted = outcome.value
+    for value in values(launch(all_ways, 2, timeout_s=120)):
+        followed, slower, predicted = value
         assert followed[0].endswith("follow the plan")
         assert "keep DDP" in slower[0]
         assert predicted[0].startswith("by prediction, keep DDP")
-        assert [row[1] for row in outcome.value] == [False, True, True]
-        assert [row[2] for row in outcome.value] == [False, True, True]
-        assert all(row[3] for row in outcome.value)
+        assert [row[1] for row in value] == [False, True, True]
+        assert [row[2] for row in value] == [False, True, True]
+        assert all(row[3] for row in value)
         assert all(min(times) > 0 for times in (followed[4], slower[4]))
         assert predicted[4] == (None, None)
-        assert all(row[5] == 0 for row in outcome.value)
+        assert all(row[5] == 0 for row in value)
         assert followed[6] > {"model: run", "network: round", "planning"}
 
 
@@ -124,7 +120,6 @@ def test_one_rank_has_nothing_to_plan() -> None:
 
 @pytest.mark.slow
 def test_a_model_that_fails_ends_all_ranks() -> None:
-    for outcome in launch(failing, 2):
-        assert outcome.error is not None
-        assert outcome.error.type == MeasurementError.__name__
-        assert "the model's forward pass failed" in outcome.error.text
+    for error in errors(launch(failing, 2)):
+        assert error.type == MeasurementError.__name__
+        assert "the model's forward pass failed" in error.text

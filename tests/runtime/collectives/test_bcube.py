@@ -6,9 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor, nn
 
@@ -21,17 +18,15 @@ from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.collectives.interpreter import BcubeAllReduce
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.reference import (
-    STEPS,
-    backward,
     ddp_weights,
     largest_difference,
     make_model,
     make_optimizer,
+    take_steps,
     weights_of,
 )
-from tests.runtime.sharing import values
 from tests.thorough import THOROUGH
 
 SIZES = (0, 1, 2, 3, 7, 16, 17, 64, 1001, 20_011, 300_011)
@@ -116,9 +111,7 @@ def train(n: int, k: int) -> float:
         model = make_model("perceptron")
         optimizer = make_optimizer("sgd", model)
         with GradientExecutor(model, program, optimizer, world, all_reduce=bcube) as executor:
-            for step in range(STEPS):
-                backward(model, "perceptron", world.rank, step)
-                executor.step()
+            take_steps(executor, "perceptron", world.rank)
         bcube.close()
         return largest_difference(weights_of(model), ddp_weights("perceptron"))
 
@@ -263,10 +256,9 @@ def disagree(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["network", "plan"])
 def test_disagreement_is_found_before_the_first_transfer(kind: str) -> None:
-    for outcome in launch(disagree, 4, kind):
-        assert outcome.error is not None
-        assert outcome.error.type == "DisagreementError"
-        assert outcome.error.attributes["ranks"] == (2,)
+    for error in errors(launch(disagree, 4, kind)):
+        assert error.type == "DisagreementError"
+        assert error.attributes["ranks"] == (2,)
 
 
 def wrong_plan() -> None:
@@ -299,9 +291,8 @@ def too_many_interfaces() -> None:
 
 
 def test_interfaces_must_be_one_for_each_level() -> None:
-    for outcome in launch(too_many_interfaces, 2):
-        assert outcome.error is not None
-        assert outcome.error.text == "interfaces: expected one for each of 1 levels, got 2"
+    for error in errors(launch(too_many_interfaces, 2)):
+        assert error.text == "interfaces: expected one for each of 1 levels, got 2"
 
 
 def on_lo() -> list[float]:

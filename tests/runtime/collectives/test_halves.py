@@ -4,9 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 
 from planner.runtime.collectives.halves import (
@@ -18,8 +15,7 @@ from planner.runtime.collectives.halves import (
 )
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import AT_ONCE, PeerError
-from tests.runtime.launching import launch
-from tests.runtime.sharing import values
+from tests.runtime.launching import launch, values
 
 
 @pytest.mark.parametrize("column_bytes", [8, 12])

@@ -5,9 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor
 

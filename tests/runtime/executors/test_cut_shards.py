@@ -7,12 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("torch")
-
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -21,22 +18,21 @@ from planner.families.iteration.memory import Footprint
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
 from planner.programs import Batch, Piece, ShardProgram, program_of
-from planner.runtime import attach, join
+from planner.runtime import join
 from planner.runtime.executors.shards import ShardExecutor, cells_of, messages_of, slice_of
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
+from tests.runtime.launching import launch, values
 from tests.runtime.reference import (
     MODELS,
-    STEPS,
-    backward,
+    away_from_ddp,
     ddp_weights,
-    largest_difference,
     make_model,
     make_optimizer,
     measured,
+    take_steps,
     weights_of,
 )
-from tests.runtime.sharing import Pair, check, compare, pulled_early, values
+from tests.runtime.sharing import Pair, check, compare, pulled_early
 from tests.thorough import THOROUGH
 
 RANKS = [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
@@ -89,9 +85,7 @@ def train(_: object = None) -> dict[str, Pair]:
                 updates = make_optimizer(kind, model)
                 early = kind == "adam"
                 with attach_cut(world, pull, push, model, updates, early) as executor:
-                    for step in range(STEPS):
-                        backward(model, name, world.rank, step)
-                        executor.step()
+                    take_steps(executor, name, world.rank)
                     share = sum(own.numel() for own in updates.param_groups[0]["params"])
                 whole = sum(parameter.numel() for parameter in model.parameters())
                 # Of each cell, some elements here, a rank has one too many at most.
@@ -121,18 +115,8 @@ def tight(machines: int) -> tuple[iteration.Problem, Any]:
 
 
 def follow(plan: Any) -> list[float]:
-    differences = []
     with join() as world:
-        for kind in ("sgd", "adam"):
-            model = make_model(NAME)
-            updates = make_optimizer(kind, model)
-            with attach(model, plan, updates, world) as executor:
-                for step in range(STEPS):
-                    backward(model, NAME, world.rank, step)
-                    executor.step()
-            expected = ddp_weights(NAME, kind)
-            differences.append(largest_difference(weights_of(model), expected))
-    return differences
+        return [away_from_ddp(plan, NAME, world, kind) for kind in ("sgd", "adam")]
 
 
 @pytest.mark.parametrize("ranks", RANKS)

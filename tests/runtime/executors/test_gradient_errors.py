@@ -7,9 +7,6 @@ import weakref
 from collections.abc import Callable
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -21,7 +18,7 @@ from planner.runtime.collectives.ring import Ring
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.reference import (
     CLASSES,
     Perceptron,
@@ -180,14 +177,13 @@ def train(case: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_rank_learns_what_is_wrong(case: str) -> None:
-    for outcome in launch(train, 2, case):
-        assert outcome.error is not None
-        assert outcome.error.type == "CommunicationError", outcome.error.trace
-        assert CASES[case][2] in outcome.error.text
-        assert outcome.error.attributes["step"] == len(CASES[case][1]) - 1
+    for error in errors(launch(train, 2, case)):
+        assert error.type == "CommunicationError", error.trace
+        assert CASES[case][2] in error.text
+        assert error.attributes["step"] == len(CASES[case][1]) - 1
         if "no gradient" in CASES[case][2]:  # each parameter has a batch of its own
-            assert outcome.error.attributes["batch"] == (8 if case == "unused" else 0)
-            (peer,) = outcome.error.attributes["peers"]
+            assert error.attributes["batch"] == (8 if case == "unused" else 0)
+            (peer,) = error.attributes["peers"]
             assert peer == 0 or case == "unused"
 
 
@@ -273,8 +269,7 @@ def refuse() -> None:
 
 
 def test_models_and_optimisers_that_do_not_fit_are_refused() -> None:
-    (outcome,) = launch(refuse, 1)
-    assert outcome.error is None, outcome.error
+    values(launch(refuse, 1))
 
 
 def train_inside_ddp() -> None:
@@ -286,10 +281,9 @@ def train_inside_ddp() -> None:
 
 
 def test_a_model_that_ddp_calls_is_refused() -> None:
-    for outcome in launch(train_inside_ddp, 2, timeout_s=30):
-        assert outcome.error is not None
-        assert outcome.error.type == "CommunicationError", outcome.error.trace
-        assert "DistributedDataParallel, which sends gradients too, calls" in outcome.error.text
+    for error in errors(launch(train_inside_ddp, 2, timeout_s=30)):
+        assert error.type == "CommunicationError", error.trace
+        assert "DistributedDataParallel, which sends gradients too, calls" in error.text
 
 
 def train_and_close() -> None:
@@ -339,5 +333,4 @@ def assert_plain(model: nn.Module) -> None:
 
 
 def test_a_closed_executor_leaves_a_plain_model() -> None:
-    for outcome in launch(train_and_close, 2):
-        assert outcome.error is None, outcome.error
+    values(launch(train_and_close, 2))

@@ -8,9 +8,6 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -23,7 +20,7 @@ from planner.runtime.executors.trace import Event
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
+from tests.runtime.launching import launch, values
 from tests.runtime.recipes import RECIPES, SLOW, Plain, Recipe, follow, made
 from tests.runtime.reference import (
     MODELS,
@@ -36,6 +33,7 @@ from tests.runtime.reference import (
     make_model,
     make_optimizer,
     measured,
+    take_steps,
     weights_of,
 )
 from tests.thorough import THOROUGH
@@ -68,9 +66,7 @@ def executed(name: str, optimizer: str, program: GradientProgram, world: World) 
         for parameter in model.parameters():
             parameter.add_(world.rank)  # which has to become what rank 0 has
     executor = GradientExecutor(model, program, make_optimizer(optimizer, model), world)
-    for step in range(STEPS):
-        backward(model, name, world.rank, step)
-        executor.step()
+    take_steps(executor, name, world.rank)
     executor.close()
     return weights_of(model)
 
@@ -117,10 +113,9 @@ def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
 def test_any_plan_trains_as_ddp_does(
     size: int, seeds: Sequence[int], models: Sequence[str], tolerance: float
 ) -> None:
-    for outcome in launch(follow_random_plans, size, seeds, models, timeout_s=300):
-        assert outcome.error is None, outcome.error
-        assert len(outcome.value) == len(models) * (len(OPTIMIZERS) if THOROUGH else 1)
-        assert max(outcome.value.values()) <= tolerance, outcome.value
+    for value in values(launch(follow_random_plans, size, seeds, models, timeout_s=300)):
+        assert len(value) == len(models) * (len(OPTIMIZERS) if THOROUGH else 1)
+        assert max(value.values()) <= tolerance, value
 
 
 @pytest.mark.slow
@@ -148,9 +143,8 @@ def test_solved_plans_train_as_ddp_does(name: str) -> None:
         "element_bytes": 4,
     }
     plans = [planner.solve(request | {"method": method}) for method in METHODS]
-    for outcome in launch(follow_plans, 2, name, plans):
-        assert outcome.error is None, outcome.error
-        assert outcome.value == [0] * len(METHODS)
+    for value in values(launch(follow_plans, 2, name, plans)):
+        assert value == [0] * len(METHODS)
 
 
 class Planned:
@@ -206,9 +200,8 @@ def _expected(recipe: Recipe) -> Weights:
     "recipes", [list(RECIPES), pytest.param(list(SLOW), marks=pytest.mark.slow)]
 )
 def test_any_way_of_training_gives_what_ddp_gives(recipes: Sequence[str]) -> None:
-    for outcome in launch(follow_recipes, 2, recipes, timeout_s=120):
-        assert outcome.error is None, outcome.error
-        assert outcome.value == dict.fromkeys(recipes, 0)
+    for value in values(launch(follow_recipes, 2, recipes, timeout_s=120)):
+        assert value == dict.fromkeys(recipes, 0)
 
 
 class Held:
@@ -250,18 +243,14 @@ def train_while_held() -> tuple[list[bool], list[Event]]:
 
         model.get_submodule("second").register_forward_hook(computed)
         held.go.set()  # for the first step, which waits
-        for step in range(3):
-            backward(model, "perceptron", world.rank, step)
-            executor.step()
+        take_steps(executor, "perceptron", world.rank, range(3))
         held.go.set()
         executor.close()
         return held.let_go, list(executor.trace.events)
 
 
 def test_the_forward_pass_begins_before_the_last_batch() -> None:
-    for outcome in launch(train_while_held, 2):
-        assert outcome.error is None, outcome.error
-        let_go, events = outcome.value
+    for let_go, events in values(launch(train_while_held, 2)):
         assert let_go == [True] * 3
         (second,) = (event for event in events if (event.kind, event.step) == ("forward", 2))
         transfers = [event for event in events if (event.kind, event.step) == ("transfer", 1)]
@@ -289,15 +278,14 @@ def train_with_a_barrier() -> list[Event]:
 
 
 def test_a_barrier_holds_the_forward_pass_back() -> None:
-    for outcome in launch(train_with_a_barrier, 2):
-        assert outcome.error is None, outcome.error
+    for value in values(launch(train_with_a_barrier, 2)):
         for step in (0, 1, 2):
             ends = [
                 event.end_ns
-                for event in outcome.value
+                for event in value
                 if event.step == step and event.kind in ("transfer", "update")
             ]
             assert ends
-            for event in outcome.value:
+            for event in value:
                 if event.kind == "forward" and event.step > step:
                     assert event.start_ns >= max(ends)

@@ -4,9 +4,6 @@ import gc
 import warnings
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor, nn
 
@@ -15,8 +12,8 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
-from tests.runtime.sharing import executor_of, values
+from tests.runtime.launching import launch, values
+from tests.runtime.sharing import executor_of
 
 WIDTH = 1024
 

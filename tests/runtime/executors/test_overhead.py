@@ -6,10 +6,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD
@@ -21,8 +17,7 @@ from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
-from tests.runtime.sharing import values
+from tests.runtime.launching import launch, values
 
 RUNTIME = str(Path(planner.runtime.__file__).parent)
 

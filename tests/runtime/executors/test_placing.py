@@ -3,13 +3,9 @@
 from collections import Counter
 from itertools import pairwise
 
-import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("torch")
-
-import torch
 from torch import nn
 
 from planner.programs import Batch, Piece

@@ -4,9 +4,6 @@ import os
 import time
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import nn
 

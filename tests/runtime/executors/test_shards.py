@@ -10,9 +10,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -24,8 +21,8 @@ from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.executors.sliced import ELEMENTWISE, check_elementwise
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
-from tests.runtime.reference import backward, make_model, make_optimizer
+from tests.runtime.launching import errors, launch, values
+from tests.runtime.reference import backward, make_model, make_optimizer, take_steps
 from tests.runtime.sharing import (
     DIVIDED,
     Attach,
@@ -36,7 +33,6 @@ from tests.runtime.sharing import (
     jobs,
     pulled_early,
     resume,
-    values,
 )
 
 SIZES = {"one": [], "each": [1] * 100, "uneven": [1, 3, 2]}
@@ -130,9 +126,7 @@ def watch_order(early: bool) -> tuple[list[Happened], list[Happened], list[set[s
                     {executor.names[parameter] for parameter in executor.gate.pending}
                 )
             )
-        for step in range(2):
-            backward(model, "perceptron", world.rank, step)
-            executor.step()
+        take_steps(executor, "perceptron", world.rank, range(2))
         moments = [state["exp_avg"].numel() for state in optimizer.state.values()]
         executor.close()
         happened: list[Happened] = [
@@ -231,10 +225,9 @@ def misuse(kind: str) -> None:
     ],
 )
 def test_misuse_is_noticed(kind: str, error: str, message: str) -> None:
-    for outcome in launch(misuse, 2, kind):
-        assert outcome.error is not None
-        assert outcome.error.type == error
-        assert re.search(message, outcome.error.text)
+    for one in errors(launch(misuse, 2, kind)):
+        assert one.type == error
+        assert re.search(message, one.text)
 
 
 class Doubled(torch.optim.SGD):

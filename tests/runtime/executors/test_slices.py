@@ -6,9 +6,6 @@ from functools import partial
 from typing import Any, Literal
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
@@ -19,7 +16,7 @@ from planner.programs import SliceProgram
 from planner.runtime.executors.slices import SliceExecutor, check_slices
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.recipes import RECIPES, made
 from tests.runtime.reference import backward, ddp_weights, make_model, make_optimizer, weights_of
 from tests.runtime.sharing import (
@@ -31,7 +28,6 @@ from tests.runtime.sharing import (
     compare_models,
     jobs,
     resume,
-    values,
 )
 
 Order = Literal["rotated", "same", "backwards"]
@@ -131,10 +127,9 @@ def lose_a_connection() -> None:
 
 
 def test_the_other_end_of_a_broken_transfer_is_named() -> None:
-    for outcome in launch(lose_a_connection, 4):
-        assert outcome.error is not None
-        assert "the cable is cut" in outcome.error.text
-        attributes = outcome.error.attributes
+    for error in errors(launch(lose_a_connection, 4)):
+        assert "the cable is cut" in error.text
+        attributes = error.attributes
         assert (attributes["step"], attributes["batch"], attributes["peers"]) == (0, 2, (2,))
 
 
@@ -170,9 +165,8 @@ def mix_types() -> None:
 
 
 def test_one_type_of_numbers() -> None:
-    for outcome in launch(mix_types, 2):
-        assert outcome.error is not None
-        assert outcome.error.text.startswith("model.second.weight: expected torch.float32")
+    for error in errors(launch(mix_types, 2)):
+        assert error.text.startswith("model.second.weight: expected torch.float32")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from fractions import Fraction
 
 import pytest
 
-pytest.importorskip("torch")
-
 from planner.model.contention import Interference
 from planner.runtime.measuring.beside import _fitted, _Sample
 

@@ -4,9 +4,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-
-pytest.importorskip("torch")
-
 from runtime_ablations import ABLATIONS, bucketed, ddp_plan
 from runtime_cluster import fitted, unmeasured
 

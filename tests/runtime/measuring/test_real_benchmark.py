@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 import runtime_real
 import runtime_real_gradients
 from real_models import BLOCKS, MODELS

@@ -1,9 +1,6 @@
 """What the benchmarks of executed steps say about predictions, on numbers worked out by hand."""
 
 import pytest
-
-pytest.importorskip("torch")
-
 from runtime_report import Measured, ranking, ratio, summary, table
 from runtime_waiting import WaitingModel, load, scaled_units
 

@@ -4,9 +4,6 @@ import time
 from typing import Any, cast
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor
 
@@ -24,7 +21,7 @@ from planner.runtime.measuring.beside import measure_interference
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import Outcome, launch
+from tests.runtime.launching import errors, launch, values
 
 SIZES = (64, 1024, 20_000)
 SLOW_S = 0.02
@@ -140,11 +137,6 @@ def test_samples_begin_behind_a_burst() -> None:
         assert max(faster) < 1.2
 
 
-def values(outcomes: list[Outcome]) -> list[Any]:
-    assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
-    return [outcome.value for outcome in outcomes]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "elements"), [(2, 5), (3, 7)])
 def test_a_sweep(ranks: int, elements: int) -> None:
@@ -212,10 +204,9 @@ def check_rounds(sweeps: list[Sweep], calls: list[tuple[int, int]], done: list[i
 def test_all_ranks_are_told_what_is_wrong(
     ranks: int, what: str, error: type[PlannerError], text: str
 ) -> None:
-    for outcome in launch(misuse, ranks, what):
-        assert outcome.error is not None
-        assert outcome.error.type == error.__name__
-        assert text in outcome.error.text
+    for one in errors(launch(misuse, ranks, what)):
+        assert one.type == error.__name__
+        assert text in one.text
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,6 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,7 +16,7 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import launch
+from tests.runtime.launching import errors, launch, values
 from tests.runtime.recipes import Plain
 from tests.runtime.reference import (
     CLASSES,
@@ -224,11 +221,10 @@ def train_behind_our_back() -> None:
 
 
 def test_what_slips_through_ends_with_a_sentence() -> None:
-    (outcome,) = launch(train_behind_our_back, 1)
-    assert outcome.error is not None
-    assert outcome.error.type == "CommunicationError", outcome.error.trace
-    assert "a function was compiled, and may have read parameters before" in outcome.error.text
-    assert outcome.error.attributes["step"] == 2
+    (error,) = errors(launch(train_behind_our_back, 1))
+    assert error.type == "CommunicationError", error.trace
+    assert "a function was compiled, and may have read parameters before" in error.text
+    assert error.attributes["step"] == 2
 
 
 CASES = [
@@ -259,7 +255,6 @@ COMPILER = any(map(shutil.which, ("g++", "clang++", "c++")))
 def test_compiled_models_train_as_ddp_does() -> None:
     """All in one job: what compiles takes seconds to import."""
     cases = [*FEW, *(OTHERS if THOROUGH else IN_TURN), *(INDUCED if COMPILER else [])]
-    for outcome in launch(differences, 2, cases, timeout_s=300):
-        assert outcome.error is None, outcome.error.trace
-        assert outcome.value.keys() == set(cases)
-        assert max(outcome.value.values()) < 1e-5, outcome.value
+    for value in values(launch(differences, 2, cases, timeout_s=300)):
+        assert value.keys() == set(cases)
+        assert max(value.values()) < 1e-5, value

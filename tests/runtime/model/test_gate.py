@@ -6,9 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +15,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
 from planner.runtime.model.gate import Gate
-from tests.runtime.launching import launch
+from tests.runtime.launching import launch, values
 from tests.runtime.reference import MODELS, make_inputs, make_model
 
 
@@ -285,5 +282,4 @@ def hide(how: str) -> None:
 @pytest.mark.parametrize("how", ["scripted", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_parts_that_hide_their_reads_wait_for_everything(how: str) -> None:
     # In a process of its own: where anything was compiled, all gates wait for everything.
-    (outcome,) = launch(hide, 1, how)
-    assert outcome.error is None, outcome.error.trace
+    values(launch(hide, 1, how))

@@ -8,9 +8,6 @@ import signal
 import sys
 
 import pytest
-
-pytest.importorskip("torch")
-
 from torch import Tensor
 
 from planner.model.errors import PlannerError

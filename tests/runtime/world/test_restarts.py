@@ -4,10 +4,6 @@ import os
 import time
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch")
-
 from torch import distributed
 
 from planner.runtime import join
