@@ -1,7 +1,7 @@
 """Plans under the rules of targets, against all buckets there are and against slow replays."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, permutations
@@ -23,7 +23,7 @@ from planner.families.caramel.for_target import (
     plan_of_buckets,
 )
 from planner.model.contention import Interference
-from planner.model.costs import TableCost
+from planner.model.costs import TableCost, TransferCost
 from planner.solving.bucketing import ddp_buckets, fitting_buckets
 from planner.solving.deadline import NEVER
 from planner.solving.targets import (
@@ -71,6 +71,21 @@ def compositions(count: int) -> Iterator[list[int]]:
             yield [first, *rest]
 
 
+def spans(counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Return where buckets of so many parameters start and stop."""
+    return list(pairwise(accumulate(counts, initial=0)))
+
+
+def end_of(
+    groups: Iterable[Sequence[int]], ready: Sequence[int], sizes: Sequence[int], cost: TransferCost
+) -> int:
+    """Return when the last of some groups of parameters, sent in turn, has arrived."""
+    free = 0
+    for group in groups:
+        free = max(free, *(ready[j] for j in group)) + cost.cost_ns(sum(sizes[j] for j in group))
+    return free
+
+
 def target_in(problem: Problem) -> Target:
     assert problem.target is not None
     return problem.target
@@ -88,10 +103,9 @@ def replayed(problem: Problem, counts: Sequence[int]) -> int:
     """Return what an iteration takes with buckets, step by step, by the rules of the target."""
     target, known = target_in(problem), problem.windows
     lane = lane_of(problem, target)
-    spans = list(pairwise(accumulate(counts, initial=0)))
     waiting = [
         (max(lane.ready[start:stop]), problem.cost.cost_ns(sum(lane.sizes[start:stop])))
-        for start, stop in spans
+        for start, stop in spans(counts)
     ]
     now = free = work = 0
     if target.order == "reversed":
@@ -102,7 +116,9 @@ def replayed(problem: Problem, counts: Sequence[int]) -> int:
                 free = max(free, now) + waiting.pop(0)[1]
             now = max(now + target.cycle_ns, free)
     elif target.leaves_late:
-        triggers = [max(lane.ready[: stop + 1]) for _, stop in spans[:-1]] + [known.backward_ns]
+        triggers = [max(lane.ready[: stop + 1]) for _, stop in spans(counts)[:-1]] + [
+            known.backward_ns
+        ]
         for trigger, (_, lasts) in zip(triggers, waiting, strict=True):
             while work < trigger:  # computes a moment
                 work, now = work + 1, now + 1
@@ -135,10 +151,7 @@ def test_buckets_are_the_best_of_all_consecutive_ones(
     ready = data.draw(st.lists(st.integers(0, 60), min_size=len(sizes), max_size=len(sizes)))
 
     def end(counts: Sequence[int]) -> int:
-        free = 0
-        for start, stop in pairwise(accumulate(counts, initial=0)):
-            free = max(free, *ready[start:stop]) + cost.cost_ns(sum(sizes[start:stop]))
-        return free
+        return end_of((range(*span) for span in spans(counts)), ready, sizes, cost)
 
     found, counts = best_buckets(ready, sizes, cost, NEVER)
     assert end(counts) == found == min(map(end, compositions(len(sizes))))
@@ -156,8 +169,7 @@ def test_of_equally_early_buckets_the_most_robust_then_the_fewest(
     ready = data.draw(st.lists(st.integers(0, 60), min_size=len(sizes), max_size=len(sizes)))
 
     def rank(counts: Sequence[int]) -> tuple[int, ...]:
-        spans = list(pairwise(accumulate(counts, initial=0)))
-        steps = [Step(max(ready[a:b]), cost.cost_ns(sum(sizes[a:b])), 0) for a, b in spans]
+        steps = [Step(max(ready[a:b]), cost.cost_ns(sum(sizes[a:b])), 0) for a, b in spans(counts)]
         ends = [end_under(strain, steps, until) for strain in (NOMINAL, *STRAINS)]
         return (*ends, len(counts))
 
@@ -222,15 +234,11 @@ def test_no_groups_of_whole_parameters_do_better_behind_a_barrier(data: st.DataO
     free = replace(problem, target=None, cost=data.draw(affine_costs()))
     lane = lane_of(free, target)
     sizes, ready = lane.sizes[:5], lane.ready[:5]
-    ends = []
-    for order in permutations(range(len(sizes))):
-        for counts in compositions(len(order)):
-            end = 0
-            for start, stop in pairwise(accumulate(counts, initial=0)):
-                group = order[start:stop]
-                size = sum(sizes[j] for j in group)
-                end = max(end, *(ready[j] for j in group)) + free.cost.cost_ns(size)
-            ends.append(end)
+    ends = [
+        end_of((order[a:b] for a, b in spans(counts)), ready, sizes, free.cost)
+        for order in permutations(range(len(sizes)))
+        for counts in compositions(len(order))
+    ]
     assert best_buckets(ready, sizes, free.cost, NEVER)[0] == min(ends)
 
 

@@ -1,7 +1,6 @@
 """Whole iterations for a target: its algorithms, its room, and its own default."""
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -15,7 +14,7 @@ from planner.families.iteration.for_target import exported
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER
 from planner.solving.targets import TARGETS
-from tests.caramel.test_targets import SMALL, compositions
+from tests.caramel.test_targets import SMALL, compositions, end_of, spans
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.making import binding, solved
 
@@ -67,18 +66,15 @@ def test_no_bucket_is_larger_than_there_is_room_for(problem: Problem, cap: int) 
         return
     option = ring(mine)
     lane = lane_of(mine.gradients[option.algorithm], SMALL["ddp"])
-    known, ends = mine.base.windows, []
-    for counts in compositions(len(lane.sizes)):
-        end = 0
-        for start, stop in pairwise(accumulate(counts, initial=0)):
-            size = sum(lane.sizes[start:stop])
-            if size > cap:
-                break
-            end = max(end, *lane.ready[start:stop]) + option.all_reduce.cost_ns(size)
-        else:
-            ends.append(max(end, known.backward_ns) + known.forward_ns)
+    known = mine.base.windows
+    every = ([range(*span) for span in spans(counts)] for counts in compositions(len(lane.sizes)))
+    ends = [
+        end_of(groups, lane.ready, lane.sizes, option.all_reduce)
+        for groups in every
+        if all(sum(lane.sizes[j] for j in group) <= cap for group in groups)
+    ]
     _, objective, least = solved(mine)
-    assert objective == least == min(ends)
+    assert objective == least == max(min(ends), known.backward_ns) + known.forward_ns
 
 
 @given(whole, NAMES)
