@@ -170,9 +170,6 @@ every_family = pytest.mark.parametrize("name", CASES)
 robust_families = pytest.mark.parametrize(
     "name", [name for name, case in CASES.items() if case.robust]
 )
-drawn_families = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if case.robust and name != "iteration"]
-)
 
 factors = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1), Fraction(2)])
 scenarios = st.builds(Scenario, computation=factors, startup=factors, bandwidth=factors)
