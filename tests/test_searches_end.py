@@ -212,7 +212,7 @@ CASES = [
 @cache
 def old_plan(name: str, layers: int) -> Any:
     """Return a plan of the same request."""
-    return planner.solve({**REQUESTS[name](layers), "with_plan": True, "time_limit_s": 0.1})["plan"]
+    return planner.solve({**REQUESTS[name](layers), "with_plan": True, "time_limit_s": 0.5})["plan"]
 
 
 def asked(name: str, layers: int, method: str, option: str) -> Request:

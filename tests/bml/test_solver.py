@@ -270,7 +270,7 @@ def test_without_failures_there_is_a_plan_however_short_the_time_is(network: BCu
     problem = Problem(network, Network(Fraction(10**9)), 10**6)
     begin = time.process_time()
     result = solve(problem, time_limit=1e-9)
-    assert time.process_time() - begin < 1.5
+    assert time.process_time() - begin < 5
     assert isinstance(result.plan, Schedule)
     if network.nics > MAX_DAMAGED_NICS:
         with pytest.raises(NotApplicableError, match="at most 1048576 NICs"):
