@@ -1,6 +1,6 @@
-"""Regret and advice by themselves, of a family that is made up."""
+"""Regret, plans for scenarios, and advice by themselves, of a family that is made up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import pytest
@@ -13,8 +13,8 @@ from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method, Outcome
 from planner.solving.result import Infeasibility, Result
-from planner.solving.scenarios import SCENARIOS, Scenario
-from planner.solving.what_if import Regret, regrets
+from planner.solving.scenarios import LONGER, SCENARIOS, Outlook, Scenario
+from planner.solving.what_if import Regret, regrets, robust_plan
 from tests.words import Words
 
 times = st.integers(1, 1000)
@@ -117,3 +117,28 @@ def test_ddp_has_the_best_of_its_bucket_sizes(
     assert [None, *DDP_BUCKET_MB][prices.index(min(known))] == found.bucket_mb
     assert found.keep_ddp == (100 * min(known) < 103 * plan)
     assert found.at_most == (None if bound is None else Fraction(min(known), bound))
+
+
+def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
+    """The usual one, those of the scenarios, and of longer times."""
+    scenario = SCENARIOS[0]
+    names = {Scenario(): "a problem", scenario: "of it", **dict.fromkeys(LONGER, "longer")}
+    assert len(names) == 2 + len(LONGER)
+    seen: list[str] = []
+
+    class Disturbed(Words):
+        def perturb(self, problem: str, scenario: Scenario) -> str:
+            return names[scenario]
+
+        def candidates(self, problem: str, plans: Sequence[str], _: Deadline) -> Iterator[str]:
+            seen.extend(plans)
+            yield from (f"{plan}!" for plan in plans)
+
+    def auto(problem: str, _: Deadline) -> Outcome[str]:
+        return Outcome(f"for {problem}", 0)
+
+    plans = ["for a problem", "for of it", "for longer"]
+    family = Disturbed({**dict.fromkeys(plans, 100), "for longer!": 99}, {"auto": auto})
+    result, _ = robust_plan(family, "a problem", Outlook(((scenario, Fraction(1)),)), NEVER)
+    assert list(dict.fromkeys(seen)) == plans
+    assert result.plan == "for longer!"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.solving.scenarios import SCENARIOS, Part, Scenario, graph_under, measured
+from planner.solving.scenarios import SCENARIOS, Outlook, Part, Scenario, graph_under, measured
 from tests.caramel.graph_strategies import graphs
+from tests.outlooks import counted, outlooks
 from tests.strategies import affine_costs, table_costs
 
 factors = st.fractions(Fraction(1, 4), 4, max_denominator=8)
@@ -122,3 +123,29 @@ def test_four_tenths_are_as_measured(usual: int, late: list[int]) -> None:
     assert measured().of(times) == Fraction(4 * usual + sum(late), 10)
     assert measured(Fraction(90)).of(times) == sorted(late)[-2]
     assert measured(Fraction(40)).of(times) == usual
+
+
+@given(outlooks(), st.data())
+def test_what_counts_of_times(outlook: Outlook, data: st.DataObject) -> None:
+    count = len(outlook.scenarios)
+    times = data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
+    assert outlook.of(times) == counted(outlook, times)
+    longer = [time + data.draw(st.integers(0, 2)) for time in times]
+    assert outlook.of(longer) >= outlook.of(times)
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "percentile", "path"),
+    [
+        ((), None, "scenarios"),
+        (((Scenario(), 0),), None, "scenarios[0].weight"),
+        (((Scenario(), 1),), 0, "percentile"),
+        (((Scenario(), 1),), 101, "percentile"),
+    ],
+)
+def test_an_outlook_that_cannot_be_is_refused(
+    scenarios: object, percentile: object, path: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        Outlook(scenarios, percentile)  # type: ignore[arg-type]
+    assert refused.value.path == path

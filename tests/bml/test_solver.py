@@ -24,10 +24,12 @@ from planner.families.bml import (
     lower_bound_ns,
     solve,
 )
+from planner.families.bml.family import BML
 from planner.families.bml.problem import MAX_DAMAGED_NICS
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
+from planner.solving.deadline import NEVER
 from planner.solving.result import Result, Status
 from tests.bml.networks import (
     connected,
@@ -270,8 +272,12 @@ def test_without_failures_there_is_a_plan_however_short_the_time_is(network: BCu
     problem = Problem(network, Network(Fraction(10**9)), 10**6)
     begin = time.process_time()
     result = solve(problem, time_limit=1e-9)
-    assert time.process_time() - begin < 5
+    took = time.process_time() - begin
     assert isinstance(result.plan, Schedule)
+    begin = time.process_time()
+    BML.check(problem, result.plan, NEVER)
+    # Most of it is the check, by which slow machines are told from slow code.
+    assert took < max(1.5, 3 * (time.process_time() - begin))
     if network.nics > MAX_DAMAGED_NICS:
         with pytest.raises(NotApplicableError, match="at most 1048576 NICs"):
             solve(problem, method="trees")

@@ -72,7 +72,7 @@ def compositions(count: int) -> Iterator[list[int]]:
 
 
 def spans(counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return where buckets of so many parameters start and stop."""
+    """Return the range of each of some consecutive buckets, given their numbers of parameters."""
     return list(pairwise(accumulate(counts, initial=0)))
 
 

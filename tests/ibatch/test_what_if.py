@@ -37,10 +37,6 @@ def takes(problem: ibatch.Problem, plan: ibatch.Plan, scenario: Scenario) -> int
     return lasts
 
 
-def small() -> ibatch.Problem:
-    return ibatch.Problem(compute_ns=(5, 9), startup_ns=2, transfer_ns=(3, 6))
-
-
 def large() -> ibatch.Problem:
     """One whose start-up may not be twice as long."""
     return ibatch.Problem(compute_ns=(1,), startup_ns=MAX_VALUE // 8 * 5, transfer_ns=(1,))

@@ -148,7 +148,7 @@ def launch(
 
 
 def values(outcomes: Sequence[Outcome]) -> list[Any]:
-    """Return what all ranks returned."""
+    """Return the value of each rank; an error or an exit code of one fails the test."""
     for outcome in outcomes:
         assert outcome.error is None, outcome.error.trace
         assert outcome.exit_code == 0, outcome.output
@@ -156,7 +156,7 @@ def values(outcomes: Sequence[Outcome]) -> list[Any]:
 
 
 def errors(outcomes: Sequence[Outcome]) -> list[Error]:
-    """Return the exceptions that ended all ranks."""
+    """Return the exception of each rank; a rank without one fails the test."""
     found = [outcome.error for outcome in outcomes if outcome.error is not None]
     assert len(found) == len(outcomes), outcomes
     return found

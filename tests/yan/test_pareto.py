@@ -87,6 +87,21 @@ def test_a_front_ends_where_the_time_is_up() -> None:
     assert pareto_front(network(), deadline=Deadline(1000)) == whole
 
 
+def test_bounds_are_worked_out_no_longer_than_there_is_time() -> None:
+    class Soon:
+        """Set from the third time on that it is asked."""
+
+        asked = 0
+
+        def is_set(self) -> bool:
+            self.asked += 1
+            return self.asked > 2
+
+    soon = Soon()
+    assert pareto_front(network(), deadline=Deadline(None, soon)) == ()
+    assert soon.asked == 3
+
+
 def test_nothing_where_nothing_fits() -> None:
     for problem in (network(1), replace(network(), memory_bytes=1)):
         assert pareto_front(problem) == ()

@@ -11,7 +11,6 @@ number of machines. Source: own; the concavity is that of Eisner and Severance, 
 
 import sys
 from heapq import heapify, heappop, heappush
-from itertools import chain
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from planner.families.yan.configuration import Ranked, Triple
 from planner.families.yan.memory import infeasibility
 from planner.families.yan.problem import DEPENDS, Problem, refuse_different
 from planner.families.yan.search import Engine, bounded, rank
-from planner.solving.deadline import NEVER, Deadline
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
 MAX_TIME = sys.float_info.max / 4
 """Bound where no configuration exists; finite, because bounds are subtracted."""
@@ -42,7 +41,8 @@ def pareto_front(
     Returns
     -------
     tuple of Ranked
-        Fewest machines first: strictly more machines, strictly less time. Empty if nothing fits.
+        Fewest machines first: strictly more machines, strictly less time. Empty if nothing fits,
+        or if there was no time for a first one.
 
     Raises
     ------
@@ -52,7 +52,10 @@ def pareto_front(
     refuse_different(problem, "a front", DEPENDS)
     if infeasibility(problem) is not None:
         return ()
-    candidates = _Candidates(problem)
+    try:
+        candidates = _Candidates(problem, deadline)
+    except TimeUpError:
+        return ()
     front: list[Ranked] = []
     for machines in range(2, problem.machines + 1):
         if deadline.passed:
@@ -79,7 +82,9 @@ def _interpolated(known: dict[int, float], servers: int) -> float:
 class _Candidates:
     """All numbers of workers and replicas, with their bounds."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, deadline: Deadline) -> None:
+        deadline.check()
+        # Without the deadline, so that no triple is solved in haste: points are exact.
         self.engine = Engine(problem)
         self.layerwise = self.engine.layerwise
         self.error = self.layerwise.tables.error
@@ -87,10 +92,12 @@ class _Candidates:
         self.fewest = space.fewest_servers
         triples: list[Triple] = []
         lowest: list[float] = []
-        for bound, triple in chain.from_iterable(bounded(self.layerwise, space)):
-            last = max(self.fewest, triple.workers if problem.read_model != "max" else 0)
-            triples.append(triple._replace(servers=min(last, triple.servers)))
-            lowest.append(bound)
+        for row in bounded(self.layerwise, space):
+            deadline.check()
+            for bound, triple in row:
+                last = max(self.fewest, triple.workers if problem.read_model != "max" else 0)
+                triples.append(triple._replace(servers=min(last, triple.servers)))
+                lowest.append(bound)
         self.triples = triples
         """With as many servers as can be of use."""
         self.used = np.array(
