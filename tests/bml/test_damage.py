@@ -97,3 +97,10 @@ def test_servers_are_never_closer_than_hops_says(data: st.DataObject) -> None:
     hops = Damage(bcube, failed).hops()
     assert hops <= farthest
     assert (hops == 0) == (len(links) == 1)
+
+
+@settings(max_examples=60)
+@given(damaged_networks(most=2))
+def test_no_load_is_below_the_bound(network: tuple[BCube, Failures]) -> None:
+    damage = Damage(*network)
+    assert damage.load_bound() <= least_load(damage)

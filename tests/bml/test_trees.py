@@ -6,7 +6,7 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.families.bml import (
@@ -23,6 +23,7 @@ from planner.families.bml import (
 from planner.families.bml.checker import check_complete, check_piece
 from planner.families.bml.packing import few_trees
 from planner.families.bml.trees import Tree, root_at_centre, trees_of
+from planner.model.errors import InvalidPlanError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
@@ -135,3 +136,17 @@ def test_a_tree_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.Monkey
     assert len(few_trees(Damage(BCube(4, 3), Failures()), 50, Deadline(1)).trees) == 1
     with pytest.raises(TimeUpError):
         few_trees(Damage(BCube(4, 3), Failures(), Deadline(100)), 50, Deadline(1))
+
+
+@settings(max_examples=60)
+@given(tree_planned(), st.data())
+def test_plans_that_lack_a_hop_are_refused(
+    planned: tuple[Problem, TreePlan], data: st.DataObject
+) -> None:
+    problem, plan = planned
+    damage = Damage(problem.bcube, problem.failed)
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    transfers = all_transfers(plan)
+    del transfers[data.draw(st.integers(0, len(transfers) - 1))]
+    with pytest.raises(InvalidPlanError):
+        check_complete(ground, plan, transfers)

@@ -1,4 +1,4 @@
-"""Independent answers for the exact methods: enumeration, and a program over what is left."""
+"""Independent answers for the exact methods: enumeration, and dynamic programs over sets sent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -134,3 +134,31 @@ def best_sequence(heads: Sequence[int], durations: Sequence[int], tails: Sequenc
             value = max(value, clock + tails[job])
         values.append(value)
     return min(values)
+
+
+def best_by_subsets(one: Windows, cost: TransferCost) -> int:
+    """Best plan of whole parameters: by target, the earliest end for every set of sent ones."""
+    count = len(one.sizes)
+    everything = (1 << count) - 1
+    members = [[j for j in range(count) if mask >> j & 1] for mask in range(everything + 1)]
+    ready = [max((one.heads[j] for j in group), default=0) for group in members]
+    tail = [max((one.tails[j] for j in group), default=0) for group in members]
+    times = [cost.cost_ns(sum(one.sizes[j] for j in group)) for group in members]
+
+    def feasible(target: int) -> bool:
+        finish: list[int | None] = [None] * (everything + 1)
+        finish[0] = 0
+        for sent in range(everything):
+            now = finish[sent]
+            if now is None:
+                continue
+            left = group = everything & ~sent
+            while group:
+                end = max(now, ready[group]) + times[group]
+                known = finish[sent | group]
+                if end + tail[group] <= target and (known is None or end < known):
+                    finish[sent | group] = end
+                group = (group - 1) & left
+        return finish[everything] is not None
+
+    return _bisect(one, cost, feasible)

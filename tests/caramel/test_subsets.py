@@ -1,7 +1,8 @@
-"""The dynamic program over subsets against enumeration."""
+"""The dynamic program over subsets against enumeration, and against itself in plain Python."""
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import Deadline
 from planner.testing import costs
-from tests.caramel.exact_oracles import best_by_enumeration
+from tests.caramel.exact_oracles import best_by_enumeration, best_by_subsets
 from tests.caramel.window_strategies import windows_strategy
 
 
@@ -33,3 +34,13 @@ def test_without_time_nothing_is_proven() -> None:
     loads, timed_out = best_whole(known, AffineCost(1, Fraction(1)), 10**9, 0, Deadline(0))
     assert loads is None
     assert timed_out
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(windows_strategy(7, min_parameters=6), costs())
+def test_as_good_as_the_program_in_plain_python(known: Windows, cost: TransferCost) -> None:
+    best = best_by_subsets(known, cost)
+    loads, _ = best_whole(known, cost, best + 1, known.compute_ns, Deadline(None))
+    assert loads is not None
+    assert LoadPricer(known, cost).iteration_ns(loads) == best

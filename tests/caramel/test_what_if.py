@@ -17,8 +17,8 @@ from planner.model.validation import MAX_VALUE
 from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
-from planner.solving.what_if import robust_plan
-from tests.caramel.exact_oracles import price, whole_plans
+from planner.solving.what_if import regrets, robust_plan
+from tests.caramel.exact_oracles import best_split, price, whole_plans
 from tests.caramel.graph_strategies import graphs
 from tests.caramel.test_baselines import chain
 from tests.outlooks import counted, outlooks
@@ -191,3 +191,31 @@ def test_orders_nobody_enforces_become_one() -> None:
     result, _ = robust_plan(CARAMEL, problem, Outlook(((SCENARIOS[0], Fraction(1)),)), NEVER)
     assert result.plan is not None
     assert len(result.plan.backward_orders) == 1
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(problems(st.integers(1, 4), 2))
+def test_the_best_plan_there_is_lies_between_bound_and_best(problem: Problem) -> None:
+    plan = solve(problem, method="caramel").plan
+    assert plan is not None
+    for row in regrets(CARAMEL, problem, plan, NEVER):
+        other = CARAMEL.perturb(problem, row.scenario)
+        best = best_split(other.windows, other.cost)
+        assert row.bound_ns is not None
+        assert row.bound_ns <= best <= row.best_ns
+        if best:
+            assert row.at_most is not None
+            assert row.at_least <= Fraction(row.plan_ns, best) <= row.at_most
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(problems(st.integers(1, 4), 2), outlooks())
+def test_the_bound_is_one_of_the_scenarios_by_themselves(
+    problem: Problem, outlook: Outlook
+) -> None:
+    _, prospect = robust_plan(CARAMEL, problem, outlook, NEVER)
+    assert prospect is not None
+    others = [CARAMEL.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
+    assert prospect.bound <= counted(outlook, [best_split(o.windows, o.cost) for o in others])

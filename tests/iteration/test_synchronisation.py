@@ -1,5 +1,6 @@
 """What a push costs is what a replay counts: steps, messages of a NIC, and its bytes."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -105,3 +106,22 @@ def test_a_single_worker_synchronises_nothing() -> None:
         ((only,), _) = synchronisations(cluster)
         assert (only.algorithm, only.steps) == ("none", 0)
         assert only.all_reduce.cost_ns(10**6) == least(cluster).half.cost_ns(10**6) == 0
+
+
+@settings(max_examples=40)
+@given(clusters(single=False))
+def test_faster_networks_are_faster(cluster: Cluster) -> None:
+    """Twice the speed of everything halves the time of a byte, and leaves start-ups alone."""
+    nic, topology, shared = cluster.nic, cluster.topology, cluster.shared_bytes_per_s
+    if isinstance(topology, Rails):
+        topology = replace(topology, link_bytes_per_s=2 * topology.link_bytes_per_s)
+    twice = replace(
+        cluster,
+        nic=replace(nic, bytes_per_s=2 * nic.bytes_per_s),
+        topology=topology,
+        shared_bytes_per_s=None if shared is None else 2 * shared,
+    )
+    known = (synchronisations(each)[0] for each in (cluster, twice))
+    for one, other in zip(*known, strict=True):
+        assert other.half.ns_per_byte * 2 == one.half.ns_per_byte
+        assert other.half.startup_ns == one.half.startup_ns

@@ -183,3 +183,25 @@ def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:
         assert quick.bound <= best.epoch <= quick.epoch
         missed += quick.epoch > best.epoch
     assert missed
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(problems(max_machines=10), st.integers(1, 12))
+def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
+    """Against all triples solved one by one, without bounds between them."""
+    engine = Engine(problem)
+    result = engine.search(top, Deadline(None))
+    found = [solution.epoch for solution in result.solutions]
+    layerwise = Layerwise(Tables(problem), problem.machines - 1)
+    every = sorted(
+        layerwise.whole_program(Triple(workers, replicas, servers)).best().epoch
+        for workers in range(1, problem.machines)
+        for replicas in range(1, (problem.machines - 1) // workers + 1)
+        for servers in range(1, problem.machines - workers * replicas + 1)
+    )
+    assert len(found) >= min(top, len(every))
+    assert found == pytest.approx(every[: len(found)], rel=CLOSE)
+    assert result.triples == len(every)
+    rest = every[len(found) :]
+    assert not rest or result.bound <= rest[0] * ABOVE
