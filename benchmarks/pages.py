@@ -140,12 +140,13 @@ def outdated() -> list[str]:
     lines = []
     for name in names():
         results = load(name)
-        changed = changed_since(results.commit, name)
+        changed = changed_since(results.commit, results.benchmark)
         made = f"{name}: {results.date}, code {results.commit}"
         if changed is None:
             lines.append(f"{made}: git here does not have this commit")
         elif changed:
-            lines.append(f"{made}: since then {len(changed)} of {len(sources(name))} files changed")
+            files = len(sources(results.benchmark))
+            lines.append(f"{made}: since then {len(changed)} of {files} files changed")
     return lines
 
 

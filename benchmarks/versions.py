@@ -43,11 +43,11 @@ def changed_since(made_with: str, name: str) -> list[str] | None:
     list of str or None
         Their paths; None where git does not know, or does not have, the commit.
     """
+    paths = {path.relative_to(ROOT).as_posix() for path in sources(name)}
     known = HASH.search(made_with)
     changed = _git("diff", "--name-only", known[0], "--", *MEASURED) if known else None
     if changed is None:
         return None
-    paths = {path.relative_to(ROOT).as_posix() for path in sources(name)}
     return [path for path in changed.splitlines() if path in paths]
 
 

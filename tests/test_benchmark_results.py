@@ -198,6 +198,10 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
     )
 
 
+def test_every_results_file_can_be_compared_with_the_sources_of_its_benchmark() -> None:
+    assert all(line.split(":")[0] in NAMES for line in pages.outdated())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_pictures_are_drawn_and_shown(
