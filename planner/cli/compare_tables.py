@@ -38,6 +38,8 @@ _UNITS: Mapping[str, Callable[[Any], str]] = {
     "epoch": epoch_text,
 }
 """How `planner.solving.compare.Column.unit` writes numbers."""
+LONG = 120
+"""A warning of more characters has a line for each of its reasons."""
 
 
 def _above(result: Result[Any, Any], bound_ns: int | None) -> str:
@@ -157,8 +159,12 @@ def provenance(profile: Profile) -> str:
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """Return warnings as lines to print."""
-    return [f"warning: {printable(text)}" for text in warnings]
+    """Return warnings as lines to print; of a long one each reason has a line of its own."""
+    lines = []
+    for text in map(printable, warnings):
+        first, *more = text.split("; ") if len(text) > LONG else (text,)
+        lines += [f"warning: {first}", *(f"  and: {reason}" for reason in more)]
+    return lines
 
 
 def kept(answer: object) -> str:

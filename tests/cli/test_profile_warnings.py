@@ -8,6 +8,7 @@ import pytest
 
 import planner
 from planner.cli import main
+from planner.cli.compare_tables import warning_lines
 from tests.cli.printed import check_answer, check_printed
 
 SAID = "4 threads on 2 processors"
@@ -121,3 +122,12 @@ def test_requests(profile: dict[str, Any]) -> None:
     assert answer["profile_threads"] == 2
     del profile["provenance"]["threads"]
     assert "profile_threads" not in planner.solve(request)
+
+
+def test_each_reason_of_a_long_warning_has_a_line() -> None:
+    reasons = [f"{what} kept processors busy meanwhile, for {'long ' * 8}" for what in "ab"]
+    assert warning_lines([DOUBT, "; ".join(reasons)]) == [
+        f"warning: {DOUBT}",
+        f"warning: {reasons[0]}",
+        f"  and: {reasons[1]}",
+    ]
