@@ -65,7 +65,7 @@ def takes(problem: Problem, plan: Plan, scenario: Scenario) -> int:
     arrived = [0] * len(graph.parameters)
     free = 0
     for group in plan.groups:
-        sent = sum(part.stop - part.start for part in group.parts)
+        sent = ceil(sum(part.stop - part.start for part in group.parts) * plan.traffic)
         free = max([free, group.not_before_ns, *(ready[part.parameter] for part in group.parts)])
         free += startup + ceil(rate * sent)
         for part in group.parts:
