@@ -1,8 +1,8 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan`. If it predicts a gain below `planner.solving.advice.WORTH` over DDP with its
-best bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under
-the plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
+Method: `make_plan`. Copies of the model and the optimiser train in turns under the plan, DDP's
+default, and DDP with the bucket size predicted to be its best. The plan is followed if it is faster
+in every turn and gains `planner.solving.advice.WORTH` in the median; else the faster DDP stays.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
@@ -12,7 +12,7 @@ of another model and optimiser.
 import copy
 import gc
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,7 @@ from planner.runtime.attaching import take_over
 from planner.runtime.executors.base import Executor
 from planner.runtime.measuring.beside import measure_interference, passes_of
 from planner.runtime.measuring.sweep import measure_network
-from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
+from planner.runtime.measuring.trial import run_ddp, run_plan
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.solving.advice import WORTH
@@ -44,7 +44,6 @@ from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
 from planner.view.progress import Progress
-from planner.view.wording import advice_text
 
 # ---
 # Measure a model and its network, and make a plan.
@@ -260,20 +259,19 @@ def _tuned(
     plan = make_plan(model, inputs, optimizer, world=job, time_limit=time_limit)
     answer = read_plan(plan)
     assert isinstance(answer, CaramelAnswer)
-    advice = answer.advice if isinstance(answer.advice, AdviceAnswer) else None
-    bucket_mb = None if advice is None else advice.bucket_cap_mb
-    if advice is not None and advice.keep_ddp:
-        return Tuned(_ddp(model, bucket_mb, job), f"by prediction, {advice_text(advice)}", plan)
-    times = _tried(model, inputs, optimizer, plan, job, bucket_mb, steps)
-    plan_ns, best = times.pop("plan"), min(times, key=times.__getitem__)
-    ddp_ns, bucket_mb = times[best], bucket_mb if best == "tuned" else None
+    size = answer.advice.bucket_cap_mb if isinstance(answer.advice, AdviceAnswer) else None
+    ddp: dict[str, int | None] = {"default": None} | ({} if size is None else {"tuned": size})
+    times = _tried(model, inputs, optimizer, plan, job, ddp, steps)
+    gain, reliable, best = _compared(times)
+    plan_ns, ddp_ns = (round(median(times[name])) for name in ("plan", best))
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
-    if ddp_ns < WORTH * plan_ns:
-        gain = format_share(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
-        reason = f"{gain} to gain ({took}): keep DDP{_with(bucket_mb)}"
-        return Tuned(_ddp(model, bucket_mb, job), reason, plan, None, plan_ns, ddp_ns)
+    if gain < WORTH or not reliable:
+        much = format_share(gain - 1) if gain > 1 else "nothing"
+        rarely = "" if reliable or gain < WORTH else ", not in every round"
+        reason = f"{much} to gain{rarely} ({took}): keep DDP{_with(ddp[best])}"
+        return Tuned(_ddp(model, ddp[best], job), reason, plan, None, plan_ns, ddp_ns)
     executor = take_over(model, optimizer, plan, world=job)
-    reason = f"{ddp_ns / plan_ns:.2f} times as fast ({took}{_with(bucket_mb)}): follow the plan"
+    reason = f"{gain:.2f} times as fast ({took}{_with(ddp[best])}): follow the plan"
     return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
 
 
@@ -283,34 +281,42 @@ def _tried(
     optimizer: Optimizer,
     plan: bytes,
     job: World,
-    bucket_mb: int | None,
+    ddp: Mapping[str, int | None],
     steps: int,
-) -> dict[str, int]:
-    """Return the median time of a step of each variant, on the slowest rank (ns)."""
-    options: dict[str, dict[str, Any]] = {"default": {}}
-    if bucket_mb is not None:
-        options["tuned"] = {"bucket_cap_mb": bucket_mb}
-    trials: dict[str, list[Trial]] = {name: [] for name in ("plan", *options)}
+) -> dict[str, list[float]]:
+    """Return the median time of a step on the slowest rank (ns), of each variant in each turn."""
+    times: dict[str, list[float]] = {name: [] for name in ("plan", *ddp)}
     show = Progress(quiet=job.rank > 0)
     for turn in range(ROUNDS):
         show("steps by turns: round", turn, ROUNDS)
         # Copied together, so that the copied optimiser updates the copied parameters.
         other, updates = copy.deepcopy((model, optimizer))
-        trials["plan"].append(run_plan(other, inputs, plan, updates, job, steps=steps))
-        for name, chosen in options.items():
-            trials[name].append(run_ddp(other, inputs, updates, job, steps=steps, **chosen))
+        trials = {"plan": run_plan(other, inputs, plan, updates, job, steps=steps)}
+        for name, size in ddp.items():
+            trials[name] = run_ddp(other, inputs, updates, job, steps=steps, **_options(size))
+        for name, trial in trials.items():
+            times[name].append(median(step.step_ns for step in trial.steps))
         del other, updates
         gc.collect()
     show.done()
-    return {
-        name: round(median(step.step_ns for trial in several for step in trial.steps))
-        for name, several in trials.items()
-    }
+    return times
+
+
+def _compared(times: Mapping[str, Sequence[float]]) -> tuple[float, bool, str]:
+    """Return the plan's gain over DDP's best setting, whether each turn has one, that setting."""
+    middle = {name: median(turns) for name, turns in times.items()}
+    best = min(middle.keys() - {"plan"}, key=lambda name: (middle[name], name))
+    each = zip(times["plan"], times[best], strict=True)
+    return middle[best] / middle["plan"], all(plan < ddp for plan, ddp in each), best
+
+
+def _options(bucket_mb: int | None) -> dict[str, Any]:
+    return {} if bucket_mb is None else {"bucket_cap_mb": bucket_mb}
 
 
 def _ddp(model: nn.Module, bucket_mb: int | None, job: World) -> DistributedDataParallel:
-    options: dict[str, Any] = {} if bucket_mb is None else {"bucket_cap_mb": bucket_mb}
-    return DistributedDataParallel(model, process_group=None if job.guest else job.group, **options)
+    group = None if job.guest else job.group
+    return DistributedDataParallel(model, process_group=group, **_options(bucket_mb))
 
 
 def _with(bucket_mb: int | None) -> str:
