@@ -20,25 +20,24 @@ class Node:
 
     def all(self, *names: str, **attributes: str) -> list["Node"]:
         """Elements below, by name and by attributes; in document order."""
+        wanted = {(key.rstrip("_"), value) for key, value in attributes.items()}
         found: list[Node] = []
         for child in self.children:
-            if isinstance(child, str):
-                continue
-            wanted = {key.rstrip("_"): value for key, value in attributes.items()}
-            fits = all(child.attributes.get(key) == value for key, value in wanted.items())
-            if (not names or child.name in names) and fits:
-                found.append(child)
-            found += child.all(*names, **attributes)
+            if isinstance(child, Node):
+                if (not names or child.name in names) and wanted <= child.attributes.items():
+                    found.append(child)
+                found += child.all(*names, **attributes)
         return found
 
     def one(self, *names: str, **attributes: str) -> "Node":
         (only,) = self.all(*names, **attributes)
         return only
 
+    def section(self, name: str) -> "Node":
+        return self.one("section", id=name)
+
     def number(self, attribute: str) -> float:
-        value = self.attributes[attribute]
-        assert value is not None
-        return float(value)
+        return float(self.attributes[attribute] or "")
 
     def rows(self) -> list[list[str]]:
         """Texts of the cells of a table's body."""
@@ -50,20 +49,17 @@ class Reader(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.root = Node("", {})
-        self.open = [self.root]
+        self.open = [Node("", {})]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = [name for name, _ in attrs]
-        assert len(set(names)) == len(names), f"an attribute twice in <{tag}>"
+        assert len(dict(attrs)) == len(attrs), f"an attribute twice in <{tag}>"
         node = Node(tag, dict(attrs))
         self.open[-1].children.append(node)
         if tag not in VOID:
             self.open.append(node)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open[-1].name == tag, f"</{tag}> closes <{self.open[-1].name}>"
-        self.open.pop()
+        assert self.open.pop().name == tag, f"</{tag}> closes another element"
 
     def handle_data(self, data: str) -> None:
         self.open[-1].children.append(data)
@@ -75,5 +71,5 @@ def read(page: str) -> Node:
     reader = Reader()
     reader.feed(page)
     reader.close()
-    assert len(reader.open) == 1, f"never closed: {[one.name for one in reader.open[1:]]}"
-    return reader.root
+    (root,) = reader.open  # none is left unclosed
+    return root
