@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import Tensor, nn, ones
 
 
 class _Counted(nn.Linear):
@@ -36,3 +36,8 @@ def failing_on_rank_1() -> nn.Module:
     if os.environ["RANK"] == "1":
         raise ValueError("only here")
     return _Counted(16, 4)
+
+
+def whole() -> tuple[nn.Module, tuple[Tensor]]:
+    """Return a model with its inputs."""
+    return _Counted(16, 4), (ones(2, 16),)
