@@ -16,6 +16,7 @@ from planner.families.yan.configuration import canonical_mapping
 from planner.families.yan.model import estimate
 from planner.jsonio.measurements import decode_measurements
 from tests.cli.line import Line, read, started, write
+from tests.jsonio.patches import patched
 
 CONSTANTS = {
     "muladd_ns": 0.2,
@@ -153,52 +154,32 @@ def test_machines_that_differ_are_named(line: Line) -> None:
     assert found["constants"]["muladd_ns"] == pytest.approx(CONSTANTS["muladd_ns"], rel=1e-6)
 
 
-MAPPING = "measurements 2 layers {} mapping"
+ROW = epochs()["measurements"][1]
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("path", "value", "said"),
     [
-        ("measurements", None, "measurements: missing"),
-        ("measurements", [], "measurements: expected at least 2"),
-        ("constants muladd_ns", 0, "constants.muladd_ns: expected a number > 0"),
-        ("measurements 3 layers", None, "measurements[3].layers: missing"),
+        ("measurements", ..., ": missing"),
+        ("measurements", [], ": expected at least 2"),
+        ("constants.muladd_ns", 0, ": expected a number > 0"),
+        ("measurements[3].layers", ..., ": missing"),
+        ("measurements[3].layers", [choice(1, 1, 1)], ": expected as many as the network has (2),"),
+        ("measurements[0].epoch_ns", 0, ": expected"),
+        ("measurements[0].epoch", 5, ": unknown field"),
+        ("measurements[1].layers[1].threads", 3, ": expected at most 2"),
+        ("measurements[1]", {**ROW, "parameter_servers": 9}, ": expected at"),
         (
-            "measurements 3 layers",
-            [choice(1, 1, 1)],
-            "measurements[3].layers: expected as many as the network has (2), got 1",
-        ),
-        ("measurements 0 epoch_ns", 0, "measurements[0].epoch_ns: expected"),
-        ("measurements 0 epoch", 5, "measurements[0].epoch: unknown field"),
-        (
-            "measurements 1 layers 1 threads",
-            3,
-            "measurements[1].layers[1].threads: expected at most 2",
-        ),
-        ("measurements 1 parameter_servers", 9, "measurements[1]: expected at"),
-        (
-            MAPPING.format(1),
+            "measurements[2].layers[1].mapping",
             [[0, 1, 2]],
-            "measurements[2].layers[1].mapping: expected a mapping for every layer, or for none",
+            ": expected a mapping for every layer, ",
         ),
-        (
-            MAPPING.format(0),
-            [[0], [1], [1]],
-            "measurements[2].layers[0].mapping[2][0]: worker 1 given twice",
-        ),
+        ("measurements[2].layers[0].mapping", [[0], [1], [1]], "[2][0]: worker 1 given twice"),
     ],
 )
-def test_fit_says_what_is_wrong_and_where(place: str, value: Any, said: str, line: Line) -> None:
-    document: Any = epochs()
-    *steps, last = (int(step) if step.isdecimal() else step for step in place.split())
-    inner = document
-    for step in steps:
-        inner = inner[step]
-    inner[last] = value
-    if value is None:
-        del inner[last]
-    write("epochs.json", document)
-    assert f"epochs.json: {said}" in line.error("calibrate fit epochs.json")
+def test_fit_says_what_is_wrong_and_where(path: str, value: Any, said: str, line: Line) -> None:
+    write("epochs.json", patched(epochs(), {path: value}))
+    assert f"epochs.json: {path}{said}" in line.error("calibrate fit epochs.json")
 
 
 def test_compute_writes_constants_and_where_they_come_from(line: Line) -> None:
@@ -243,16 +224,3 @@ def test_an_interrupt_leaves_no_process_behind(ending: signal.Signals) -> None:
     while any(Path(f"/proc/{one}/cwd").exists() for one in workers):
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("compute", ["latency_ns and\nnic_bits_per_s", "not measured here", "example:"]),
-        ("fit", ['"measurements"', "epoch_ns", "starting\nguess", "example:"]),
-    ],
-)
-def test_help_says_what_it_does(kind: str, words: list[str], line: Line) -> None:
-    out = line(f"calibrate {kind} --help").out
-    assert all(word in out for word in words)
-    assert max(map(len, out.splitlines())) <= 90

@@ -12,6 +12,10 @@ from tests.cli.commands import commands
 from tests.cli.documents import IBATCH
 from tests.cli.line import Line, read, write
 
+EXPLAINED = {
+    "calibrate compute": ("latency_ns and\nnic_bits_per_s", "not measured here", "example:"),
+    "calibrate fit": ('"measurements"', "epoch_ns", "starting\nguess", "example:"),
+}
 GOOD = json.dumps(IBATCH)
 
 
@@ -61,25 +65,14 @@ def test_a_fault_exits_with_1(line: Line, monkeypatch: pytest.MonkeyPatch) -> No
     assert "ZeroDivisionError" in line("solve", given=IBATCH, status=1).err
 
 
-def test_import_warns_on_standard_error(line: Line) -> None:
-    times = "forward_compute_time={0}, backward_compute_time={1}, activation_size=8.0, "
-    rows = (
-        f"node1 -- Input -- {times.format(9.0, 0.0)}parameter_size=0.0\n"
-        f"node2 -- Linear(in_features=1, out_features=1) -- {times.format(1.0, 1.0)}"
-        "parameter_size=8.0\n"
-    )
-    write("graph.txt", rows)
-    out, err = line("import pipedream graph.txt --batch-size 4")
-    assert decode_profile(out.encode()).name == "graph"
-    assert "data loading" in err
-    Path("graph.txt").write_bytes(b"\xff")
-    assert "not UTF-8" in line.error("import pipedream graph.txt")
-
-
 @pytest.mark.parametrize("path", [one.path for one in commands() if "--quiet" in one.options])
 def test_every_help_text_has_an_example(path: tuple[str, ...], line: Line) -> None:
     name = " ".join(path)
-    assert re.search(rf"\bexample\b[^\0]*\bplanner {name}\b", line(name, "--help").out)
+    text = line(name, "--help").out
+    assert re.search(rf"\bexample\b[^\0]*\bplanner {name}\b", text)
+    if name in EXPLAINED:
+        assert all(words in text for words in EXPLAINED[name])
+        assert max(map(len, text.splitlines())) <= 90
 
 
 def test_profile_keeps_standard_output_for_the_profile(

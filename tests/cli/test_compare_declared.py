@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,45 +23,25 @@ FAMILIES = families()
 LENET = "compare data/profiles/lenet5.json --cluster office-4"
 
 
-def larger(problem: int, _: Deadline) -> Outcome[int]:
-    return Outcome(problem + 1)
+def larger(problem: str, _: Deadline) -> Outcome[str]:
+    return Outcome("larger")
 
 
-def largest(problem: int, _: Deadline) -> Outcome[int]:
+def largest(problem: str, _: Deadline) -> Outcome[str]:
     return Outcome(None, infeasibility=Infeasibility(f"nothing is above {problem}", ("problem",)))
 
 
-class Above(Family[int, int, int]):
-    """A number above another: nothing is declared but what is solved."""
-
-    name, plan_type = "above", int
-    own_methods = MappingProxyType(
-        {"auto": named("larger", larger), "larger": larger, "largest": largest}
-    )
-
-    def check(self, problem: int, plan: int, deadline: Deadline) -> None:
-        return
-
-    def evaluate(self, problem: int, plan: int, deadline: Deadline) -> int:
-        return plan
-
-    def objective(self, problem: int, evaluation: int) -> int:
-        return evaluation
-
-    def bound(self, problem: int, plan: int, deadline: Deadline) -> tuple[int, bool]:
-        return problem, False
-
-
 def test_a_family_that_declares_nothing_shows_objective_gap_status_and_run_time() -> None:
-    family = Above()
-    found = compare(1000, family.names(), solve=family.solve)
-    header, rows = table(family, 1000, found)
+    methods = {"auto": named("larger", larger), "larger": larger, "largest": largest}
+    family = Words({"larger": 1001}, methods, bound_ns=1000)
+    found = compare("all", family.names(), solve=family.solve)
+    header, rows = table(family, "all", found)
     assert header == ("method", "objective", "above bound", "status", "run time")
     assert [row[:4] for row in rows] == [
         ("larger", "1.001 µs", "0.10%", "feasible"),
         ("largest", "–", "–", "infeasible"),
     ]
-    assert list(reasons(found.rows)) == ["largest: nothing is above 1000"]
+    assert list(reasons(found.rows)) == ["largest: nothing is above all"]
     assert not family.options
 
 

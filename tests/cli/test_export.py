@@ -110,23 +110,6 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
     assert said in line.error("export", words)
 
 
-def test_buckets_of_a_shipped_profile_are_within_their_limit(line: Line) -> None:
-    document = read("data/profiles/resnet50.json")
-    request = {
-        "problem": "caramel",
-        "ops": document["ops"],
-        "parameters": document["parameters"],
-        "network": {"startup_ns": 100_000, "ns_per_byte": 0.8},
-        "method": "ddp",
-    }
-    write("plan.json", planner.solve(request))
-    settings = exported(line, "deepspeed plan.json --profile data/profiles/resnet50.json")
-    sizes = {parameter["name"]: parameter["bytes"] // 4 for parameter in document["parameters"]}
-    limit = settings["zero_optimization"]["reduce_bucket_size"]
-    for bucket in settings["planner"]["buckets"]:
-        assert sum(sizes[name] for name in bucket) <= limit or len(bucket) == 1
-
-
 BCUBE = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9}
 SLICES = {
     "problem": "bigdl",

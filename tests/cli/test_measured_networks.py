@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.documents import FILES, TABLE
+from tests.cli.documents import FILES
 from tests.cli.line import Line, read, without_runtime, write
 from tests.formats.nccl_output import ROWS, run
 
 LENET = "compare data/profiles/lenet5.json"
-PULLED = {"pull": "all_gather", "push": "reduce_scatter"}
-BATCHES = [("pull", 3), ("push", 6)]
 
 
 def measured(**changes: Any) -> str:
@@ -31,9 +29,13 @@ def imported(line: Line) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize(("direction", "computed_ms"), BATCHES)
-def test_batches_take_the_times_measured(direction: str, computed_ms: int, line: Line) -> None:
-    collective = PULLED[direction]
+@pytest.mark.parametrize(
+    ("direction", "collective", "computed_ms"),
+    [("pull", "all_gather", 3), ("push", "reduce_scatter", 6)],
+)
+def test_batches_take_the_times_measured(
+    direction: str, collective: str, computed_ms: int, line: Line
+) -> None:
     command = f"compare scaled.json --direction {direction} --json"
     options = measured(collective=collective)
     (answer,) = line(command, options, "--methods layer_by_layer").json
@@ -52,29 +54,9 @@ def test_batches_take_the_times_measured(direction: str, computed_ms: int, line:
     assert "Eq. 4 knows no interference" in error
 
 
-def test_gradients_take_the_times_measured(line: Line) -> None:
-    def times(options: str) -> list[tuple[int, int]]:
-        (answer,) = line("compare scaled.json --problem caramel --json", options).json
-        return [(one["bytes"], one["end_ns"] - one["start_ns"]) for one in answer["groups"]]
-
-    found = times(f"{measured()} --methods layer_by_layer")
-    assert dict(found) == {4000: 257_576, 40_000: 348_485, 400_000: 1_000_000}
-    depths = {"1": {"table": TABLE}, "2": {"startup_ns": 100_000, "ns_per_byte": 1}}
-    found = times(f"{measured(network={'depths': depths})} --methods auto")
-    assert all(time == 100_000 + size for size, time in found)  # always the cheaper one
-
-
-def test_as_many_workers_as_were_measured(line: Line) -> None:
-    command = f"compare scaled.json --problem caramel --methods caramel {measured()}"
-    line(command)
-    line(command, "--workers 3 --servers 3")
-
-
-def test_models_of_messages_take_the_nics_of_a_measured_ring(line: Line) -> None:
-    command = "compare scaled.json --problem bml --bcube 2,2"
-    said = line(command, measured()).out
-    assert "those on which a ring's all_reduce among 4 ranks costs" in said
-    said = line.error(command, measured(algorithm="bml(2,2)"))
+def test_what_is_not_timed_as_messages_are_is_refused(line: Line) -> None:
+    options = measured(algorithm="bml(2,2)")
+    said = line.error("compare scaled.json --problem bml --bcube 2,2", options)
     assert "expected NICs or links, got a measured collective" in said
 
 
@@ -100,47 +82,48 @@ def test_links_of_a_host_are_said_and_kept(imported: object, line: Line) -> None
         assert "--link" in line.error("import network imported.json --link", wrong)
 
 
-def test_plan_takes_tables_and_says_what_was_not_measured(imported: object, line: Line) -> None:
-    command = "plan tiny.json --cluster caramel-8 --network imported.json"
-    answer = line(command, "--json").json
+TINY = "compare tiny.json --network imported.json --problem"
+MESSAGES = f"{LENET} --network imported.json --problem"
+SCALED = "compare scaled.json --problem caramel --methods caramel --network network.json"
+ASSUMED = "warning: start-ups are assumed, not measured"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (f"{TINY} caramel --workers 3", "all_reduce among 3 ranks interpolated between 2 and 4"),
+        (f"{TINY} ibatch", "all_gather among 4 ranks as measured"),
+        (f"{TINY} iteration --cluster caramel-8", "all_reduce among 8 ranks extrapolated from 2, "),
+        ("plan tiny.json --cluster caramel-8 --network imported.json", "measured tables"),
+        (f"{MESSAGES} bml --bcube 2,2", "those on which a ring's all_gather"),
+        (f"{MESSAGES} bigdl --machines 4", "those on which a ring's all_gather"),
+        (f"{MESSAGES} yan --machines 4 --methods data_parallel", "on which a ring's all_gather"),
+        (f"{MESSAGES} drizzle --cluster drizzle-32", "those on which a ring's all_gather"),
+        (
+            "compare scaled.json --problem bml --bcube 2,2 --network network.json",
+            "those on which a ring's all_reduce among 4 ranks costs",
+        ),
+        (f"{SCALED} --workers 3 --servers 3", "all_reduce (ring) among 3 ranks as measured"),
+        *(
+            (f"{LENET} --problem {problem} --cluster caramel-8", ASSUMED)
+            for problem in ("caramel", "ibatch", "iteration", "bigdl", "yan")
+        ),
+        ("plan data/profiles/lenet5.json --cluster caramel-8", ASSUMED),
+    ],
+)
+def test_commands_say_what_they_take_for_the_network(
+    words: str, said: str, imported: object, line: Line
+) -> None:
+    out, err = line(words)
+    assert said in out
+    assert out.startswith(ASSUMED) == (said == ASSUMED)
+    assert "no method found a plan" not in err
+
+
+def test_plan_takes_tables(imported: object, line: Line) -> None:
+    answer = line("plan tiny.json --cluster caramel-8 --network imported.json --json").json
     assert answer["synchronisation"]["algorithm"] == "measured"
     assert any("among 8 ranks extrapolated from 2, 4" in text for text in answer["warnings"])
-    assert "measured tables" in line(command).out
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            "--problem caramel --workers 3",
-            "all_reduce among 3 ranks interpolated between 2 and 4",
-        ),
-        ("--problem ibatch", "all_gather among 4 ranks as measured"),
-        (
-            "--problem iteration --cluster caramel-8",
-            "all_reduce among 8 ranks extrapolated from 2, 4",
-        ),
-    ],
-)
-def test_compare_takes_tables(options: str, said: str, imported: object, line: Line) -> None:
-    assert said in line("compare tiny.json --network imported.json", options).out
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--problem bml --bcube 2,2",
-        "--problem bigdl --machines 4",
-        "--problem yan --machines 4 --methods data_parallel",
-        "--problem drizzle --cluster drizzle-32",
-    ],
-)
-def test_models_of_messages_take_the_nics_of_a_ring(
-    options: str, imported: object, line: Line
-) -> None:
-    best = line(LENET, "--network imported.json --json", options).json[0]
-    assert best["status"] in ("optimal", "feasible")
-    assert any("those on which a ring's all_gather" in text for text in best["warnings"])
 
 
 def test_requests_take_tables(imported: dict[str, Any], line: Line) -> None:

@@ -14,13 +14,15 @@ from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from tests.cli.commands import commands
 from tests.cli.documents import (
+    BML,
     DAMAGED,
-    FILES,
     IBATCH,
     LAYERS,
     LINK,
+    MEASURED,
     PROFILE,
     REQUESTS,
+    TABLE,
 )
 from tests.cli.line import Line, write
 from tests.formats.spark_logs import loop
@@ -34,27 +36,24 @@ EVENTS = "compare --events log.json"
 TIMED = "calibrate network"
 RUN = "run caramel.json --model tests.cli.factories:whole"
 _LINK = "name: unknown field; known are bytes_per_s"
+_NONE = "does not apply to a request"
 _APART = "--{0}: does not apply to --problem {1}, only to "
+
+
+def named(*options: str, said: str = "") -> list[tuple[str, str]]:
+    """Return rows of options that are refused by their names, and with the same words."""
+    return [(option, f"{option.split()[0]}: {said}") for option in options]
+
 
 REFUSED: dict[str, list[tuple[str, str]]] = {
     "": [("", "required: COMMAND"), ("paint", "invalid choice: 'paint'")],
     PLAN: [
+        *named("--computation 0", "--optimiser-ratio -1", "--max-transfer 0B", "--max-group 1"),
+        ("--algorithms ring,star", "--algorithms[1]: expected one of ring"),
+        *named("--epoch-samples 0", "--max-overhead 2", "--time-limit 0"),
         (f"--computation {'9' * 30}", "--computation: expected a number <="),
         (f"--optimiser-ratio {'9' * 30}", "--optimiser-ratio: expected a number from 0"),
-        ("--method ddpp", "--method: expected one of"),
         ("--method ddpp", "did you mean 'ddp'"),
-        ("--computation 0", "--computation"),
-        ("--computation 1e3", "--computation"),
-        ("--computation 1/0", "--computation"),
-        ("--optimiser-ratio -1", "--optimiser-ratio"),
-        ("--max-transfer 25", "--max-transfer"),
-        ("--max-transfer 0B", "--max-transfer"),
-        ("--algorithms ring,star", "--algorithms"),
-        ("--epoch-samples 0", "--epoch-samples"),
-        ("--max-overhead 2", "--max-overhead"),
-        ("--max-group 1", "--max-group"),
-        ("--time-limit 0", "--time-limit"),
-        ("-o /no/such/folder/plan.json", "--output"),
         ("--method ps --mode replicated", "--mode: the plans of ps"),
         ("--for ddp --mode sharded", "--mode: the plans of Distributed"),
         ("--for ddp --epoch-samples 9", "--epoch-samples: not with target ddp"),
@@ -62,36 +61,28 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--picture a.bmp", "--picture: expected a name ending in"),
         ("--for fsdp2 --mode sharded", "--mode: the plans of FSDP2"),
         ("--for dpp", "invalid choice: 'dpp'"),
-        ("--network cluster.json", f"error: cluster.json: {_LINK}"),
         ("-o model.json", "--output: would replace model.json, which is read"),
         ("-o cluster.json", "--output: would replace cluster.json, which is read"),
         ("--picture linked.svg", "--picture: would replace linked.svg, which is read"),
-        ("--picture a.svg -o ./a.svg", "which --picture writes"),
+        ("--picture a.svg -o ./a.svg", "--output: would replace ./a.svg, which --picture writes"),
     ],
     "plan": [
         ("none.json --cluster cluster.json", "error: none.json: No such file"),
         (". --cluster cluster.json", "error: .: Is a directory"),
         ("cluster.json --cluster cluster.json", "cluster.json: source: unknown"),
-        ("request.json --cluster cluster.json", "request.json: problem: unknown"),
-        ("model.json --cluster model.json", "model.json: provenance: unkn"),
-        ("model.json --cluster answer.json", "answer.json: problem: unknown"),
         ("model.json --for ddp", "--cluster: missing: where the model trains, or --network alone"),
         ("model.json --for fsdp2 --network x", "--cluster: missing: where the model trains"),
         ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
     ],
     REPORT: [
-        ("-o no/such/folder/page.html", "--output: no such folder"),
-        ("-o .", "--output: is a folder"),
+        ("--computation 0", "--computation: "),
         ("--time-limit 0", "--time-limit"),
-        ("--computation 0", "--computation"),
-        ("--algorithms star", "--algorithms"),
     ],
     "report": [
         ("cluster.json --cluster cluster.json", "cluster.json: "),
         ("model.json --cluster none.json", "none.json"),
     ],
     COMPARE: [
-        ("--methods nobody", "--methods: expected one of auto, exact"),
         ("--methods exakt", "did you mean 'exact'"),
         ("--time-limit 0", "--time-limit: expected a number > 0"),
         ("--picture a.bmp", "--picture: expected a name ending in"),
@@ -107,38 +98,25 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("-o nowhere/plan.json", "--output: no such folder: nowhere"),
         ("-o .", "--output: is a folder: ."),
         ("--workers 8", f"{_APART.format('workers', 'ibatch')}caramel"),
-        ("--servers 8", f"{_APART.format('servers', 'ibatch')}caramel"),
-        ("--seed 8", f"{_APART.format('seed', 'ibatch')}caramel"),
-        ("--bcube 3,2", f"{_APART.format('bcube', 'ibatch')}bml"),
         ("--problem caramel --workers 1", "--workers: expected an integer >= 2, got 1"),
         ("--problem caramel --workers 65537", "--workers: expected an integer <= 65536"),
         ("--problem caramel --servers 9", "--servers: expected an integer <= 8, got 9"),
         ("--problem caramel --servers 0", "--servers: expected an integer >= 1"),
         ("--problem caramel --seed -1", "--seed"),
         ("--problem caramel --direction pull", _APART.format("direction", "caramel")),
-        ("--problem caramel --objective eq4", _APART.format("objective", "caramel")),
-        ("--problem caramel --max-batch 1MB", _APART.format("max-batch", "caramel")),
-        ("--problem caramel --methods greedy", "--methods: expected one of auto"),
         ("--problem caramel --methods horovd", "did you mean 'horovod'"),
         ("--problem caramel --startup 4000000000s", "--startup, --bandwidth: "),
         ("--problem bml", "--bcube: missing: it says how many servers there are: 3,2"),
-        ("--problem bml --bcube 3,-2", "--bcube: expected n,k such as 3,2, got '3,-2'"),
         ("--problem bml --bcube 1,2", "--bcube: n: expected an integer >= 2, got 1"),
-        ("--problem bml --bcube 3,0", "--bcube: k: expected an integer >= 1, got 0"),
         ("--problem bml --bcube 3,64", "--bcube: k: expected at most 2^62 NICs"),
-        (f"--problem bml --bcube {'9' * 20},1", "--bcube: n: expected an integer <= "),
         ("--problem bml --bcube 3,2 --methods detour", "--methods: expected one of bml_bcube"),
         ("--problem bml --bcube 3,2 --methods ring_bcub", "did you mean 'ring_bcube'?"),
-        ("--problem bml --bcube 3,2 --workers 4", _APART.format("workers", "bml")),
         ("--problem bml --bcube 3,2 --direction pull", _APART.format("direction", "bml")),
-        ("--problem bml --bcube 3,2 --picture p.bmp", "expected a name ending in .svg"),
         ("--problem bml --bcube 3,2 --picture p.json", "expected a name ending in .svg (a chart)"),
     ],
     "compare": [
         ("", "FILE: missing"),
         ("log.json --events log.json", "FILE: not together with --events"),
-        ("tiny.json --startup 1us", "--bandwidth: missing"),
-        ("tiny.json --bandwidth 1Gb/s", "--startup: missing"),
         ("damaged.json --methods ps_bcube", "one of auto, bml, detour, trees"),
         ("answer.json", "answer.json: holds an answer: expected a request"),
         ("model.json --network cluster.json", f"cluster.json: {_LINK}"),
@@ -149,6 +127,18 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("text.json", "text.json: not JSON"),
         (f"list.json {LINK}", "list.json: expected an object"),
     ],
+    **{
+        f"compare {name}.json": [
+            ("--startup 1us", f"--startup: {_NONE}, and {name}.json holds one, not a pro"),
+            *named("--bandwidth 1Gb/s", "--bcube 3,2", "--workers 2", said=_NONE),
+            *named("--direction pull", "--max-batch 1MB", said=_NONE),
+            ("--problem ibatch", f"--problem: {name}.json holds a request of "),
+            ("--methods mlip", "--methods: expected one of "),
+            ("--picture p.json", "expected a name ending in .svg (a chart)"),
+            *named("--time-limit -1"),
+        ]
+        for name in ("bml", "damaged", "bigdl", "drizzle", "yan")
+    },
     SCALED: [
         ("", "--startup: missing: it comes with a profile, or --network or --cluster"),
         ("--startup 1us", "--bandwidth: missing"),
@@ -188,12 +178,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     "schema": [("nobody", "PROBLEM: expected one of")],
     "solve": [
         ("nowhere.json", "nowhere.json"),
-        ("nowhere.json -o network.json", "nowhere.json"),
         ("--jsonl nowhere.json -o network.json", "nowhere.json"),
-        ("request.json -o nowhere/a.json", "no such folder"),
-        ("--jsonl request.json -o nowhere/a.json", "no such folder"),
-        ("request.json -o .", "is a folder"),
-        ("--jsonl request.json -o .", "is a folder"),
         ("--max-seconds -1", "--max-seconds: expected seconds from 0 to 10^9"),
         ("--max-memory-bytes -1", "--max-memory-bytes: expected a whole number >= 0"),
     ],
@@ -201,9 +186,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("compute --cores 0", "--cores: expected an integer >= 1, got 0"),
         ("compute --cores 1000000", "--cores: expected at most the"),
         ("compute --repetitions -1", "--repetitions: expected an integer >= 1"),
-        ("compute -o nowhere/x.json", "--output: no such folder"),
         ("fit nowhere.json", "nowhere.json"),
-        ("fit - -o nowhere/x.json", "--output: no such folder"),
     ],
     TIMED: [
         ("", "RANK is not set: start the program with a launcher, such as torchrun"),
@@ -217,7 +200,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--bcube 2", "--bcube: expected n,k such as 3,2"),
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
         ("--interfaces lo", "--interfaces: only with --bcube"),
-        ("-o nowhere/network.json", "--output: no such folder: nowhere"),
         ("--cluster-out -", "--cluster-out: expected a file"),
         ("--cluster-out nowhere/c.json", "--cluster-out: no such folder: nowhere"),
         ("--interference torch.nn", "--interference: expected module:factory, got 'torch.nn'"),
@@ -287,77 +269,34 @@ def test_what_was_typed_is_named(words: str, said: str, line: Line) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--startup 1us", "--startup: does not apply to a request, and {} holds one, not a pro"),
-        ("--bandwidth 1Gb/s", "--bandwidth: does not apply to a request"),
-        ("--bcube 3,2", "--bcube: does not apply to a request"),
-        ("--workers 2", "--workers: does not apply to a request"),
-        ("--direction pull", "--direction: does not apply to a request"),
-        ("--max-batch 1MB", "--max-batch: does not apply to a request"),
-        ("--problem ibatch", "--problem: {} holds a request of "),
-        ("--methods mlip", "--methods: expected one of "),
-        ("--picture p.bmp", "expected a name ending in .svg"),
-        ("--picture p.json", "expected a name ending in .svg (a chart)"),
-        ("--time-limit -1", "--time-limit"),
-    ],
-)
-def test_options_of_a_compared_request_are_named(words: str, said: str, line: Line) -> None:
-    for name in ("bml.json", "damaged.json", "bigdl.json", "drizzle.json", "yan.json"):
-        assert said.format(name) in line.error("compare", name, words)
+TIMES = f"{SCALED} --network bad.json"
+BATCHES = "compare scaled.json --network bad.json"
+DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABLE}}}}
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("words", "document", "change", "said"),
     [
-        ("tiny", {"batch_size": -3}, "batch_size: expected an integer >= 1, got -3"),
-        ("yan", {"machines": 0}, "machines: expected an integer >= 1, got 0"),
-        ("yan", {"problem": "yam"}, "problem: expected one of"),
-        ("yan", {"constants": {}}, "constants.muladd_ns: missing"),
-        ("caramel", {"ops": []}, "ops: "),
-        ("bml", {"n": 1}, "n: expected an integer >= 2, got 1"),
-        ("bml", {"schedule": {"server": [3, 0]}}, "schedule.server[0]: expected an integer"),
-        ("bml", {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected 2 digits"),
-        ("damaged", {"schedule": {"server": [2, 2]}}, "schedule.server: expected one that has not"),
-        ("bigdl", {"nodes": 0}, "nodes: expected an integer >= 1, got 0"),
-        ("bigdl", {"nodes": 5000}, "nodes: expected an integer <= 4096, got 5000"),
-        ("bigdl", {"link_bytes_per_s": 0}, "link_bytes_per_s: expected a number > 0, got 0"),
-        ("drizzle", {"task_ns": -1}, "task_ns: expected a number"),
-        ("drizzle", {"max_overhead": 1}, "max_overhead: "),
+        (f"compare bad.json {LINK}", PROFILE, {"batch_size": -3}, "batch_size: expected an integ"),
+        ("compare bad.json", REQUESTS["yan"], {"constants": {}}, "constants.muladd_ns: missing"),
+        ("compare bad.json", REQUESTS["caramel"], {"ops": []}, "ops: "),
+        ("compare bad.json", BML, {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected"),
+        ("compare bad.json", DAMAGED, {"schedule": {"server": [2, 2]}}, "schedule.server: expecte"),
+        ("compare bad.json", REQUESTS["bigdl"], {"nodes": 0}, "nodes: expected an integer >= 1"),
+        ("compare bad.json", REQUESTS["drizzle"], {"task_ns": -1}, "task_ns: expected a number"),
+        (TIMES, MEASURED, {"collective": "all_gather"}, "collective: expected all_reduce, which"),
+        (TIMES, MEASURED, {"network": {"table": [[5, 2], [3, 4]]}}, "network.table[1][0]: expect"),
+        (TIMES, MEASURED, {"network": {}}, "network.startup_ns: missing; or give a table"),
+        (TIMES, MEASURED, {"network": {"startup_ns": 2**62, "ns_per_byte": 1}}, "network: "),
+        (TIMES, MEASURED, {"ranks": 0}, "ranks: expected an integer >= 2, got 0"),
+        (BATCHES, MEASURED, DEPTHS, "network.depths: only transfers of an all-reduce are cut"),
     ],
 )
 def test_the_file_and_the_field_are_named(
-    name: str, change: dict[str, Any], said: str, line: Line
+    words: str, document: dict[str, Any], change: dict[str, Any], said: str, line: Line
 ) -> None:
-    document = {"tiny": PROFILE, "damaged": DAMAGED, **REQUESTS}[name]
     write("bad.json", {**document, **change})
-    network = LINK if name == "tiny" else ""
-    assert f"bad.json: {said}" in line.error("compare bad.json", network)
-
-
-def test_the_field_of_a_measured_network_is_named(line: Line) -> None:
-    tables = {"1": {"table": [[1, 2], [3, 4]]}, "2": {"table": [[1, 2], [3, 4]]}}
-    for options, change, said in (
-        ("", {"collective": "all_gather"}, "collective: expected all_reduce, which is what these"),
-        ("", {"network": {"table": [[1, 2], [3, "4"]]}}, "network.table[1][1]: expected an int"),
-        (
-            "",
-            {"network": {"table": [[5, 2], [3, 4]]}},
-            "network.table[1][0]: expected an integer >",
-        ),
-        ("", {"network": {}}, "network.startup_ns: missing; or give a table"),
-        ("", {"ranks": 0}, "ranks: expected an integer >= 2, got 0"),
-        ("", {"network": {"startup_ns": 2**62, "ns_per_byte": 1}}, "network: "),
-        (
-            "--problem ibatch",
-            {"collective": "all_gather", "network": {"depths": tables}},
-            "network.depths: only transfers of an all-reduce",
-        ),
-    ):
-        write("bad.json", {**FILES["network.json"], **change})
-        error = line.error(SCALED, "--network bad.json", options)
-        assert error.startswith(f"planner: error: bad.json: {said}")
+    assert line.error(words).startswith(f"planner: error: bad.json: {said}")
 
 
 BCUBES = [f"compare tiny.json --problem bml {LINK}", TIMED]

@@ -7,6 +7,7 @@ import pytest
 import planner
 from tests.cli.line import Line, read, write
 from tests.cli.printed import check_answer, check_printed
+from tests.jsonio.test_iteration import CLUSTER
 
 SAID = "4 threads on 2 processors"
 DOUBT = f"profile m, measured on 2026-11-20 (an abacus), may be off: {SAID}; it rained"
@@ -55,15 +56,6 @@ def test_what_is_made_of_a_plan_repeats_it(profile: object, line: Line) -> None:
     assert f"planner: warning: {DOUBT}" in line("export fsdp2 plan.json -o out").err
 
 
-CLUSTER: dict[str, Any] = {
-    "name": "two",
-    "source": "made up",
-    "machines": 2,
-    "topology": {"kind": "switch"},
-    "nic": {"bytes_per_s": 1e9, "startup_ns": 1000},
-}
-
-
 @pytest.mark.parametrize("memory", ["memory_bytes", "accelerator_memory_bytes"])
 @pytest.mark.parametrize("mode", ["", "--mode fsdp"])
 def test_what_a_cluster_s_memory_is_understood_as(
@@ -71,7 +63,8 @@ def test_what_a_cluster_s_memory_is_understood_as(
 ) -> None:
     topology = {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}
     nic = {**CLUSTER["nic"], "per_machine": 8}
-    write("c.json", {**CLUSTER, "topology": topology, "nic": nic, memory: 80 * 10**9})
+    nodes = {**CLUSTER, "machines": 2}
+    write("c.json", {**nodes, "topology": topology, "nic": nic, memory: 80 * 10**9})
     doubted = memory == "memory_bytes"
     out = line("plan m.json --cluster c.json -o plan.json", mode).out
     said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"

@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 from planner.cli import main
 from planner.jsonio import decode_profile
 from tests.cli.printed import check_printed
+from tests.cli.ranks import commanded
 from tests.runtime.launching import launch
 
 MODEL = """
@@ -58,25 +59,6 @@ def backward():
 SWITCH = """{"name": "two", "source": "-", "machines": 2, "topology": {"kind": "switch"},
 "nic": {"bytes_per_s": 1e9, "startup_ns": 1000}}"""
 BRIEFLY = "--model my_model:make --timeout 20 --warmup 1 --steps"
-
-
-def _commands(folder: str, commands: list[str]) -> list[int]:
-    os.chdir(folder)
-    statuses = []
-    for number, words in enumerate(commands):
-        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + (number > 0))
-        sys.stdout.write(f"== {number}\n")
-        statuses.append(main(words.format(rank=os.environ["RANK"]).split()))
-    return statuses
-
-
-def commanded(ranks: int, folder: Path, *commands: str, ends: int = 0) -> list[list[str]]:
-    """Return what each rank prints during each command; all of them end alike."""
-    outcomes = launch(_commands, ranks, str(folder), list(commands))
-    for outcome in outcomes:
-        assert outcome.value == [ends] * len(commands), outcome.output
-    parts = [outcome.output.split("== ")[1:] for outcome in outcomes]
-    return [[part.partition("\n")[2] for part in own] for own in parts]
 
 
 @pytest.fixture(scope="module")

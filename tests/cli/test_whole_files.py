@@ -95,7 +95,7 @@ def test_devices_can_be_read_and_written_at_once() -> None:
     check_outputs({"--output": os.devnull, "--picture": os.devnull, "--trace": "-"}, (os.devnull,))
 
 
-def test_links_and_permissions_stay(tmp_path: Path) -> None:
+def test_links_and_permissions_stay_and_new_files_have_the_usual_ones(tmp_path: Path) -> None:
     file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("old")
     file.chmod(0o640)
@@ -108,15 +108,14 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     dangling.symlink_to("made")
     write_file(dangling, b"new")
     assert (tmp_path / "made").read_text() == "new"
-
-
-def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        write_file(tmp_path / "file", b"new")
+        write_file(tmp_path / f"{'ü' * 120}.json", b"new")  # as long as names are
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+    new = tmp_path / f"{'ü' * 120}.json"
+    assert new.read_bytes() == b"new"
+    assert stat.S_IMODE(new.stat().st_mode) == 0o640
 
 
 def test_pipes_and_devices_are_written_in_place(tmp_path: Path) -> None:
@@ -131,12 +130,6 @@ def test_pipes_and_devices_are_written_in_place(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-def test_a_name_may_be_as_long_as_names_are(tmp_path: Path) -> None:
-    file = tmp_path / f"{'ü' * 120}.json"
-    write_file(file, b"new")
-    assert file.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), ValueError(), OSError(28, "No space")])

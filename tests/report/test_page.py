@@ -190,7 +190,7 @@ def test_sweeps_are_drawn_in_proportion(
     }
     # Logarithmic: from the slowest DDP down, equal ratios are equal distances.
     drawn = chart.one("path", class_="line ddp").attributes["d"]
-    heights = [float(point.split()[1]) for point in re.split("[ML]", drawn or "")[1:]]
+    heights = [float(point.split()[1]) for point in re.split("[ML]", drawn)[1:]]
     best = [mark.number("cy") for mark in marks]
     by_time = sorted(zip([point.best_ns for point in points], best, strict=True))
     assert sorted(best, reverse=True) == [height for _, height in by_time]

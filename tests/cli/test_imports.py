@@ -1,16 +1,32 @@
-"""What is read off Spark's event logs, as a person meets it: import and compare."""
+"""What is read off other tools' files, as a person meets it: import and compare."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.cli.line import Line
+from planner.jsonio import decode_profile
+from tests.cli.line import Line, write
 from tests.formats.spark_logs import END, START, head, iteration, loop, written
 
 
 @pytest.fixture(autouse=True)
 def _log(line: Line) -> None:
     written(Path("app"), loop(6))
+
+
+def test_import_warns_on_standard_error(line: Line) -> None:
+    times = "forward_compute_time={0}, backward_compute_time={1}, activation_size=8.0, "
+    rows = (
+        f"node1 -- Input -- {times.format(9.0, 0.0)}parameter_size=0.0\n"
+        f"node2 -- Linear(in_features=1, out_features=1) -- {times.format(1.0, 1.0)}"
+        "parameter_size=8.0\n"
+    )
+    write("graph.txt", rows)
+    out, err = line("import pipedream graph.txt --batch-size 4")
+    assert decode_profile(out.encode()).name == "graph"
+    assert "data loading" in err
+    Path("graph.txt").write_bytes(b"\xff")
+    assert "not UTF-8" in line.error("import pipedream graph.txt")
 
 
 def test_an_import_holds_what_requests_need(line: Line) -> None:
