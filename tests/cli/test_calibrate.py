@@ -17,34 +17,25 @@ from planner.families.yan.model import estimate
 from planner.jsonio.measurements import decode_measurements
 from tests.cli.line import Line, read, started, write
 from tests.jsonio.patches import patched
+from tests.jsonio.test_yan import CONSTANTS, SMALL
 
-CONSTANTS = {
+GUESS = {
+    **CONSTANTS,
     "muladd_ns": 0.2,
     "activation_ns": 35.0,
     "error_ns": 12.0,
-    "latency_ns": [300000, 360000],
+    "latency_ns": [300_000, 360_000],
     "nic_bits_per_s": 4e9,
-    "interference": [1.0, 1.05],
 }
-TRUE = {
-    **CONSTANTS,
-    "muladd_ns": 0.5,
-    "activation_ns": 20.0,
-    "error_ns": 30.0,
-    "latency_ns": [100000, 120000],
-    "nic_bits_per_s": 1e10,
-}
+TRUE = {**CONSTANTS, "activation_ns": 20.0, "error_ns": 30.0, "latency_ns": [100_000, 120_000]}
 REQUEST: dict[str, Any] = {
-    "problem": "yan",
+    **SMALL,
     "machines": 12,
-    "cores": 2,
-    "samples": 60000,
-    "read_every": 100,
     "layers": [
         {"name": "a", "kind": "full", "neurons": 300, "connections": 235200, "weights": 235200},
         {"name": "b", "kind": "full", "neurons": 70, "connections": 21000, "weights": 21070},
     ],
-    "constants": CONSTANTS,
+    "constants": GUESS,
 }
 # Servers, replicas, workers; partitions, threads and copies of both layers.
 RUNS = [
@@ -89,7 +80,7 @@ def epochs(constants: dict[str, Any] = TRUE) -> dict[str, Any]:
         for (servers, replicas, workers), *layers in RUNS
     ]
     made = timed({**REQUEST, "constants": constants, "measurements": rows})
-    return copy.deepcopy({**made, "constants": CONSTANTS})
+    return copy.deepcopy({**made, "constants": GUESS})
 
 
 def test_fit_finds_constants_that_a_request_takes(line: Line) -> None:
@@ -151,7 +142,7 @@ def test_machines_that_differ_are_named(line: Line) -> None:
         row["machines"] = list(range(used))
     found = line("calibrate fit -", given=timed(document)).json
     assert found["provenance"]["mean_error"] < 1e-6
-    assert found["constants"]["muladd_ns"] == pytest.approx(CONSTANTS["muladd_ns"], rel=1e-6)
+    assert found["constants"]["muladd_ns"] == pytest.approx(GUESS["muladd_ns"], rel=1e-6)
 
 
 ROW = epochs()["measurements"][1]
@@ -193,7 +184,7 @@ def test_compute_writes_constants_and_where_they_come_from(line: Line) -> None:
     assert provenance["source"] == f"planner {command}"
     assert any("not measured" in note for note in provenance["notes"])
     document = {**epochs(), "cores": 1, "measurements": []}
-    problem, _ = decoded({**document, "constants": {**CONSTANTS, **constants}})
+    problem, _ = decoded({**document, "constants": {**GUESS, **constants}})
     assert problem.constants.muladd_ns == Fraction(repr(constants["muladd_ns"]))
 
 

@@ -10,10 +10,11 @@ from planner.families.collectives.recipes import Recipe, made
 from planner.formats import write_msccl
 from planner.formats.exporters.mscclpp import write_mscclpp
 from planner.model.topologies import BCube
-from tests.cli.documents import PROVENANCE
+from tests.cli.documents import BML, PROVENANCE
 from tests.cli.line import Line, read, write
 from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
 from tests.jsonio.test_iteration import REQUEST
+from tests.jsonio.test_plan_files import BIGDL
 
 STEPS = ["a/forward", "b/forward", "c/forward", "c/backward", "b/backward", "a/backward"]
 PROFILE: dict[str, Any] = {
@@ -33,11 +34,6 @@ PROFILE: dict[str, Any] = {
         for name, size in SIZES.items()
     ],
 }
-CHAIN = {
-    "name": "chain",
-    "provenance": PROVENANCE,
-    "layers": [{"name": "l", "forward_ns": 1, "backward_ns": 1, "parameter_bytes": 4}],
-}
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +43,6 @@ def _files(line: Line) -> None:
         "pull.json": PULL,
         "push.json": PUSH,
         "profile.json": PROFILE,
-        "chain.json": CHAIN,
         "unknown.json": {**PROFILE, "parameters": PROFILE["parameters"][1:]},
     }.items():
         write(name, document)
@@ -93,7 +88,7 @@ def test_deepspeed_fills_its_buckets_in_the_order_of_the_profile(line: Line) -> 
         ),
         ("fsdp2 push.json", "direction: expected a plan of ibatch to pull"),
         ("deepspeed plan.json", "--profile: missing"),
-        ("deepspeed plan.json --profile chain.json", "chain.json: parameters: missing"),
+        ("deepspeed plan.json --profile tiny.json", "tiny.json: parameters: missing"),
         (
             "deepspeed push.json --profile unknown.json",
             "error: --profile: has no parameter 'a.weight'",
@@ -110,16 +105,8 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
     assert said in line.error("export", words)
 
 
-BCUBE = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9}
-SLICES = {
-    "problem": "bigdl",
-    "elements": 12,
-    "element_bytes": 4,
-    "nodes": 4,
-    "partitions_per_node": 1,
-    "link_bytes_per_s": 1e9,
-}
-FAILED = {**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}
+SLICES = {**BIGDL, "elements": 12, "nodes": 4, "partitions_per_node": 1}
+FAILED = {**BML, "failed": {"nics": [[[0, 0], 0]]}}
 WRITERS = {"msccl": write_msccl, "mscclpp": write_mscclpp}
 
 
@@ -130,7 +117,7 @@ def replicated(algorithm: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("tool", "request_", "program"),
     [
-        ("msccl", BCUBE, bml_program(BCube(2, 2))),
+        ("msccl", BML, bml_program(BCube(3, 2))),
         *(
             (tool, replicated(algorithm), made(Recipe(recipe, (4,))))
             for tool in WRITERS
@@ -158,7 +145,7 @@ def test_plans_become_algorithms(
         ("msccl mscclpp", planner.solve({**FAILED, "with_plan": True}), "program"),
         ("msccl", planner.solve(FAILED), "plan"),
         ("msccl", caramel(), "problem"),
-        ("msccl", {**planner.solve(BCUBE), "objective_ns": 1}, "lower_bound_ns"),
+        ("msccl", {**planner.solve(BML), "objective_ns": 1}, "lower_bound_ns"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_its_reason(

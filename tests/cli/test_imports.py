@@ -7,6 +7,7 @@ import pytest
 from planner.jsonio import decode_profile
 from tests.cli.line import Line, write
 from tests.formats.spark_logs import END, START, head, iteration, loop, written
+from tests.formats.test_pipedream import GOOD
 
 
 @pytest.fixture(autouse=True)
@@ -15,13 +16,7 @@ def _log(line: Line) -> None:
 
 
 def test_import_warns_on_standard_error(line: Line) -> None:
-    times = "forward_compute_time={0}, backward_compute_time={1}, activation_size=8.0, "
-    rows = (
-        f"node1 -- Input -- {times.format(9.0, 0.0)}parameter_size=0.0\n"
-        f"node2 -- Linear(in_features=1, out_features=1) -- {times.format(1.0, 1.0)}"
-        "parameter_size=8.0\n"
-    )
-    write("graph.txt", rows)
+    write("graph.txt", GOOD)
     out, err = line("import pipedream graph.txt --batch-size 4")
     assert decode_profile(out.encode()).name == "graph"
     assert "data loading" in err

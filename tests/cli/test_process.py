@@ -12,6 +12,7 @@ from planner.jsonio import decode_profile
 from tests.cli.documents import IBATCH, LINK
 from tests.cli.line import Line, read, started, write
 from tests.formats.test_exports import caramel
+from tests.formats.test_pipedream import GOOD
 
 LINE = json.dumps(IBATCH).encode() + b"\n"
 
@@ -92,8 +93,7 @@ def test_other_encodings_of_the_terminal(line: Line) -> None:
     ):
         done = shell(command, **variables)
         assert done.returncode == 0, done.stderr
-    times = "forward_compute_time=1, backward_compute_time=1"
-    write("graph.txt", f"n -- ReLU -- {times}, activation_size=8.0, parameter_size=8.0\n")
+    write("graph.txt", GOOD)
     done = shell("planner import pipedream graph.txt --name é", PYTHONIOENCODING="latin-1")
     assert decode_profile(done.stdout).name == "é"
 

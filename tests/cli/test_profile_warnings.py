@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import planner
+from tests.cli.documents import PROFILE
 from tests.cli.line import Line, read, write
 from tests.cli.printed import check_answer, check_printed
 from tests.jsonio.test_iteration import CLUSTER
@@ -16,13 +17,9 @@ LINK = "--startup 100us --bandwidth 1Gb/s"
 
 @pytest.fixture
 def profile(line: Line) -> dict[str, Any]:
-    layers = [
-        {"name": f"l{i}", "forward_ns": 10**6, "backward_ns": 2 * 10**6, "parameter_bytes": 10**5}
-        for i in range(3)
-    ]
     origin: dict[str, Any] = {"kind": "measured", "source": "here", "warnings": [SAID, "it rained"]}
     origin |= {"date": "2026-11-20", "processor": "an abacus", "threads": 2}
-    made = {"name": "m", "provenance": origin, "batch_size": 1, "layers": layers}
+    made = {**PROFILE, "name": "m", "provenance": origin}
     check_printed("profile", made)
     write("m.json", made)
     return made
@@ -50,7 +47,7 @@ def test_plans_repeat_it(command: str, profile: object, line: Line) -> None:
 
 def test_what_is_made_of_a_plan_repeats_it(profile: object, line: Line) -> None:
     line("compare m.json -o plan.json", LINK)
-    names = [[f"l{i}.weight"] for i in range(3)]
+    names = [[f"l{i}.weight"] for i in range(5)]
     write("plan.json", {**read("plan.json"), "layer_parameters": names})
     assert line("draw plan.json").err == f"planner: warning: {DOUBT}\n"
     assert f"planner: warning: {DOUBT}" in line("export fsdp2 plan.json -o out").err

@@ -16,6 +16,7 @@ from planner.cli import main
 from planner.jsonio import decode_profile
 from tests.cli.printed import check_printed
 from tests.cli.ranks import commanded
+from tests.jsonio.test_iteration import CLUSTER
 from tests.runtime.launching import launch
 
 MODEL = """
@@ -56,8 +57,6 @@ def backward():
     model.register_forward_hook(lambda _model, _inputs, output: Fault.apply(output))
     return model, inputs
 """
-SWITCH = """{"name": "two", "source": "-", "machines": 2, "topology": {"kind": "switch"},
-"nic": {"bytes_per_s": 1e9, "startup_ns": 1000}}"""
 BRIEFLY = "--model my_model:make --timeout 20 --warmup 1 --steps"
 
 
@@ -66,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, its profile and its plans."""
     made = tmp_path_factory.mktemp("run")
     (made / "my_model.py").write_text(MODEL)
-    (made / "two.json").write_text(SWITCH)
+    (made / "two.json").write_text(json.dumps({**CLUSTER, "machines": 2}))
     compare = "compare profile.json --startup 100us --bandwidth 10Gb/s"
     commanded(
         1,
