@@ -10,7 +10,7 @@ from planner.families.collectives.recipes import Recipe, made
 from planner.formats import write_msccl
 from planner.formats.exporters.mscclpp import write_mscclpp
 from planner.model.topologies import BCube
-from tests.cli.documents import BML, PROVENANCE
+from tests.cli.documents import PROVENANCE
 from tests.cli.line import Line, read, write
 from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
 from tests.jsonio.test_iteration import REQUEST
@@ -105,8 +105,9 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
     assert said in line.error("export", words)
 
 
+BCUBE = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9}
 SLICES = {**BIGDL, "elements": 12, "nodes": 4, "partitions_per_node": 1}
-FAILED = {**BML, "failed": {"nics": [[[0, 0], 0]]}}
+FAILED = {**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}
 WRITERS = {"msccl": write_msccl, "mscclpp": write_mscclpp}
 
 
@@ -117,7 +118,7 @@ def replicated(algorithm: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("tool", "request_", "program"),
     [
-        ("msccl", BML, bml_program(BCube(3, 2))),
+        ("msccl", BCUBE, bml_program(BCube(2, 2))),
         *(
             (tool, replicated(algorithm), made(Recipe(recipe, (4,))))
             for tool in WRITERS
@@ -145,7 +146,7 @@ def test_plans_become_algorithms(
         ("msccl mscclpp", planner.solve({**FAILED, "with_plan": True}), "program"),
         ("msccl", planner.solve(FAILED), "plan"),
         ("msccl", caramel(), "problem"),
-        ("msccl", {**planner.solve(BML), "objective_ns": 1}, "lower_bound_ns"),
+        ("msccl", {**planner.solve(BCUBE), "objective_ns": 1}, "lower_bound_ns"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_its_reason(

@@ -75,7 +75,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
     ],
     REPORT: [
-        ("--computation 0", "--computation: "),
+        ("--algorithms star", "--algorithms[0]: "),
         ("--time-limit 0", "--time-limit"),
     ],
     "report": [
