@@ -11,6 +11,7 @@ from tests.runtime.launching import launch
 
 def _commands(folder: str, commands: list[str]) -> list[int]:
     os.chdir(folder)
+    os.environ["TORCHELASTIC_ERROR_FILE"] = f"error-{os.environ['RANK']}.json"
     beside.SAMPLE_S = 0.02  # computation beside transfers is timed for a moment
     statuses = []
     for number, words in enumerate(commands):
@@ -23,7 +24,8 @@ def _commands(folder: str, commands: list[str]) -> list[int]:
 def commanded(ranks: int, folder: Path, *commands: str, ends: int = 0) -> list[list[str]]:
     """Return what each rank prints during each command; all of them end alike.
 
-    In a command ``{rank}`` stands for the number of the rank.
+    In a command ``{rank}`` stands for the number of the rank. Why rank 0 failed, as launchers are
+    told, stands in `error-0.json`.
     """
     outcomes = launch(_commands, ranks, str(folder), list(commands))
     for outcome in outcomes:

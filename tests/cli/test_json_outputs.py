@@ -38,13 +38,9 @@ ANSWERED = [
     f"plan {LENET} --cluster office-4",
 ]
 
-ELSEWHERE = {
-    "run": "tests/cli/test_run.py",
-    "calibrate network": "tests/cli/test_calibrate_network.py",
-    "profile": "tests/cli/test_run.py",
-    "why": "tests/cli/test_why.py",
-}
-"""They need torch, several ranks or traces: the schema is asked there."""
+ELSEWHERE = {"run", "calibrate network", "profile", "why"}
+"""They need torch, several ranks or traces: test_run.py, test_calibrate_network.py and test_why.py
+ask the schema."""
 
 NOT_OURS = {"draw", "export", "report"}
 """They write pictures, pages and files of other tools."""
@@ -100,4 +96,4 @@ def test_no_command_and_no_file_of_the_schema_is_forgotten() -> None:
     writing = {" ".join(one.path) for one in commands() if {"--json", "--output"} & {*one.options}}
     here = {"calibrate compute", "calibrate fit", "import"}
     assert all(any(words.startswith(f"{name} ") for name in here) for words in PRINTED.values())
-    assert writing == here | {"compare", "plan", "solve"} | set(ELSEWHERE) | NOT_OURS
+    assert writing == here | {"compare", "plan", "solve"} | ELSEWHERE | NOT_OURS

@@ -4,16 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.documents import FILES
+from tests.cli.documents import FILES, MEASURED
 from tests.cli.line import Line, read, without_runtime, write
 from tests.formats.nccl_output import ROWS, run
 
 LENET = "compare data/profiles/lenet5.json"
-
-
-def measured(**changes: Any) -> str:
-    """Write what was measured among 3 ranks; return the options that name it."""
-    return f"--network {write('measured.json', {**FILES['network.json'], **changes})}"
 
 
 @pytest.fixture
@@ -36,28 +31,21 @@ def imported(line: Line) -> dict[str, Any]:
 def test_batches_take_the_times_measured(
     direction: str, collective: str, computed_ms: int, line: Line
 ) -> None:
-    command = f"compare scaled.json --direction {direction} --json"
-    options = measured(collective=collective)
-    (answer,) = line(command, options, "--methods layer_by_layer").json
+    command = f"compare scaled.json --direction {direction} --network measured.json --json"
+    write("measured.json", {**MEASURED, "collective": collective})
+    (answer,) = line(command, "--methods layer_by_layer").json
     spans = [one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]]
     assert sorted(spans) == [257_576, 348_485, 1_000_000]  # between the points, rounded up
 
     beside = {"interference": {"ns_per_byte": 2, "slowdown": 1.5}}
-    options = measured(collective=collective, **beside)
-    rows = line(command, options).json
+    write("measured.json", {**MEASURED, "collective": collective, **beside})
+    rows = line(command).json
     best = next(row for row in rows if row["method"] == "exact")
     for row in rows:
         assert row["objective_ns"] == row["makespan_ns"] >= best["objective_ns"]
         spans = [one["compute_end_ns"] - one["compute_start_ns"] for one in row["schedule"]]
         assert sum(spans) == row["slowed_ns"] + computed_ms * 10**6
-    error = line.error(command, options, "--objective eq4")
-    assert "Eq. 4 knows no interference" in error
-
-
-def test_what_is_not_timed_as_messages_are_is_refused(line: Line) -> None:
-    options = measured(algorithm="bml(2,2)")
-    said = line.error("compare scaled.json --problem bml --bcube 2,2", options)
-    assert "expected NICs or links, got a measured collective" in said
+    assert "Eq. 4 knows no interference" in line.error(command, "--objective eq4")
 
 
 def test_several_files_become_one_document(imported: dict[str, Any], line: Line) -> None:

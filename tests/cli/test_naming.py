@@ -271,6 +271,7 @@ def test_what_was_typed_is_named(words: str, said: str, line: Line) -> None:
 
 TIMES = f"{SCALED} --network bad.json"
 BATCHES = "compare scaled.json --network bad.json"
+BCUBE = "--problem bml --bcube 2,2"
 DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABLE}}}}
 
 
@@ -289,6 +290,7 @@ DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABL
         (TIMES, MEASURED, {"network": {}}, "network.startup_ns: missing; or give a table"),
         (TIMES, MEASURED, {"network": {"startup_ns": 2**62, "ns_per_byte": 1}}, "network: "),
         (TIMES, MEASURED, {"ranks": 0}, "ranks: expected an integer >= 2, got 0"),
+        (f"{BATCHES} {BCUBE}", MEASURED, {"algorithm": "bml(2,2)"}, "expected NICs or links, got"),
         (BATCHES, MEASURED, DEPTHS, "network.depths: only transfers of an all-reduce are cut"),
     ],
 )

@@ -17,15 +17,6 @@ def _no_progress() -> None:
     """Leave it on."""
 
 
-class Screen(io.StringIO):
-    """Standard error that is a terminal, or is not."""
-
-    terminal = True
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
     """Return the lines that are said of parts of so many seconds each."""
@@ -37,8 +28,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
         terminal: bool = True,
         quiet: bool = False,
     ) -> list[str]:
-        screen, now = Screen(), [0.0]
-        screen.terminal = terminal
+        screen, now = io.StringIO(), [0.0]
+        monkeypatch.setattr(screen, "isatty", lambda: terminal)
         monkeypatch.setattr(sys, "stderr", screen)
         progress = Progress(quiet=quiet, clock=lambda: now[0])
         for part in parts:

@@ -1,7 +1,6 @@
 """``planner run`` and ``planner profile``, started as a launcher starts them."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,12 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from planner.cli import main
 from planner.jsonio import decode_profile
 from tests.cli.printed import check_printed
 from tests.cli.ranks import commanded
 from tests.jsonio.test_iteration import CLUSTER
-from tests.runtime.launching import launch
 
 MODEL = """
 import os
@@ -188,29 +185,19 @@ def test_a_plan_for_other_ranks_runs_with_a_warning(folder: Path) -> None:
     assert "my_model:make, 1 rank, 2 steps" in said
 
 
-def _failing(folder: str, words: str) -> tuple[int, str]:
-    os.chdir(folder)
-    file = Path(f"error-{os.environ['RANK']}.json")
-    os.environ["TORCHELASTIC_ERROR_FILE"] = str(file)
-    status = main(words.split())
-    return status, json.loads(file.read_text())["message"]["message"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_what_a_model_raises_ends_every_rank_with_one_line(folder: Path, which: str) -> None:
     command = f"run caramel.json --model my_model:{which} --timeout 20"
-    outcomes = launch(_failing, 2, str(folder), command)
+    outputs = [said for (said,) in commanded(2, folder, command, ends=2)]
+    told = [json.loads((folder / f"error-{rank}.json").read_text()) for rank in (0, 1)]
+    first, second = (error["message"]["message"] for error in told)
     said = f"the model's {which} pass failed: ZeroDivisionError: on purpose"
-    assert outcomes[1].value == (2, f"planner: error: {said}")
-    assert outcomes[0].value is not None
-    status, other = outcomes[0].value
-    assert status == 2
-    assert "rank 1 stopped: MeasurementError: " + said in other
-    for outcome in outcomes:
-        assert "Traceback" not in outcome.output
-        lines = outcome.output.splitlines()
-        assert sum(line.startswith(f"rank {outcome.rank}: planner: error: ") for line in lines) == 1
+    assert second == f"planner: error: {said}"
+    assert "rank 1 stopped: MeasurementError: " + said in first
+    for rank, output in enumerate(outputs):
+        assert "Traceback" not in output
+        assert output.count(f"\nrank {rank}: planner: error: ") == 1
 
 
 @pytest.mark.slow
