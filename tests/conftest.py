@@ -51,7 +51,6 @@ JOBS = (
     "tests/runtime/",
     "tests/cli/test_run",
     "tests/cli/test_calibrate_network",
-    "tests/cli/test_profile_in_a_job",
     "tests/docs/test_tutorial",
 )
 """Tests that start jobs of several processes."""

@@ -39,7 +39,7 @@ _UNITS: Mapping[str, Callable[[Any], str]] = {
 }
 """How `planner.solving.compare.Column.unit` writes numbers."""
 LONG = 120
-"""A warning of more characters has a line for each of its reasons."""
+"""Of a warning of more characters only the first reason is printed."""
 
 
 def _above(result: Result[Any, Any], bound_ns: int | None) -> str:
@@ -159,11 +159,13 @@ def provenance(profile: Profile) -> str:
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """Return warnings as lines to print; of a long one each reason has a line of its own."""
+    """Return warnings as lines to print; of a long one the first reason, and how many more."""
     lines = []
     for text in map(printable, warnings):
         first, *more = text.split("; ") if len(text) > LONG else (text,)
-        lines += [f"warning: {first}", *(f"  and: {reason}" for reason in more)]
+        others = "reason" if len(more) == 1 else "reasons"
+        rest = f"; {len(more)} more {others}: see `warnings` in the file" if more else ""
+        lines.append(f"warning: {first}{rest}")
     return lines
 
 

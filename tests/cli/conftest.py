@@ -1,19 +1,25 @@
-"""What several tests of the command line read."""
+"""What tests of the command line run, and the folder that they run it in."""
 
-import json
 from math import inf
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import PROFILE
+from tests.cli.documents import FILES, ROOT
+from tests.cli.line import Line, write
 
 
 @pytest.fixture
-def profile(tmp_path: Path) -> str:
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(PROFILE))
-    return str(path)
+def line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Line:
+    """Return the command line in a folder with `FILES`, and with all that is shipped in `data`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RANK", raising=False)
+    Path("data").symlink_to(ROOT / "data")
+    for name, document in FILES.items():
+        write(name, document)
+    return Line(capfd, monkeypatch, tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import Tensor, nn, ones
 
 
 class _Counted(nn.Linear):
@@ -11,7 +11,7 @@ class _Counted(nn.Linear):
 
     def forward(self, inputs: Tensor) -> Tensor:
         print("a model that talks")
-        with Path("passes").open("a") as passes:
+        with Path(f"passes-{os.environ.get('RANK', '0')}").open("a") as passes:
             passes.write(str(len(inputs)))
         return super().forward(inputs)
 
@@ -22,7 +22,7 @@ class _Failing(nn.Linear):
 
 
 def counted() -> nn.Module:
-    """Return a model that counts its passes in the current directory."""
+    """Return a model that counts its passes in a file of its rank in the current directory."""
     return _Counted(16, 4)
 
 
@@ -36,3 +36,8 @@ def failing_on_rank_1() -> nn.Module:
     if os.environ["RANK"] == "1":
         raise ValueError("only here")
     return _Counted(16, 4)
+
+
+def whole() -> tuple[nn.Module, tuple[Tensor]]:
+    """Return a model with its inputs."""
+    return _Counted(16, 4), (ones(2, 16),)

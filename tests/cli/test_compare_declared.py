@@ -1,14 +1,12 @@
 """What ``planner compare`` shows follows from what a family declares, and is said once."""
 
-import json
-from pathlib import Path
-from types import MappingProxyType
+import re
+import shlex
 from typing import Any
 
 import pytest
 
-from planner.cli import main
-from planner.cli.compare_options import PROFILED
+from planner.cli.compare_options import OPTIONS, PROFILED
 from planner.cli.compare_tables import reasons, table
 from planner.jsonio.interfaces import families
 from planner.solving.compare import compare
@@ -16,55 +14,34 @@ from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility, Result
-from tests.cli.test_yan import written
+from tests.cli.documents import LINK
+from tests.cli.line import Line, read
+from tests.jsonio.test_caramel import CHAIN
 from tests.words import Words
 
 FAMILIES = families()
-
-DATA = Path(__file__).parents[2] / "data"
-LENET = str(DATA / "profiles/lenet5.json")
-OWN_SCENARIOS = {"ibatch", "caramel", "iteration"}  # which have options of their own for it
+LENET = "compare data/profiles/lenet5.json --cluster office-4"
 
 
-def larger(problem: int, _: Deadline) -> Outcome[int]:
-    return Outcome(problem + 1)
+def larger(problem: str, _: Deadline) -> Outcome[str]:
+    return Outcome("larger")
 
 
-def largest(problem: int, _: Deadline) -> Outcome[int]:
+def largest(problem: str, _: Deadline) -> Outcome[str]:
     return Outcome(None, infeasibility=Infeasibility(f"nothing is above {problem}", ("problem",)))
 
 
-class Above(Family[int, int, int]):
-    """A number above another: nothing is declared but what is solved."""
-
-    name, plan_type = "above", int
-    own_methods = MappingProxyType(
-        {"auto": named("larger", larger), "larger": larger, "largest": largest}
-    )
-
-    def check(self, problem: int, plan: int, deadline: Deadline) -> None:
-        return
-
-    def evaluate(self, problem: int, plan: int, deadline: Deadline) -> int:
-        return plan
-
-    def objective(self, problem: int, evaluation: int) -> int:
-        return evaluation
-
-    def bound(self, problem: int, plan: int, deadline: Deadline) -> tuple[int, bool]:
-        return problem, False
-
-
 def test_a_family_that_declares_nothing_shows_objective_gap_status_and_run_time() -> None:
-    family = Above()
-    found = compare(1000, family.names(), solve=family.solve)
-    header, rows = table(family, 1000, found)
+    methods = {"auto": named("larger", larger), "larger": larger, "largest": largest}
+    family = Words({"larger": 1001}, methods, bound_ns=1000)
+    found = compare("all", family.names(), solve=family.solve)
+    header, rows = table(family, "all", found)
     assert header == ("method", "objective", "above bound", "status", "run time")
     assert [row[:4] for row in rows] == [
         ("larger", "1.001 µs", "0.10%", "feasible"),
         ("largest", "–", "–", "infeasible"),
     ]
-    assert list(reasons(found.rows)) == ["largest: nothing is above 1000"]
+    assert list(reasons(found.rows)) == ["largest: nothing is above all"]
     assert not family.options
 
 
@@ -77,79 +54,86 @@ def test_a_reason_is_said_once() -> None:
     assert list(reasons(rows)) == ["a, b, c: too large", "d: too small"]
 
 
+def _names(family: Family[Any, Any, Any]) -> list[str]:
+    return [option.name for option in family.options]
+
+
 def test_families_with_scenarios_have_regret() -> None:
     asked = {name for name, family in FAMILIES.items() if "--regret" in _names(family)}
     assert asked == {*FAMILIES}  # those of planner's own all have
     assert "--regret" not in _names(Words({"a": 1}, {}))
 
 
-def _names(family: Family[Any, Any, Any]) -> list[str]:
-    return [option.name for option in family.options]
+@pytest.mark.parametrize("problem", ["ibatch", "caramel", "iteration"])
+def test_regret_is_shown_of_a_profile(problem: str, line: Line) -> None:
+    command = f"{LENET} --problem {problem} --regret --methods layer_by_layer"
+    assert "\nbandwidth × 0.7" in line(command).out
+    assert len(line(command, "--json").json[0]["regret"]) == 7
 
 
-@pytest.mark.parametrize("problem", sorted(OWN_SCENARIOS))
-def test_regret_is_shown_of_a_profile(problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", LENET, "--problem", problem, "--cluster", "office-4", "--regret"]
-    assert main([*words, "--methods", "layer_by_layer"]) == 0
-    out = capsys.readouterr().out
-    assert "\nbandwidth × 0.7" in out
-    assert main([*words, "--methods", "layer_by_layer", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)[0]["regret"]) == 7
+def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(line: Line) -> None:
+    command = f"compare tiny.json --problem caramel {LINK} --regret"
+    out = line(command, "-o plan.json").out
+    assert re.search(r"\n\n(keep DDP|worth trying): .+\n\nif +this plan +best plan found", out)
+    best, other = line(command, "--methods auto,ddp --json").json
+    assert best["regret"] == read("plan.json")["regret"]
+    assert not {"advice", "regret"} & other.keys()
+    assert "best plan found" in line("compare -", given={**CHAIN, "regret": True}).out
+    scenarios = {**CHAIN, "scenarios": [{"startup": 3}]}
+    assert "\nin the scenarios " in line("compare -", given=scenarios).out
 
 
-def test_a_request_for_regret_is_answered_by_whole_iterations(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = {
-        "problem": "iteration",
-        "profile": json.loads((DATA / "profiles/lenet5.json").read_bytes()),
-        "cluster": json.loads((DATA / "clusters/office-4.json").read_bytes()),
-        "regret": True,
-    }
-    words = ["compare", written(tmp_path, request), "--methods", "ddp"]
-    assert main(words) == 0
-    assert "\nstart-ups × 2" in capsys.readouterr().out
+def test_a_request_for_regret_is_answered_by_whole_iterations(line: Line) -> None:
+    request = {"problem": "iteration", "regret": True, "profile": read("data/profiles/lenet5.json")}
+    request["cluster"] = read("data/clusters/office-4.json")
+    assert "\nstart-ups × 2" in line("compare - --methods ddp", given=request).out
 
 
-def test_warnings_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_are_said_once(line: Line) -> None:
     request = {
         "problem": "ibatch",
         "compute_ns": [5, 5],
         "layer_bytes": [10, 20],
-        "network": json.loads((DATA / "clusters/h100ib-10.json").read_bytes())["network"],
+        "network": read("data/clusters/h100ib-10.json")["network"],
         "scenarios": [{"computation": 2}],
     }
-    path = written(tmp_path, request)
-    assert main(["compare", path, "--methods", "exact", "--json"]) == 0
-    for answer in json.loads(capsys.readouterr().out):
+    for answer in line("compare - --methods exact --json", given=request).json:
         assert [text for text in answer["warnings"] if "beyond the table" in text]
         assert len(answer["warnings"]) == len(set(answer["warnings"]))
 
 
 @pytest.mark.parametrize("witness", ["milp", "cpsat"])
-def test_slow_witnesses_run_if_they_are_asked_for(
-    witness: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slow_witnesses_run_if_they_are_asked_for(witness: str, line: Line) -> None:
     long = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3] * 33, "compute_ns": [2] * 33}
-    path = written(tmp_path, long)
-    assert main(["compare", path]) == 0
-    out = capsys.readouterr().out
+    out = line("compare -", given=long).out
     assert f"left out: {witness} (33 units; --methods {witness} runs it)" in out
     assert f"\n{witness} " not in out
-    assert main(["compare", path, "--methods", witness, "--time-limit", "0.5"]) == 0
-    assert f"\n{witness} " in capsys.readouterr().out
+    asked = line(f"compare - --methods {witness} --time-limit 0.5", given=long).out
+    assert f"\n{witness} " in asked
 
 
-def test_an_option_of_other_problems_names_them_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", LENET, "--cluster", "office-4", "--ignore-memory"]) == 2
+def test_an_option_of_other_problems_names_them_all(line: Line) -> None:
     names = [name for name, family in PROFILED.items() if "--ignore-memory" in _names(family)]
     assert names == ["yan", "fsdp", "iteration"]
-    assert f"--problem ibatch, only to {', '.join(names)}" in capsys.readouterr().err
+    said = line.error(LENET, "--ignore-memory")
+    assert f"--problem ibatch, only to {', '.join(names)}" in said
+    assert "--ignore-memory       yan, fsdp, iteration: " in line("compare --help").out
 
 
-@pytest.mark.parametrize("problem", ["drizzle", "fsdp", "iteration"])
-def test_a_problem_that_needs_a_cluster_says_so_first(
-    problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", LENET, "--problem", problem]) == 2
-    assert "--cluster: missing" in capsys.readouterr().err
+def test_the_help_names_every_problem_its_options_and_its_methods(line: Line) -> None:
+    text = line("compare --help").out
+    listed = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[\w-]+)", text, flags=re.MULTILINE)
+    own = {option.name for family in PROFILED.values() for option in family.options}
+    assert {*own, *OPTIONS} <= {*listed}
+    for name, family in FAMILIES.items():
+        about = text.partition(f"\n  {name}: {family.asks}\n")[2].partition("\n  planner")[0]
+        methods = about.partition(f"    {family.example}\n")[0]
+        assert re.split(r",\s+", methods.strip()) == list(family.names())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_examples_of_the_help_run(name: str, line: Line) -> None:
+    planner, *words = shlex.split(FAMILIES[name].example)
+    assert planner == "planner"
+    assert "\n-----" in line(*words, "--time-limit 0.5").out

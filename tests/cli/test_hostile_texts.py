@@ -1,6 +1,7 @@
 """What can harm does not get from a file to a terminal, a picture or a page as it is."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -8,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 import planner
-from planner.cli import main
 from planner.model.units import escaped, escaped_json, printable
-from tests.jsonio.test_iteration import CLUSTER, PROFILE
+from tests.cli.documents import LINK
+from tests.cli.line import Line, Said, read, write
+from tests.jsonio.test_iteration import CLUSTER
+from tests.jsonio.test_iteration import PROFILE as MODEL
 from tests.jsonio.test_plan_files import METHODS, TOOLS
 
 EVIL = "a\x1b[31m\x07\x00\x9b2J\u202edrow\u2066\x7f<b>&\"'`$^$\r\nplanner: all is well"
@@ -24,7 +27,7 @@ FIXED = {
 def hostile(value: Any, key: str = "") -> Any:
     """Return a document whose free strings are hostile, those that were alike still alike."""
     if isinstance(value, dict):
-        return {one: hostile(item, one) for one, item in value.items()}
+        return {name: hostile(item, name) for name, item in value.items()}
     if isinstance(value, list):
         return [hostile(item, key) for item in value]
     return f"{EVIL} {value}" if isinstance(value, str) and key not in FIXED else value
@@ -34,123 +37,95 @@ def is_safe(text: str) -> bool:
     return all(one.isprintable() or one == "\n" for one in text)
 
 
-def lines_are_ours(text: str) -> bool:
-    return is_safe(text) and not any(one.startswith("planner: all is") for one in text.split("\n"))
-
-
-@pytest.fixture
-def said(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return status, out.decode(), err.decode()
-
-    return run
-
-
-def write(path: Path, document: Any) -> Path:
-    path.write_text(json.dumps(document))
-    return path
+def check_lines(said: Said) -> None:
+    """Refuse lines that do more than show text, and those that come from the file."""
+    for text in said:
+        assert is_safe(text)
+        assert not any(row.startswith("planner: all is") for row in text.split("\n"))
 
 
 @pytest.mark.parametrize("problem", METHODS)
-def test_plans_are_answered_compared_drawn_and_exported(
-    problem: str, said: Any, tmp_path: Path
-) -> None:
+def test_plans_are_answered_compared_drawn_and_exported(problem: str, line: Line) -> None:
     request = hostile(METHODS[problem][0] | METHODS[problem][1][0])
-    file = write(tmp_path / "request.json", request)
-    status, out, err = said("solve", file)
-    assert (status, err) == (0, "")
+    write("asked.json", request)
+    out, err = line("solve asked.json")
+    assert err == ""
     assert is_safe(out)
     answer = json.loads(out)
     assert answer | {"runtime_s": 0} == planner.solve(request) | {"runtime_s": 0}
-    plan = write(tmp_path / "plan.json", answer)
-    commands: list[list[Any]] = [["compare", file], ["draw", plan]]
-    commands += [["export", tool, plan] for tool in TOOLS]
-    for words in commands:
-        status, out, err = said(*words)
-        assert status in (0, 2)
-        assert status == 0 or words[0] == "export", err
-        assert lines_are_ours(out), words
-        assert lines_are_ours(err), words
+    write("plan.json", answer)
+    check_lines(line("compare asked.json"))
+    check_lines(line("draw plan.json"))
+    for tool in TOOLS:
+        check_lines(line(f"export {tool} plan.json", status=None))
+    line("draw plan.json -o plan.svg")
+    picture = Path("plan.svg").read_text()
+    assert is_safe(picture)
+    ElementTree.fromstring(picture)
+    if problem in ("ibatch", "caramel"):
+        line("draw plan.json -o trace.json")
+        assert Path("trace.json").read_bytes().isascii()
 
 
-def test_profiles_and_clusters_are_planned_and_compared(said: Any, tmp_path: Path) -> None:
-    origin = {**PROFILE["provenance"], "processor": "an abacus"}
-    made = hostile({**PROFILE, "provenance": origin}) | {"name": EVIL}
-    profile = write(tmp_path / "profile.json", made)
-    document = hostile(CLUSTER, "") | {"topology": CLUSTER["topology"]}
-    cluster = write(tmp_path / "cluster.json", document)
-    network = ["--startup", "10us", "--bandwidth", "1Gb/s"]
+def test_profiles_and_clusters_are_planned_and_compared(line: Line) -> None:
+    origin = {**MODEL["provenance"], "processor": "an abacus"}
+    write("p.json", hostile({**MODEL, "provenance": origin}) | {"name": EVIL})
+    write("c.json", hostile(CLUSTER) | {"topology": CLUSTER["topology"]})
     for words in (
-        ["plan", profile, "--cluster", cluster, "-o", tmp_path / "plan.json"],
-        ["compare", profile, *network],
-        ["compare", profile, "--problem", "caramel", *network],
-        ["compare", "--problem", "iteration", profile, "--cluster", cluster],
-        ["report", profile, "--cluster", cluster, "-o", tmp_path / "report.html"],
-        ["draw", tmp_path / "plan.json"],
+        "plan p.json --cluster c.json -o plan.json",
+        f"compare p.json {LINK}",
+        f"compare p.json --problem caramel {LINK}",
+        "compare --problem iteration p.json --cluster c.json",
+        "report p.json --cluster c.json -o report.html",
+        "draw plan.json",
     ):
-        status, out, err = said(*words)
-        assert status == 0, (words, err)
-        assert lines_are_ours(out), (words, out)
-        assert lines_are_ours(err), (words, err)
-    assert is_safe((tmp_path / "plan.json").read_text())
-    page = (tmp_path / "report.html").read_text()
+        check_lines(line(words))
+    assert is_safe(Path("plan.json").read_text())
+    page = Path("report.html").read_text()
     assert is_safe(page.replace("\t", ""))
     assert "<b>&" not in page
 
 
-def test_pictures_are_well_formed_and_show_no_escapes(said: Any, tmp_path: Path) -> None:
-    request = hostile(METHODS["caramel"][0])
-    plan = write(tmp_path / "plan.json", planner.solve(request))
-    assert said("draw", plan, "-o", tmp_path / "plan.svg")[0] == 0
-    text = (tmp_path / "plan.svg").read_text()
-    assert is_safe(text)
-    ElementTree.fromstring(text)
-    assert said("draw", plan, "-o", tmp_path / "trace.json")[0] == 0
-    assert (tmp_path / "trace.json").read_bytes().isascii()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", METHODS)
-def test_errors_show_names_of_fields_escaped(problem: str, said: Any, tmp_path: Path) -> None:
+def test_errors_show_names_of_fields_escaped(problem: str, line: Line) -> None:
     base = METHODS[problem][0]
-    documents = [{**base, EVIL: 1}, {EVIL: 1}, {**base, "method": EVIL}, {"problem": EVIL}]
-    for document in documents:
-        file = write(tmp_path / "file.json", document)
-        for words in (["draw", file], ["compare", file], ["export", "ddp", file]):
-            status, out, err = said(*words)
-            assert status == 2 or words[0] == "compare"  # which passes over a method
-            assert err.count("\n") == status // 2
-            assert is_safe(out + err)
-        status, out, _ = said("solve", file)
-        assert status == 2
+    for document in ({**base, EVIL: 1}, {EVIL: 1}, {**base, "method": EVIL}, {"problem": EVIL}):
+        write("asked.json", document)
+        for words in ("draw asked.json", "export ddp asked.json"):
+            error = line.error(words)
+            assert error.count("\n") == 1
+            assert is_safe(error)
+        compared = line("compare asked.json", status=None)  # which passes over a method
+        assert is_safe(compared.out + compared.err)
+        assert compared.err.count("\n") == (0 if compared.out else 1)
+        out, _ = line("solve asked.json", status=2)
         assert is_safe(out)
         assert json.loads(out) == planner.solve(document)
 
 
-def test_names_of_files_are_shown_escaped(said: Any, tmp_path: Path) -> None:
-    file = write(tmp_path / EVIL.replace("\x00", "").replace("/", ""), {"problem": "none"})
-    for words in (["draw", file], ["compare", file], ["import", "pipedream", file]):
-        status, _, err = said(*words)
-        assert status == 2
-        assert is_safe(err)
-        assert err.count("\n") == 1
+def test_names_of_files_are_shown_escaped(line: Line) -> None:
+    name = EVIL.replace("\x00", "").replace("/", "")
+    write(name, {"problem": "none"})
+    for words in (["draw"], ["compare"], ["import", "pipedream"]):
+        error = line.error(*words, shlex.quote(name))
+        assert is_safe(error)
+        assert error.count("\n") == 1
 
 
 def test_a_backtick_in_the_name_of_a_parameter_is_a_name(
-    said: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # narrow tables abbreviate names
     request = json.loads(json.dumps(METHODS["caramel"][0]))
-    for place, row in enumerate(request["parameters"]):
-        row["name"] = f"`{place}`$.o"
-    answer = planner.solve(request)
-    assert any("part" in group for group in answer["groups"])  # its names are keys
-    plan = write(tmp_path / "plan.json", answer)
-    status, out, err = said("draw", plan)
-    assert (status, err) == (0, "")
-    assert all(row["name"] in out for row in request["parameters"])
+    names = [f"`{place}`$.o" for place, _ in enumerate(request["parameters"])]
+    for row, name in zip(request["parameters"], names, strict=True):
+        row["name"] = name
+    write("plan.json", planner.solve(request))
+    assert any("part" in group for group in read("plan.json")["groups"])  # its names are keys
+    out, err = line("draw plan.json")
+    assert err == ""
+    assert all(name in out for name in names)
 
 
 @pytest.mark.parametrize("name", ["x`y", "`", "x` - at `$.ops", "x` - at `$.ops[0]` - at `$.y"])

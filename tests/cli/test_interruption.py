@@ -1,7 +1,6 @@
 """Ctrl-C ends a command without a traceback, whenever it comes."""
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from planner.cli.interrupting import interruptible
 from planner.jsonio import decode_answer
+from tests.cli.line import Line, started, write
 from tests.jsonio.test_plan_files import IBATCH
 
 # Compiled code that is being loaded may drop an exception.
@@ -35,6 +35,14 @@ sys.argv = ["planner", *{words!r}]
 from planner.__main__ import entry_point
 entry_point()
 """
+SCHEMA = "schema ibatch"
+ENDING = b"planner: ending with the best so far"
+
+
+def interrupted(name: str, words: str, first: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run a command that is interrupted when it imports a module."""
+    script = first + AT_AN_IMPORT.format(name=name, words=words.split())
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -42,23 +50,35 @@ entry_point()
     ["planner.cli.main", "argparse", "msgspec", "planner.families.caramel", "planner.cli.schema"],
 )
 def test_while_it_starts(name: str) -> None:
-    script = AT_AN_IMPORT.format(name=name, words=["schema", "ibatch"])
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    done = interrupted(name, SCHEMA)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_where_it_is_ignored_it_stays_ignored() -> None:
+    ignoring = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    done = interrupted("numpy", SCHEMA, ignoring)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pulp", "ortools.sat.python"])
-def test_while_a_solver_is_loaded(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "request.json"
-    file.write_text(json.dumps(IBATCH))
-    words = ["compare", str(file)]
-    script = AT_AN_IMPORT.format(name=name, words=words)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+def test_while_a_solver_is_loaded(name: str, line: Line) -> None:
+    write("asked.json", IBATCH)
+    done = interrupted(name, "compare asked.json")
     assert done.returncode == 130
-    assert done.stderr.startswith(b"planner: ending with the best so far")
+    assert done.stderr.startswith(ENDING)
     assert b"Traceback" not in done.stderr
     assert b"exact" in done.stdout  # which ran before
+
+
+def test_a_plan_is_written_before_it_ends(line: Line) -> None:
+    """It comes when the joint search first needs NumPy."""
+    words = "plan data/profiles/vgg19.json --cluster caramel-16 -o plan.json"
+    done = interrupted("numpy", words)
+    assert done.returncode == 130
+    assert done.stderr.startswith(ENDING)
+    answer, view = decode_answer(Path("plan.json").read_bytes())
+    assert answer.objective_ns == view.end_ns
 
 
 @pytest.mark.slow
@@ -68,12 +88,7 @@ def test_by_the_clock(delay_s: float) -> None:
 
     Before our own code runs Python may drop an interruption: then the second one counts.
     """
-    with subprocess.Popen(
-        [sys.executable, "-m", "planner", "solve"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with started("solve") as process:
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
         try:
@@ -90,26 +105,6 @@ def test_by_the_clock(delay_s: float) -> None:
     assert b"planner/jsonio" not in said
     if process.returncode == 130:
         assert said == b""
-
-
-def test_where_it_is_ignored_it_stays_ignored() -> None:
-    script = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + AT_AN_IMPORT.format(
-        name="numpy", words=["schema", "ibatch"]
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_a_plan_is_written_before_it_ends(tmp_path: Path) -> None:
-    """It comes when the joint search first needs NumPy."""
-    plan = tmp_path / "plan.json"
-    words = ["plan", "data/profiles/vgg19.json", "--cluster", "caramel-16", "-o", str(plan)]
-    script = AT_AN_IMPORT.format(name="numpy", words=words)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert done.returncode == 130
-    assert done.stderr.startswith(b"planner: ending with the best so far")
-    answer, view = decode_answer(plan.read_bytes())
-    assert answer.objective_ns == view.end_ns
 
 
 @pytest.fixture

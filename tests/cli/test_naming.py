@@ -1,258 +1,373 @@
-"""Errors name the option, the argument or the file that was typed."""
+"""Errors name the option, the argument or the file that was typed; nothing is written then."""
 
 import argparse
 import json
-from contextlib import suppress
-from pathlib import Path
+import re
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from planner.cli import main
-from planner.cli.parsing import OPTIONS, as_typed
+import planner
+from planner.cli.parsing import OPTIONS, as_typed, parse_bcube, parse_count, parse_number, seconds
 from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
 from tests.cli.commands import commands
-from tests.cli.test_bml import DAMAGED, REQUESTS
-from tests.cli.test_cli import LAYERS, NETWORK, PROFILE, REQUEST
-from tests.jsonio.test_iteration import CLUSTER
-from tests.jsonio.test_iteration import PROFILE as GRAPH
-from tests.jsonio.test_yan import SMALL
-
-PLAN = ["plan", "profile.json", "--cluster", "cluster.json"]
-REPORT = ["report", *PLAN[1:]]
-NETWORKED = ["compare", "profile.json", "--network"]
-_NET = "name: unknown field; known are bytes_per_s"
-COMPARE = ["compare", "profile.json", *NETWORK]
-
-
-DOCUMENTS = {
-    "profile": GRAPH,
-    "tiny": PROFILE,
-    "cluster": CLUSTER,
-    "request": REQUEST,
-    "yan": SMALL,
-    "damaged": DAMAGED,
-    **REQUESTS,
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("naming")
-    for name, document in DOCUMENTS.items():
-        (made / f"{name}.json").write_text(json.dumps(document))
-    assert main(["solve", str(made / "request.json"), "-o", str(made / "answer.json")]) == 0
-    return made
-
-
-@pytest.fixture(autouse=True)
-def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-
-
-def refused(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a command says what is wrong, and writes nothing."""
-    files = sorted(Path().iterdir())
-    with suppress(SystemExit):  # argparse's own
-        assert main(line) == 2
-    out, err = capsys.readouterr()
-    assert said in err
-    assert out == ""
-    assert sorted(Path().iterdir()) == files
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ([*PLAN, "--computation", "9" * 30], "--computation: expected a number <="),
-        ([*PLAN, "--optimiser-ratio", "9" * 30], "--optimiser-ratio: expected a number from 0"),
-        ([*PLAN, "--method", "ddpp"], "--method: expected one of"),
-        ([*PLAN, "--method", "ddpp"], "did you mean 'ddp'"),
-        ([*PLAN, "--computation", "0"], "--computation"),
-        ([*PLAN, "--computation", "1e3"], "--computation"),
-        ([*PLAN, "--computation", "1/0"], "--computation"),
-        ([*PLAN, "--optimiser-ratio", "-1"], "--optimiser-ratio"),
-        ([*PLAN, "--max-transfer", "25"], "--max-transfer"),
-        ([*PLAN, "--max-transfer", "0B"], "--max-transfer"),
-        ([*PLAN, "--algorithms", "ring,star"], "--algorithms"),
-        ([*PLAN, "--epoch-samples", "0"], "--epoch-samples"),
-        ([*PLAN, "--max-overhead", "2"], "--max-overhead"),
-        ([*PLAN, "--max-group", "1"], "--max-group"),
-        ([*PLAN, "--time-limit", "0"], "--time-limit"),
-        ([*PLAN, "-o", "/no/such/folder/plan.json"], "--output"),
-        ([*REPORT, "-o", "no/such/folder/page.html"], "--output: no such folder"),
-        ([*REPORT, "-o", "."], "--output: is a folder"),
-        ([*REPORT, "--time-limit", "0"], "--time-limit"),
-        ([*REPORT, "--computation", "0"], "--computation"),
-        ([*REPORT, "--algorithms", "star"], "--algorithms"),
-        (["report", "cluster.json", "--cluster", "cluster.json"], "cluster.json: "),
-        (["report", "profile.json", "--cluster", "none.json"], "none.json"),
-        (["compare", "damaged.json", "--methods", "ps_bcube"], "one of auto, bml, detour, trees"),
-        (["draw", "request.json"], "status: missing"),
-        ([*PLAN, "--method", "ps", "--mode", "replicated"], "--mode: the plans of ps"),
-        ([*PLAN, "--for", "ddp", "--mode", "sharded"], "--mode: the plans of Distributed"),
-        ([*PLAN, "--for", "ddp", "--epoch-samples", "9"], "--epoch-samples: not with target ddp"),
-        ([*PLAN, "--max-overhead", "0.1"], "--max-overhead: missing beside it"),
-        ([*PLAN, "--picture", "a.bmp"], "--picture: expected a name ending in"),
-        (["plan", "none.json", "--cluster", "cluster.json"], "error: none.json: No such file"),
-        (["plan", ".", "--cluster", "cluster.json"], "error: .: Is a directory"),
-        ([*PLAN, "--for", "fsdp2", "--mode", "sharded"], "--mode: the plans of FSDP2"),
-        ([*COMPARE, "--methods", "nobody"], "--methods: expected one of auto, exact"),
-        ([*COMPARE, "--time-limit", "0"], "--time-limit: expected a number > 0"),
-        ([*COMPARE, "--picture", "a.bmp"], "--picture: expected a name ending in"),
-        (["compare", "answer.json"], "answer.json: holds an answer: expected a request"),
-        (["draw", "answer.json", "-o", "a.bmp"], "--output: expected a name ending in"),
-        (
-            ["compare", "profile.json", "--network", "cluster.json"],
-            f"cluster.json: {_NET}",
-        ),
-        ([*NETWORKED, "caramel-16"], "--network: caramel-16 is a cluster: "),
-        (["compare", "cluster.json", *NETWORK], "cluster.json: source: unknown field; known are"),
-        (["compare", "profile.json", *NETWORK, "--for", "ddp"], "--for: DistributedDataParallel p"),
-        ([*PLAN, "--network", "cluster.json"], f"error: cluster.json: {_NET}"),
-        (["plan", "cluster.json", "--cluster", "cluster.json"], "cluster.json: source: unknown"),
-        (["plan", "request.json", "--cluster", "cluster.json"], "request.json: problem: unknown"),
-        (["plan", "profile.json", "--cluster", "profile.json"], "profile.json: provenance: unkn"),
-        (["plan", "profile.json", "--cluster", "answer.json"], "answer.json: problem: unknown"),
-        (["draw", "profile.json"], "status: missing: expected an answer of planner solve"),
-        (["export", "ddp", "cluster.json"], "status: missing: expected an answer"),
-        (["schema", "nobody"], "PROBLEM: expected one of"),
-        (["solve", "--max-seconds", "-1"], "--max-seconds: expected seconds from 0 to 10^9"),
-        (["solve", "--max-memory-bytes", "-1"], "--max-memory-bytes: expected a whole number >= 0"),
-        (["calibrate", "compute", "--cores", "0"], "--cores: expected an integer >= 1, got 0"),
-    ],
+from tests.cli.documents import (
+    BML,
+    DAMAGED,
+    IBATCH,
+    LAYERS,
+    LINK,
+    MEASURED,
+    PROFILE,
+    REQUESTS,
+    TABLE,
 )
-def test_what_was_typed_is_named(
-    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused(line, said, capsys)
+from tests.cli.line import Line, write
+from tests.formats.spark_logs import loop
+from tests.formats.test_exports import PULL, caramel
+
+PLAN = "plan model.json --cluster cluster.json"
+REPORT = "report model.json --cluster cluster.json"
+COMPARE = f"compare tiny.json {LINK}"
+SCALED = "compare scaled.json --problem caramel"
+EVENTS = "compare --events log.json"
+TIMED = "calibrate network"
+RUN = "run caramel.json --model tests.cli.factories:whole"
+_LINK = "name: unknown field; known are bytes_per_s"
+_NONE = "does not apply to a request"
+_APART = "--{0}: does not apply to --problem {1}, only to "
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def named(*options: str, said: str = "") -> list[tuple[str, str]]:
+    """Return rows of options that are refused by their names, and with the same words."""
+    return [(option, f"{option.split()[0]}: {said}") for option in options]
+
+
+REFUSED: dict[str, list[tuple[str, str]]] = {
+    "": [("", "required: COMMAND"), ("paint", "invalid choice: 'paint'")],
+    PLAN: [
+        *named("--computation 0", "--optimiser-ratio -1", "--max-transfer 0B", "--max-group 1"),
+        ("--algorithms ring,star", "--algorithms[1]: expected one of ring"),
+        *named("--epoch-samples 0", "--max-overhead 2", "--time-limit 0"),
+        (f"--computation {'9' * 30}", "--computation: expected a number <="),
+        (f"--optimiser-ratio {'9' * 30}", "--optimiser-ratio: expected a number from 0"),
+        ("--method ddpp", "did you mean 'ddp'"),
+        ("--method ps --mode replicated", "--mode: the plans of ps"),
+        ("--for ddp --mode sharded", "--mode: the plans of Distributed"),
+        ("--for ddp --epoch-samples 9", "--epoch-samples: not with target ddp"),
+        ("--max-overhead 0.1", "--max-overhead: missing beside it"),
+        ("--picture a.bmp", "--picture: expected a name ending in"),
+        ("--for fsdp2 --mode sharded", "--mode: the plans of FSDP2"),
+        ("--for dpp", "invalid choice: 'dpp'"),
+        ("-o model.json", "--output: would replace model.json, which is read"),
+        ("-o cluster.json", "--output: would replace cluster.json, which is read"),
+        ("--picture linked.svg", "--picture: would replace linked.svg, which is read"),
+        ("--picture a.svg -o ./a.svg", "--output: would replace ./a.svg, which --picture writes"),
+    ],
+    "plan": [
+        ("none.json --cluster cluster.json", "error: none.json: No such file"),
+        (". --cluster cluster.json", "error: .: Is a directory"),
+        ("cluster.json --cluster cluster.json", "cluster.json: source: unknown"),
+        ("model.json --for ddp", "--cluster: missing: where the model trains, or --network alone"),
+        ("model.json --for fsdp2 --network x", "--cluster: missing: where the model trains"),
+        ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
+    ],
+    REPORT: [
+        ("--algorithms star", "--algorithms[0]: "),
+        ("--time-limit 0", "--time-limit"),
+    ],
+    "report": [
+        ("cluster.json --cluster cluster.json", "cluster.json: "),
+        ("model.json --cluster none.json", "none.json"),
+    ],
+    COMPARE: [
+        ("--methods exakt", "did you mean 'exact'"),
+        ("--time-limit 0", "--time-limit: expected a number > 0"),
+        ("--picture a.bmp", "--picture: expected a name ending in"),
+        ("--for ddp", "--for: DistributedDataParallel pulls no parameters"),
+        ("--for fsdp2 --direction push", "in the units that it gathers"),
+        ("--problem caramel --for fsdp2", "--for: FSDP2 shards parameters"),
+        ("--problem caramel --for dpp", "invalid choice: 'dpp'"),
+        ("--problem nobody", "invalid choice: 'nobody'"),
         ("--startup 5", "--startup: expected a time"),
         ("--bandwidth 10", "--bandwidth: expected a rate"),
-        ("--methods exakt", "did you mean 'exact'"),
         ("--max-batch x", "--max-batch"),
         ("--picture nowhere/plan.svg", "--picture: no such folder: nowhere"),
         ("-o nowhere/plan.json", "--output: no such folder: nowhere"),
         ("-o .", "--output: is a folder: ."),
-        ("--workers 8", "--workers: does not apply to --problem ibatch, only to caramel"),
-        ("--servers 8", "--servers: does not apply to --problem ibatch, only to caramel"),
-        ("--seed 8", "--seed: does not apply to --problem ibatch, only to caramel"),
-        ("--bcube 3,2", "--bcube: does not apply to --problem ibatch, only to bml"),
+        ("--workers 8", f"{_APART.format('workers', 'ibatch')}caramel"),
         ("--problem caramel --workers 1", "--workers: expected an integer >= 2, got 1"),
         ("--problem caramel --workers 65537", "--workers: expected an integer <= 65536"),
         ("--problem caramel --servers 9", "--servers: expected an integer <= 8, got 9"),
         ("--problem caramel --servers 0", "--servers: expected an integer >= 1"),
         ("--problem caramel --seed -1", "--seed"),
-        ("--problem caramel --direction pull", "--direction: does not apply to --problem caramel"),
-        ("--problem caramel --objective eq4", "--objective: does not apply"),
-        ("--problem caramel --max-batch 1MB", "--max-batch: does not apply"),
-        ("--problem caramel --methods greedy", "--methods: expected one of auto"),
+        ("--problem caramel --direction pull", _APART.format("direction", "caramel")),
         ("--problem caramel --methods horovd", "did you mean 'horovod'"),
         ("--problem caramel --startup 4000000000s", "--startup, --bandwidth: "),
         ("--problem bml", "--bcube: missing: it says how many servers there are: 3,2"),
-        ("--problem bml --bcube 3,-2", "--bcube: expected n,k such as 3,2, got '3,-2'"),
         ("--problem bml --bcube 1,2", "--bcube: n: expected an integer >= 2, got 1"),
-        ("--problem bml --bcube 3,0", "--bcube: k: expected an integer >= 1, got 0"),
         ("--problem bml --bcube 3,64", "--bcube: k: expected at most 2^62 NICs"),
-        (f"--problem bml --bcube {'9' * 20},1", "--bcube: n: expected an integer <= "),
         ("--problem bml --bcube 3,2 --methods detour", "--methods: expected one of bml_bcube"),
         ("--problem bml --bcube 3,2 --methods ring_bcub", "did you mean 'ring_bcube'?"),
-        ("--problem bml --bcube 3,2 --workers 4", "--workers: does not apply to --problem bml"),
-        ("--problem bml --bcube 3,2 --direction pull", "--direction: does not apply to --problem"),
-        ("--problem bml --bcube 3,2 --picture p.bmp", "expected a name ending in .svg"),
+        ("--problem bml --bcube 3,2 --direction pull", _APART.format("direction", "bml")),
         ("--problem bml --bcube 3,2 --picture p.json", "expected a name ending in .svg (a chart)"),
     ],
-)
-def test_options_of_a_compared_profile_are_named(
-    words: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused(["compare", "tiny.json", *NETWORK, *words.split()], said, capsys)
+    "compare": [
+        ("", "FILE: missing"),
+        ("log.json --events log.json", "FILE: not together with --events"),
+        ("damaged.json --methods ps_bcube", "one of auto, bml, detour, trees"),
+        ("answer.json", "answer.json: holds an answer: expected a request"),
+        ("model.json --network cluster.json", f"cluster.json: {_LINK}"),
+        ("model.json --network caramel-16", "--network: caramel-16 is a cluster: "),
+        (f"cluster.json {LINK}", "cluster.json: source: unknown field; known are"),
+        ("request.json --network network.json", "--network: does not apply to a request"),
+        (f"empty.json {LINK} --problem caramel", "layers: expected at least one layer with"),
+        ("text.json", "text.json: not JSON"),
+        (f"list.json {LINK}", "list.json: expected an object"),
+    ],
+    **{
+        f"compare {name}.json": [
+            ("--startup 1us", f"--startup: {_NONE}, and {name}.json holds one, not a pro"),
+            *named("--bandwidth 1Gb/s", "--bcube 3,2", "--workers 2", said=_NONE),
+            *named("--direction pull", "--max-batch 1MB", said=_NONE),
+            ("--problem ibatch", f"--problem: {name}.json holds a request of "),
+            ("--methods mlip", "--methods: expected one of "),
+            ("--picture p.json", "expected a name ending in .svg (a chart)"),
+            *named("--time-limit -1"),
+        ]
+        for name in ("bml", "damaged", "bigdl", "drizzle", "yan")
+    },
+    SCALED: [
+        ("", "--startup: missing: it comes with a profile, or --network or --cluster"),
+        ("--startup 1us", "--bandwidth: missing"),
+        ("--network network.json --startup 1us", "--startup: not together with --network"),
+        ("--network network.json --bandwidth 1Gb/s", "--bandwidth: not together with --network"),
+        ("--network nowhere.json", "nowhere.json"),
+        ("--network network.json --servers 4", "--servers: expected an integer <= 3"),
+        ("--network network.json --workers 8", "--workers: expected 3, among whom --network was"),
+    ],
+    EVENTS: [
+        ("--problem bml", "only to drizzle"),
+        ("--cluster drizzle-64", "--cluster: does not apply"),
+        ("--max-overhead 1", "--max-overhead: expected"),
+        ("--events /nowhere/log", "/nowhere/log: No such file"),
+        ("--events short.json", "short.json: no jobs that repeat at least 3 times"),
+    ],
+    "import": [
+        ("spark-events -", "not standard input"),
+        ("spark-events log.json --name a", "only of models"),
+        ("spark-events log.json --ranks 2", "only of timed collectives"),
+        ("spark-events log.json -o log.json", "would replace"),
+        ("network network.json --batch-size 3", "--batch-size: "),
+        ("kineto network.json --ranks 3", "--ranks: "),
+        ("pipedream network.json network.json", "FILE: "),
+        ("pipedream list.json --batch-size 0", "--batch-size: "),
+    ],
+    "draw": [
+        ("nowhere.json", "nowhere.json"),
+        ("request.json", "status: missing"),
+        ("answer.json -o a.bmp", "--output: expected a name ending in"),
+        ("model.json", "status: missing: expected an answer of planner solve"),
+    ],
+    "export": [
+        ("ddp cluster.json", "status: missing: expected an answer"),
+        ("nccl-tuner network.json", "PLAN: expected ALGORITHM/PROTOCOL=FILE"),
+    ],
+    "schema": [("nobody", "PROBLEM: expected one of")],
+    "solve": [
+        ("nowhere.json", "nowhere.json"),
+        ("--jsonl nowhere.json -o network.json", "nowhere.json"),
+        ("--max-seconds -1", "--max-seconds: expected seconds from 0 to 10^9"),
+        ("--max-memory-bytes -1", "--max-memory-bytes: expected a whole number >= 0"),
+    ],
+    "calibrate": [
+        ("compute --cores 0", "--cores: expected an integer >= 1, got 0"),
+        ("compute --cores 1000000", "--cores: expected at most the"),
+        ("compute --repetitions -1", "--repetitions: expected an integer >= 1"),
+        ("fit nowhere.json", "nowhere.json"),
+    ],
+    TIMED: [
+        ("", "RANK is not set: start the program with a launcher, such as torchrun"),
+        ("--largest 4", "--largest: expected a size"),
+        ("--largest 64B", "--largest: expected an integer >= 128, got 64"),
+        ("--largest 1001B", "--largest: expected a multiple of 4 bytes, got 1001"),
+        ("--repetitions 0", "--repetitions: expected an integer >= 1, got 0"),
+        ("--seconds 0", "--seconds: expected more than 0 and at most 3600, got 0.0"),
+        ("--seconds nan", "--seconds: expected more than 0 and at most 3600, got nan"),
+        ("--depths 1,x", "--depths: expected a whole number such as 4, got 'x'"),
+        ("--bcube 2", "--bcube: expected n,k such as 3,2"),
+        ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
+        ("--interfaces lo", "--interfaces: only with --bcube"),
+        ("--cluster-out -", "--cluster-out: expected a file"),
+        ("--cluster-out nowhere/c.json", "--cluster-out: no such folder: nowhere"),
+        ("--interference torch.nn", "--interference: expected module:factory, got 'torch.nn'"),
+        ("--input 3", "--input: only with --interference MODULE:FACTORY"),
+        ("--batch-size 2", "--batch-size: only with --interference MODULE"),
+        ("--alone --interference a:b", "--interference: not with --alone"),
+        ("--largest 4kB", "--largest: expected above 4096 B without --alone"),
+        ("--interference a:b --batch-size 0", "--batch-size: expected an integer >= 1"),
+        ("--cluster-out c --collective all_gather", "--cluster-out: a cluster follows"),
+    ],
+    "profile": [("nobody_s_module:make", "error: MODULE:FACTORY: no module nobody_s_module")],
+    RUN: [
+        ("", "torchrun --nproc-per-node"),
+        ("--steps 0", "--steps: expected an integer >= 2"),
+        ("--picture step.txt", "--picture: expected a name ending in"),
+        ("--picture none/step.svg", "--picture: no such folder"),
+        ("--timeout nan", "--timeout: expected seconds > 0"),
+        ("--timeout 0", "--timeout: expected seconds > 0"),
+        ("--model nothing", "--model: expected module:factory"),
+        ("--model tests.cli.factories:lost", "factories.py) has no lost"),
+        ("--input 3", "--input: no effect here"),
+    ],
+    "run --model a:b": [
+        ("model.json", "model.json: status: missing: expected an answer of planner solve"),
+        ("caramel.json pull.json", "expected one plan, or two of ibatch"),
+        ("pull.json pull.json", "at most one plan to pull"),
+    ],
+}
+"""For each beginning of a line: how it goes on, and what is said then."""
 
 
-@pytest.mark.parametrize("name", [*REQUESTS, "yan"])
+@pytest.fixture(autouse=True)
+def _files(line: Line) -> None:
+    for name, document in {
+        **REQUESTS,
+        "damaged": DAMAGED,
+        "answer": planner.solve(IBATCH),
+        "caramel": caramel(),
+        "pull": PULL,
+        "empty": {**PROFILE, "layers": [{**LAYERS[0], "parameter_bytes": 0}]},
+        "text": "{",
+        "list": [],
+        "log": "".join(json.dumps(event) + "\n" for event in loop(6)),
+        "short": "".join(json.dumps(event) + "\n" for event in loop(2)),
+    }.items():
+        write(f"{name}.json", document)
+    (line.folder / "linked.svg").hardlink_to("model.json")
+
+
+def refused(line: Line, words: str) -> str:
+    """Return why a command is refused; some are only where torch is."""
+    if words.startswith((TIMED, "run", "profile")):
+        pytest.importorskip("torch")
+    return line.error(words)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        ("--startup 1us", "--startup: does not apply to a request, and {} holds one, not a pro"),
-        ("--bandwidth 1Gb/s", "--bandwidth: does not apply to a request"),
-        ("--bcube 3,2", "--bcube: does not apply to a request"),
-        ("--workers 2", "--workers: does not apply to a request"),
-        ("--direction pull", "--direction: does not apply to a request"),
-        ("--max-batch 1MB", "--max-batch: does not apply to a request"),
-        ("--problem ibatch", "--problem: {} holds a request of "),
-        ("--methods mlip", "--methods: expected one of "),
-        ("--picture p.bmp", "expected a name ending in .svg"),
-        ("--picture p.json", "expected a name ending in .svg (a chart)"),
-        ("--time-limit -1", "--time-limit"),
-    ],
+    [(f"{start} {end}", said) for start, rows in REFUSED.items() for end, said in rows],
 )
-def test_options_of_a_compared_request_are_named(
-    name: str, words: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = f"{name}.json"
-    refused(["compare", file, *words.split()], said.format(file), capsys)
+def test_what_was_typed_is_named(words: str, said: str, line: Line) -> None:
+    error = refused(line, words)
+    assert said in error
+    if said.startswith("--"):
+        assert re.search(
+            rf"^planner[\w ]*: error: (argument )?{re.escape(said)}", error, re.MULTILINE
+        )
+
+
+TIMES = f"{SCALED} --network bad.json"
+BATCHES = "compare scaled.json --network bad.json"
+BCUBE = "--problem bml --bcube 2,2"
+DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABLE}}}}
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("words", "document", "change", "said"),
     [
-        ("tiny", {"batch_size": -3}, "batch_size: expected an integer >= 1, got -3"),
-        ("yan", {"machines": 0}, "machines: expected an integer >= 1, got 0"),
-        ("yan", {"problem": "yam"}, "problem: expected one of"),
-        ("yan", {"constants": {}}, "constants.muladd_ns: missing"),
-        ("bml", {"n": 1}, "n: expected an integer >= 2, got 1"),
-        ("bml", {"schedule": {"server": [3, 0]}}, "schedule.server[0]: expected an integer"),
-        ("bml", {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected 2 digits"),
-        ("damaged", {"schedule": {"server": [2, 2]}}, "schedule.server: expected one that has not"),
-        ("bigdl", {"nodes": 0}, "nodes: expected an integer >= 1, got 0"),
-        ("bigdl", {"nodes": 5000}, "nodes: expected an integer <= 4096, got 5000"),
-        ("bigdl", {"link_bytes_per_s": 0}, "link_bytes_per_s: expected a number > 0, got 0"),
-        ("drizzle", {"task_ns": -1}, "task_ns: expected a number"),
-        ("drizzle", {"max_overhead": 1}, "max_overhead: "),
+        (f"compare bad.json {LINK}", PROFILE, {"batch_size": -3}, "batch_size: expected an integ"),
+        ("compare bad.json", REQUESTS["yan"], {"constants": {}}, "constants.muladd_ns: missing"),
+        ("compare bad.json", REQUESTS["caramel"], {"ops": []}, "ops: "),
+        ("compare bad.json", BML, {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected"),
+        ("compare bad.json", DAMAGED, {"schedule": {"server": [2, 2]}}, "schedule.server: expecte"),
+        ("compare bad.json", REQUESTS["bigdl"], {"nodes": 0}, "nodes: expected an integer >= 1"),
+        ("compare bad.json", REQUESTS["drizzle"], {"task_ns": -1}, "task_ns: expected a number"),
+        (TIMES, MEASURED, {"collective": "all_gather"}, "collective: expected all_reduce, which"),
+        (TIMES, MEASURED, {"network": {"table": [[5, 2], [3, 4]]}}, "network.table[1][0]: expect"),
+        (TIMES, MEASURED, {"network": {}}, "network.startup_ns: missing; or give a table"),
+        (TIMES, MEASURED, {"network": {"startup_ns": 2**62, "ns_per_byte": 1}}, "network: "),
+        (TIMES, MEASURED, {"ranks": 0}, "ranks: expected an integer >= 2, got 0"),
+        (f"{BATCHES} {BCUBE}", MEASURED, {"algorithm": "bml(2,2)"}, "expected NICs or links, got"),
+        (BATCHES, MEASURED, DEPTHS, "network.depths: only transfers of an all-reduce are cut"),
     ],
 )
 def test_the_file_and_the_field_are_named(
-    name: str, change: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, document: dict[str, Any], change: dict[str, Any], said: str, line: Line
 ) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(json.dumps({**DOCUMENTS[name], **change}))
-    network = NETWORK if name == "tiny" else []
-    refused(["compare", str(path), *network], f"{path}: {said}", capsys)
+    write("bad.json", {**document, **change})
+    assert line.error(words).startswith(f"planner: error: bad.json: {said}")
+
+
+BCUBES = [f"compare tiny.json --problem bml {LINK}", TIMED]
+SECONDS = [
+    f"{COMPARE} --time-limit",
+    f"{PLAN} --time-limit",
+    f"{REPORT} --time-limit",
+    "run caramel.json --model no_such_module:make --timeout",
+    f"{TIMED} --timeout",
+    f"{TIMED} --seconds",
+]
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "said"),
+    ("words", "said"),
     [
-        ("{", [], "not JSON"),
-        ("[]", NETWORK, "expected an object"),
-        (
-            json.dumps({**PROFILE, "layers": [{**LAYERS[0], "parameter_bytes": 0}]}),
-            [*NETWORK, "--problem", "caramel"],
-            "layers: expected at least one layer with",
+        *(
+            (f"{start} --bcube '{form}'", f"--bcube: expected n,k such as 3,2, got '{form}'")
+            for start in BCUBES
+            for form in ("3", "3;2", "3,2,1", "3, 2", "٣,٢")
+        ),
+        *(
+            (f"{start} {form}", f"expected a list such as A,B, got '{form}'")
+            for start in (f"{COMPARE} --methods", f"{PLAN} --algorithms", f"{TIMED} --depths")
+            for form in (",", "1,,2")
+        ),
+        *(
+            (f"{start} '{form}'", f"expected seconds, or a time such as 500ms, got '{form}'")
+            for start in SECONDS
+            for form in ("soon", "10 parsecs", "")
         ),
     ],
 )
-def test_a_file_that_holds_something_else_is_named(
-    text: str,
-    options: list[str],
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(text)
-    refused(["compare", str(path), *options], f"{path}: {said}", capsys)
+def test_a_form_is_refused_alike_everywhere(words: str, said: str, line: Line) -> None:
+    assert said in refused(line, words)
 
 
-def test_a_factory_is_named_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
-    assert main(["profile", "nobody_s_module:make"]) == 2
-    assert "error: MODULE:FACTORY: no module nobody_s_module" in capsys.readouterr().err
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [*(f"{words} --bcube" for words in BCUBES), *SECONDS])
+def test_a_form_is_taken_alike_everywhere(start: str, line: Line) -> None:
+    for form in ("3,2", "3x2") if "bcube" in start else ("10", "1e1", "10s", "10000ms"):
+        if start.startswith(("calibrate", "run")):  # which are refused for want of a launcher
+            assert start.rsplit(maxsplit=1)[-1] not in refused(line, f"{start} {form}")
+        else:
+            line(start, form)
+
+
+def test_blanks_and_repetitions_in_lists_do_not_count(line: Line) -> None:
+    rows = line(COMPARE, "--json --methods 'exact, greedy,exact'").json
+    assert {row["method"] for row in rows} == {"exact", "greedy"}
+
+
+def test_what_forms_mean() -> None:
+    assert parse_bcube("3,2") == parse_bcube("3x2") == BCube(3, 2)
+    for form, duration in (("10", 10), ("1e1", 10), ("10s", 10), ("500ms", 0.5), ("2us", 2e-6)):
+        assert seconds(form) == duration
+    for text in ("0.02", "1/50"):
+        assert parse_number(text, "--computation", positive=True) == Fraction(1, 50)
+    assert parse_number("0", "--optimiser") == Fraction(0)
+    assert parse_count("08", "--depths") == 8
+
+
+def test_numbers_of_options_are_above_0_where_that_is_needed() -> None:
+    for text in ("0", "0/3", "-1", "1e3", "1/0", "1" * 41, ""):
+        with pytest.raises(InvalidInputError, match=r"^--computation: expected a number > 0"):
+            parse_number(text, "--computation", positive=True)
+    for text in ("٣", "-1", "1.0", "1" * 10, "", "²"):
+        with pytest.raises(InvalidInputError, match=r"^--depths: expected a whole number"):
+            parse_count(text, "--depths")
 
 
 def test_every_name_is_that_of_an_option() -> None:

@@ -2,10 +2,14 @@
 
 import io
 import sys
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from planner.view.progress import Progress
+
+Shown = Callable[..., list[str]]
+PARTS = [("part", place, 4) for place in range(1, 5)]
 
 
 @pytest.fixture
@@ -13,83 +17,58 @@ def _no_progress() -> None:
     """Leave it on."""
 
 
-class Screen(io.StringIO):
-    """Standard error that is a terminal, or is not."""
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """Return the lines that are said of parts of so many seconds each."""
 
-    def __init__(self, *, terminal: bool) -> None:
-        super().__init__()
-        self._terminal = terminal
+    def lines(
+        seconds: float,
+        parts: Iterable[tuple[str | int, ...]] = PARTS,
+        *,
+        terminal: bool = True,
+        quiet: bool = False,
+    ) -> list[str]:
+        screen, now = io.StringIO(), [0.0]
+        monkeypatch.setattr(screen, "isatty", lambda: terminal)
+        monkeypatch.setattr(sys, "stderr", screen)
+        progress = Progress(quiet=quiet, clock=lambda: now[0])
+        for part in parts:
+            progress(*part)  # type: ignore[arg-type]
+            now[0] += seconds
+        progress.done()
+        return screen.getvalue().split("\r\x1b[K") if terminal else screen.getvalue().splitlines()
 
-    def isatty(self) -> bool:
-        return self._terminal
-
-
-def shown(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, *, terminal: bool, quiet: bool = False
-) -> str:
-    """Return what is said of four parts of so many seconds each."""
-    screen, now = Screen(terminal=terminal), [0.0]
-    monkeypatch.setattr(sys, "stderr", screen)
-    progress = Progress(quiet=quiet, clock=lambda: now[0])
-    for part in range(4):
-        progress("part", part + 1, 4)
-        now[0] += seconds
-    progress.done()
-    return screen.getvalue()
-
-
-def test_a_terminal_has_one_line_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(monkeypatch, 10, terminal=True).split("\r\x1b[K")
-    assert lines[2:4] == ["part 2 of 4, about 20 s left", "part 3 of 4, about 10 s left"]
-    assert (lines[0], lines[1], lines[4], lines[5]) == ("", "part 1 of 4", "part 4 of 4", "")
+    return lines
 
 
-def test_minutes_are_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "part 2 of 4, about 10 min left" in shown(monkeypatch, 300, terminal=True)
+def test_a_terminal_has_one_line_with_the_time_left(shown: Shown) -> None:
+    second, third = "part 2 of 4, about 20 s left", "part 3 of 4, about 10 s left"
+    assert shown(10) == ["", "part 1 of 4", second, third, "part 4 of 4", ""]
+    assert "part 2 of 4, about 10 min left" in shown(300)
+    assert "left" not in "".join(shown(1))  # soon over
 
 
-def test_what_is_soon_over_says_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "left" not in shown(monkeypatch, 1, terminal=True)
+def test_elsewhere_there_is_a_line_now_and_then(shown: Shown) -> None:
+    lines = ["planner: part 2 of 4, about 40 s left", "planner: part 4 of 4"]
+    assert shown(20, terminal=False) == lines
+    assert shown(5, terminal=False) == ["planner: part 2 of 4, about 10 s left"]
+    assert not shown(1, terminal=False)
 
 
-def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(monkeypatch, 20, terminal=False).splitlines()
-    assert lines == [
-        "planner: part 2 of 4, about 40 s left",
-        "planner: part 4 of 4",
-    ]
-    lines = shown(monkeypatch, 5, terminal=False).splitlines()
-    assert lines == ["planner: part 2 of 4, about 10 s left"]
-    assert not shown(monkeypatch, 1, terminal=False)
-
-
-def test_the_time_left_is_said_of_texts_that_count_themselves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    screen, now = Screen(terminal=True), [0.0]
-    monkeypatch.setattr(sys, "stderr", screen)
-    progress = Progress(clock=lambda: now[0])
-    for place, method in enumerate(("ring", "ps", "bml"), start=1):
-        progress(f"planning {method} ({place} of 3)")
-        now[0] += 10
-    lines = screen.getvalue().split("\r\x1b[K")
-    assert lines[1:] == [
+def test_the_time_left_is_said_of_texts_that_count_themselves(shown: Shown) -> None:
+    methods = [(f"planning {name} ({n} of 3)",) for n, name in enumerate(("ring", "ps", "bml"), 1)]
+    assert shown(10, methods)[1:4] == [
         "planning ring (1 of 3)",
         "planning ps (2 of 3), about 20 s left",
         "planning bml (3 of 3), about 10 s left",
     ]
 
 
-def test_parts_beyond_those_planned_are_no_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen(terminal=True)
-    monkeypatch.setattr(sys, "stderr", screen)
-    progress = Progress(clock=lambda: 0.0)
-    for run in (13, 14):
-        progress("run", run, 13)
-    lines = screen.getvalue().split("\r\x1b[K")
-    assert lines == ["", "run 13 of 13", "run 14, more than the 13 planned"]
+def test_parts_beyond_those_planned_are_no_part_of_them(shown: Shown) -> None:
+    lines = shown(0, [("run", 13, 13), ("run", 14, 13)])
+    assert lines[:3] == ["", "run 13 of 13", "run 14, more than the 13 planned"]
 
 
-def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not shown(monkeypatch, 100, terminal=True, quiet=True)
-    assert not shown(monkeypatch, 100, terminal=False, quiet=True)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_is_said_if_asked(shown: Shown, *, terminal: bool) -> None:
+    assert not "".join(shown(100, terminal=terminal, quiet=True))

@@ -1,7 +1,6 @@
-"""``planner run``, started as a launcher starts it."""
+"""``planner run`` and ``planner profile``, started as a launcher starts them."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,27 +11,24 @@ import pytest
 
 pytest.importorskip("torch")
 
-from planner.cli import main
+from planner.jsonio import decode_profile
 from tests.cli.printed import check_printed
-from tests.runtime.launching import launch
-
-pytestmark = pytest.mark.slow
+from tests.cli.ranks import commanded
+from tests.jsonio.test_iteration import CLUSTER
 
 MODEL = """
+import os
 import torch
 from torch import nn
 
-def make(batch_size=4):
+def make(last=8):
     torch.manual_seed(0)
     print("made")
-    layers = nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)
-    return nn.Sequential(*layers), (torch.randn(batch_size, 16),)
-"""
+    layers = nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, last)
+    return nn.Sequential(*layers), (torch.randn(4, 16),)
 
-BAD_MODEL = """
-import os
-import torch
-from my_model import make
+def other():
+    return make(last=9)
 
 class Fault(torch.autograd.Function):
     @staticmethod
@@ -41,15 +37,15 @@ class Fault(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        if os.environ["RANK"] == "1":
-            raise ZeroDivisionError("on purpose")
+        fail()
         return gradient
+
+def fail(*_):
+    if os.environ["RANK"] == "1":
+        raise ZeroDivisionError("on purpose")
 
 def forward():
     model, inputs = make()
-    def fail(*_):
-        if os.environ["RANK"] == "1":
-            raise ZeroDivisionError("on purpose")
     model.register_forward_pre_hook(fail)
     return model, inputs
 
@@ -58,20 +54,7 @@ def backward():
     model.register_forward_hook(lambda _model, _inputs, output: Fault.apply(output))
     return model, inputs
 """
-
-
-def _commands(folder: str, commands: list[list[str]]) -> list[int]:
-    os.chdir(folder)
-    statuses = []
-    for number, arguments in enumerate(commands):
-        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + (number > 0))
-        sys.stdout.write(f"== {number}\n")
-        statuses.append(main(arguments))
-    return statuses
-
-
-def _sections(output: str) -> list[str]:
-    return [part.partition("\n")[2] for part in output.split("== ")[1:]]
+BRIEFLY = "--model my_model:make --timeout 20 --warmup 1 --steps"
 
 
 @pytest.fixture(scope="module")
@@ -79,57 +62,55 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, its profile and its plans."""
     made = tmp_path_factory.mktemp("run")
     (made / "my_model.py").write_text(MODEL)
-    compare = ["compare", "profile.json", "--startup", "100us", "--bandwidth", "10Gb/s"]
-    preparing = [
-        ["profile", "my_model:make", "-o", "profile.json", "--repetitions", "2", "--threads", "1"],
-        [*compare, "--problem", "caramel", "--workers", "2", "-o", "caramel.json"],
-        [*compare, "--direction", "pull", "-o", "pull.json"],
-        [*compare, "--direction", "push", "-o", "push.json"],
-    ]
-    (outcome,) = launch(_commands, 1, str(made), preparing)
-    assert outcome.value == [0] * 4, outcome.output
+    (made / "two.json").write_text(json.dumps({**CLUSTER, "machines": 2}))
+    compare = "compare profile.json --startup 100us --bandwidth 10Gb/s"
+    commanded(
+        1,
+        made,
+        "profile my_model:make -o profile.json --repetitions 2 --threads 1",
+        f"{compare} --problem caramel --workers 2 -o caramel.json",
+        f"{compare} --direction pull -o pull.json",
+        f"{compare} --direction push -o push.json",
+        "plan profile.json --cluster two.json --for fsdp2 -o fsdp.json",
+    )
     check_printed("profile", json.loads((made / "profile.json").read_text()))
     plan = json.loads((made / "caramel.json").read_text())
     plan["advice"] |= {"keep_ddp": True, "bucket_cap_mb": 5, "gain": 1.005}  # however it turned out
     plan["warnings"] = ["it was busy"]
     (made / "caramel.json").write_text(json.dumps(plan))
+    (made / "for_5.json").write_text(json.dumps(plan | {"ranks": 5}))
     return made
 
 
+@pytest.mark.slow
 def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
-    model = ["--model", "my_model:make", "--steps", "3", "--warmup", "1", "--timeout", "20"]
-    pictures = ["--picture", "step.svg", "--trace", "trace.json"]
-    outcomes = launch(
-        _commands,
+    pictures = "--picture step.svg --trace trace.json"
+    sections, silent = commanded(
         2,
-        str(folder),
-        [
-            ["run", "caramel.json", *model, "--against-ddp", "2", *pictures],
-            ["run", "pull.json", "push.json", *model, "--optimizer", "adam", "--threads", "2"],
-            ["run", "caramel.json", *model, "--json", "--against-ddp", "1"],
-            ["run", "pull.json", "push.json", *model, "--json"],
-        ],
+        folder,
+        f"run caramel.json {BRIEFLY} 3 --against-ddp 2 {pictures}",
+        f"run pull.json push.json {BRIEFLY} 3 --optimizer adam --threads 2",
+        f"run caramel.json {BRIEFLY} 3 --json --against-ddp 1",
+        f"run pull.json push.json {BRIEFLY} 3 --json",
     )
-    for outcome in outcomes:
-        assert outcome.value == [0, 0, 0, 0], outcome.output
-    first, second, third, fourth = _sections(outcomes[0].output)
-    assert "run: my_model:make, 2 ranks, 6 steps, sgd" in first
-    assert "exposed communication" in first
-    assert "in 2 alternating rounds" in first
-    assert "warning: it was busy" in first
+    assert silent == ["made\n"] * 4  # other ranks leave reporting to rank 0
+    first, second, third, fourth = sections
+    for said in (
+        "run: my_model:make, 2 ranks, 6 steps, sgd",
+        "exposed communication",
+        "in 2 alternating rounds",
+        "warning: it was busy",
+        "off by: predicted / measured - 1; above 0 the prediction is too long",
+        "waited: how much longer it kept another",
+    ):
+        assert said in first
     assert re.search(r"^computation +\S", first, flags=re.MULTILINE)
-    assert "forward phase" in second
-    assert "backward phase" in second
-    assert "pull 1  " in second
-    assert "push 1  " in second
-    assert "off by: predicted / measured - 1; above 0 the prediction is too long" in first
     assert re.search(r"transfer +size +predicted +measured +waited", first)
-    assert "waited: how much longer it kept another" in first
+    for said in ("forward phase", "backward phase", "pull 1  ", "push 1  "):
+        assert said in second
+    threads = "the profile was measured with 1 thread, a rank here computes with 2 threads"
+    assert threads in second.replace("\n", " ")
     assert "the profile was measured with" not in first
-    assert (
-        "the profile was measured with 1 thread, a rank here computes with 2 threads"
-        in second.replace("\n", " ")
-    )
     assert "ddp_step_ns" not in second
     for section in (first, second):
         assert "planned for" not in section
@@ -144,59 +125,40 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     ]
     about = ("model", "optimizer", "ranks", "warmup")
     assert [document[name] for name in about] == ["my_model:make", "sgd", 2, 1]
-    assert [
-        (transfer["direction"], transfer["batch"], transfer["bytes"], transfer["predicted_ns"])
-        for transfer in document["transfers"]
-    ] == [
+    fields = ("direction", "batch", "bytes", "predicted_ns")
+    assert [tuple(one[field] for field in fields) for one in document["transfers"]] == [
         (None, number, group["bytes"], group["end_ns"] - group["start_ns"])
         for number, group in enumerate(plan["groups"])
     ]
     for one in document["transfers"]:
-        assert all(
-            0 <= waited <= whole
-            for waited, whole in zip(one["waited_ns"], one["measured_ns"], strict=True)
-        )
+        waited = zip(one["waited_ns"], one["measured_ns"], strict=True)
+        assert all(0 <= part <= whole for part, whole in waited)
     assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3, 3]
     assert len(document["ddp_step_ns"]) == 3
     assert document["against_ddp"]["rounds"] == 1
     assert not document["against_ddp"]["differs"]  # which one round cannot tell
     assert all(time > 0 for time in document["ddp_step_ns"])
     picture = (folder / "step.svg").read_text()
-    assert "<svg" in picture
-    assert "forward ops" in picture
-    assert re.search(
-        r"median step .* \(nearest, shown: rank [01], round [12], step [123]\)", picture
-    )
-    assert "times as long as predicted" in picture
-    for name in ("end of the step, predicted", "end of the step, measured"):
-        assert name in picture
+    for said in (
+        *("<svg", "forward ops", "times as long as predicted"),
+        *("end of the step, predicted", "end of the step, measured"),
+    ):
+        assert said in picture
+    shown = r"median step .* \(nearest, shown: rank [01], round [12], step [123]\)"
+    assert re.search(shown, picture)
     trace = json.loads((folder / "trace.json").read_text())
     lanes = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}
-    assert lanes == {
-        f"rank {rank} {what}" for rank in (0, 1) for what in ("computation", "network")
-    }
-    for section in _sections(outcomes[1].output):
-        assert section == "made\n"  # other ranks leave reporting to rank 0
+    assert lanes == {f"rank {rank} {what}" for rank in "01" for what in ("computation", "network")}
 
 
-SWITCH = """{"name": "two", "source": "-", "machines": 2, "topology": {"kind": "switch"},
-"nic": {"bytes_per_s": 1e9, "startup_ns": 1000}}"""
-
-
+@pytest.mark.slow
 def test_a_plan_of_fsdp_runs_beside_fsdp2_s_default(folder: Path) -> None:
-    (folder / "two.json").write_text(SWITCH)
-    planning = ["plan", "profile.json", "--cluster", "two.json", "--for", "fsdp2"]
-    model = ["--model", "my_model:make", "--steps", "2", "--warmup", "1", "--timeout", "20"]
-    run = ["run", "fsdp.json", *model]
-    commands = [[*run, "--against-ddp", "2"], [*run, "--json", "--against-ddp", "1"]]
-    refused = [[*run, "--trace", "trace.json"]]
-    (outcome,) = launch(_commands, 1, str(folder), [[*planning, "-o", "fsdp.json"], run, *refused])
-    assert outcome.value == [0, 2, 2], outcome.output
-    assert "mesh: planned for 2 ranks, got 1" in outcome.output
-    assert "--trace: not of FSDP2" in outcome.output
-    outcomes = launch(_commands, 2, str(folder), commands)
-    assert [outcome.value for outcome in outcomes] == [[0, 0], [0, 0]], outcomes[0].output
-    text, told = (part.partition("made\n")[2] for part in _sections(outcomes[0].output))
+    run = f"run fsdp.json {BRIEFLY} 2"
+    (said,) = commanded(1, folder, run, f"{run} --trace trace.json", ends=2)
+    assert "mesh: planned for 2 ranks, got 1" in said[0]
+    assert "--trace: not of FSDP2" in said[1]
+    sections, _ = commanded(2, folder, f"{run} --against-ddp 2", f"{run} --json --against-ddp 1")
+    text, told = (part.partition("made\n")[2] for part in sections)
     assert "summed up by: FSDP2" in text
     assert re.search(r"^step +\S+ \S+ +\S", text, flags=re.MULTILINE)
     assert re.search(r"^FSDP2 by default: .* in 2 alternating rounds", text, flags=re.MULTILINE)
@@ -208,56 +170,37 @@ def test_a_plan_of_fsdp_runs_beside_fsdp2_s_default(folder: Path) -> None:
     assert "against_ddp" not in document
 
 
-def _wrong(folder: str, arguments: list[str]) -> int:
-    os.chdir(folder)
-    return main(arguments)
-
-
+@pytest.mark.slow
 def test_a_plan_for_another_model_ends_every_rank(folder: Path) -> None:
-    other = MODEL.replace("nn.Linear(32, 8)", "nn.Linear(32, 9)")
-    (folder / "other_model.py").write_text(other)
-    arguments = ["run", "caramel.json", "--model", "other_model:make", "--timeout", "20"]
-    for outcome in launch(_wrong, 2, str(folder), arguments):
-        assert outcome.value == 2
-        assert "the model has" in outcome.output
-        assert "Traceback" not in outcome.output
+    command = "run caramel.json --model my_model:other --timeout 20"
+    for (said,) in commanded(2, folder, command, ends=2):
+        assert "the model has" in said
+        assert "Traceback" not in said
 
 
-def _failing(folder: str, arguments: list[str]) -> tuple[int, str]:
-    os.chdir(folder)
-    file = Path(f"error-{os.environ['RANK']}.json")
-    os.environ["TORCHELASTIC_ERROR_FILE"] = str(file)
-    status = main(arguments)
-    return status, json.loads(file.read_text())["message"]["message"]
+@pytest.mark.slow
+def test_a_plan_for_other_ranks_runs_with_a_warning(folder: Path) -> None:
+    ((said,),) = commanded(1, folder, "run for_5.json --model my_model:make --steps 2")
+    assert "planned for 5 ranks, run on 1: predictions are for 5" in said
+    assert "my_model:make, 1 rank, 2 steps" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_what_a_model_raises_ends_every_rank_with_one_line(folder: Path, which: str) -> None:
-    (folder / "bad_model.py").write_text(BAD_MODEL)
-    arguments = ["run", "caramel.json", "--model", f"bad_model:{which}", "--timeout", "20"]
-    outcomes = launch(_failing, 2, str(folder), arguments)
+    command = f"run caramel.json --model my_model:{which} --timeout 20"
+    outputs = [said for (said,) in commanded(2, folder, command, ends=2)]
+    told = [json.loads((folder / f"error-{rank}.json").read_text()) for rank in (0, 1)]
+    first, second = (error["message"]["message"] for error in told)
     said = f"the model's {which} pass failed: ZeroDivisionError: on purpose"
-    assert outcomes[1].value == (2, f"planner: error: {said}")
-    assert outcomes[0].value is not None
-    status, other = outcomes[0].value
-    assert status == 2
-    assert "rank 1 stopped: MeasurementError: " + said in other
-    for outcome in outcomes:
-        assert "Traceback" not in outcome.output
-        lines = outcome.output.splitlines()
-        assert sum(line.startswith(f"rank {outcome.rank}: planner: error: ") for line in lines) == 1
+    assert second == f"planner: error: {said}"
+    assert "rank 1 stopped: MeasurementError: " + said in first
+    for rank, output in enumerate(outputs):
+        assert "Traceback" not in output
+        assert output.count(f"\nrank {rank}: planner: error: ") == 1
 
 
-def test_a_plan_for_other_ranks_runs_with_a_warning(folder: Path) -> None:
-    plan = json.loads((folder / "caramel.json").read_text())
-    (folder / "for_5.json").write_text(json.dumps(plan | {"ranks": 5}))
-    arguments = ["run", "for_5.json", "--model", "my_model:make", "--steps", "2"]
-    (outcome,) = launch(_wrong, 1, str(folder), arguments)
-    assert outcome.value == 0, outcome.output
-    assert "planned for 5 ranks, run on 1: predictions are for 5" in outcome.output
-    assert "my_model:make, 1 rank, 2 steps" in outcome.output
-
-
+@pytest.mark.slow
 def test_without_torch_it_says_what_to_install(folder: Path) -> None:
     code = (
         "import sys\nsys.modules['torch'] = None\nfrom planner.cli import main\n"
@@ -270,40 +213,19 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
     assert "torch is needed here: pip install '.[torch]' in a clone" in found.stderr
 
 
-def test_without_a_launcher_it_says_how_to_start(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("RANK", raising=False)
-    assert main(["run", "caramel.json", "--model", "my_model:make"]) == 2
-    said = capsys.readouterr()
-    assert "torchrun --nproc-per-node" in said.err
-    assert said.out == ""
+def test_all_ranks_profile_and_the_first_writes_the_slowest(tmp_path: Path) -> None:
+    model = "tests.cli.factories:counted --input 16 --batch-size 3"  # which counts its passes
+    command = f"profile {model} --warmup 0 --repetitions 2 -o {{rank}}.json"
+    _, (silent,) = commanded(2, tmp_path, command)
+    assert not (tmp_path / "1.json").exists()
+    profile = decode_profile((tmp_path / "0.json").read_bytes())
+    assert any("measured by 2 ranks at the same time" in note for note in profile.provenance.notes)
+    assert profile.graph is not None
+    assert any("update" in op.name for op in profile.graph.ops)  # those of SGD, as in the job
+    assert silent.replace("a model that talks\n", "") == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["caramel.json", "--steps", "0"], "--steps: expected an integer >= 2"),
-        (["caramel.json", "--picture", "step.txt"], "--picture: expected a name ending in"),
-        (["profile.json"], "profile.json: status: missing: expected an answer of planner solve"),
-        (["caramel.json", "--timeout", "nan"], "--timeout: expected seconds > 0"),
-        (["caramel.json", "--timeout", "0"], "--timeout: expected seconds > 0"),
-        (["caramel.json", "--model", "nothing"], "--model: expected module:factory"),
-        (["caramel.json", "--model", "my_model:lost"], "my_model.py) has no lost"),
-        (["caramel.json", "--input", "3"], "--input: no effect here"),
-        (["caramel.json", "--picture", "none/step.svg"], "--picture: no such folder"),
-        (["caramel.json", "pull.json"], "expected one plan, or two of ibatch"),
-        (["pull.json", "pull.json"], "at most one plan to pull"),
-    ],
-)
-def test_bad_arguments(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(folder)
-    assert main(["run", "--model", "my_model:make", *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_a_rank_that_cannot_profile_ends_the_others(tmp_path: Path) -> None:
+    command = "profile tests.cli.factories:failing_on_rank_1 --input 16"
+    for (said,) in commanded(2, tmp_path, command, ends=2):
+        assert "only here" in said

@@ -1,4 +1,4 @@
-"""What `planner run` concludes from its rounds, and from the threads of the ranks."""
+"""What is read of measurements: of `planner run`, and of timed communication."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from planner.cli import run_report
+from planner.cli import network_report, run_report
+from planner.cli.common import ERROR_SIGN
 from planner.cli.run_report import Ran, against, as_json, other_threads, report
+from planner.model.fitting import Sweep, Timing, fit_network
 from planner.runtime.measuring.measured import StepTime
 from planner.solving.diagnostics import Circumstances
 
@@ -23,28 +25,22 @@ class Trial(tuple[tuple[Any, ...], int]):
     steps: ClassVar[tuple[StepTime, ...]] = (StepTime(1, 0, 0, 0, 1),)
 
 
-def plan(threads: Any) -> Any:
-    """Return what is read of a plan."""
-    return SimpleNamespace(profile_threads=threads)
-
-
 @pytest.mark.parametrize(
     ("profiled", "each", "said"),
     [
         (2, (1, 1), "measured with 2 threads, a rank here computes with 1 thread: give"),
         (1, (2, 2), "measured with 1 thread, a rank here computes with 2 threads: give"),
         (2, (1, 2), "measured with 2 threads, a rank here computes with 1 to 2 threads: give"),
+        (2, (2, 2), None),
+        (UNSET, (2, 2), None),
     ],
 )
 def test_other_threads_than_the_profile_s_are_a_warning(
-    profiled: int, each: tuple[int, ...], said: str
+    profiled: Any, each: tuple[int, ...], said: str | None
 ) -> None:
-    assert said in other_threads([plan(profiled)], each)[0]
-
-
-def test_the_same_threads_and_unknown_ones_are_none() -> None:
-    assert other_threads([plan(2)], (2, 2)) == ()
-    assert other_threads([plan(UNSET)], (2, 2)) == ()
+    plan: Any = SimpleNamespace(profile_threads=profiled)
+    warnings = other_threads([plan], each)
+    assert (said in warnings[0]) if said else warnings == ()
 
 
 def test_a_busy_machine_is_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +73,38 @@ def test_the_confidence_is_that_of_a_coin() -> None:
     """All n rounds fall on one side of the median with probability 2 / 2^n."""
     for rounds in range(1, 12):
         assert against([1.0] * rounds).confidence == pytest.approx(1 - 2 / 2**rounds)
+
+
+STEADY = [
+    Timing(64, 1, (1000, 1010, 990)),
+    Timing(1000, 1, (2000, 2000, 2000)),
+    Timing(4_000_000, 1, (9_000_000, 9_000_000, 9_100_000)),
+]
+NOISY = [Timing(one.size_bytes, 2, (one.median_ns, 3 * one.median_ns)) for one in STEADY]
+
+
+def reported(timings: list[Timing]) -> list[str]:
+    found = Sweep("all_reduce", "ring", 4, 2, 3, tuple(timings))
+    return network_report.report(found, fit_network(found)).splitlines()
+
+
+def test_a_row_for_each_size_and_each_model() -> None:
+    lines = reported(STEADY)
+    assert lines[0].startswith("all_reduce (ring) among 4 ranks: medians of 3 rounds")
+    assert lines[0].endswith(f"errors of the models: {ERROR_SIGN}")
+    rows = [line.split() for line in lines[4:7]]
+    assert [row[:5] + row[6:] for row in rows] == [
+        ["64", "1", "µs", "1.0%", "+0.0%", "+0.0%"],
+        ["1,000", "2", "µs", "0.0%", "+0.0%", "+55.3%"],
+        ["4,000,000", "9", "ms", "0.6%", "+0.0%", "+0.0%"],
+    ]
+    assert lines[-1].startswith("64 B, 4 MB  ")
+    # (9,000,000 - 1000) / 3,999,936 ns a byte, 64 of which are not start-up; 3106 ns for 1000 B
+    assert "856 ns, 2.25 ns" in lines[-1]
+    assert lines[-1].split()[-3:] == ["18.4%", "55.3%", "1,000"]
+
+
+def test_depths_and_noise_are_shown() -> None:
+    lines = reported([*STEADY, *NOISY])
+    assert [line.split()[1] for line in lines[4:10]] == ["1"] * 3 + ["2"] * 3
+    assert lines[-1].startswith("3 of 6 spreads are above 50%")

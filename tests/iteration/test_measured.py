@@ -22,7 +22,7 @@ from planner.model.clusters import Cluster, Nic, scaled_cluster
 from planner.model.measured import COLLECTIVES, Measured, MeasuredNetwork
 from planner.model.topologies import Rails
 from planner.solving.transfers import Part
-from tests.cli.test_cli import PROFILE
+from tests.cli.documents import PROFILE
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.making import on_switch, solved

@@ -4,22 +4,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from msgspec import structs
-
 from planner.cli.plan_text import about_cluster
 from planner.families import iteration
-from planner.families.iteration import ITERATION, Evaluation, Plan, Problem
 from planner.families.iteration.sensitivity import sweep
-from planner.jsonio.iteration_making import answer
-from planner.jsonio.what_if import advice_answer, regret_answers
+from planner.jsonio.iteration import planned
 from planner.model.clusters import Cluster, Nic
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import Switch
-from planner.solving.advice import advise
 from planner.solving.compare import Comparison, compare
-from planner.solving.deadline import NEVER, Deadline
-from planner.solving.what_if import regrets
 from planner.view.page import Report
 
 FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -44,29 +37,16 @@ def report(
 ) -> Report:
     """What `planner report` makes of these."""
     profile, where = profile or model(), where or cluster()
-    problem = Problem.from_profile(profile, where, **(options or {}))
-    found = iteration.alternatives(problem, Deadline.of(None))
-    result = iteration.best_of(problem, found, 0.0)
-    others: Comparison[Plan, Evaluation] = compare(
-        problem,
-        ("ddp", "horovod", "ps", "bml"),
-        solve=iteration.solve,
-    )
-    rows = (result, *others.rows)
+    made = planned(profile, where, options or {}, regret=True)
+    others = compare(made.problem, ("ddp", "horovod", "ps", "bml"), solve=iteration.solve)
     return Report(
-        answer=structs.replace(
-            answer(problem, result, found, model=profile.name),
-            advice=advice_answer(advise(ITERATION, problem, result, NEVER)),
-            regret=regret_answers(
-                None if result.plan is None else regrets(ITERATION, problem, result.plan, NEVER)
-            ),
-        ),
+        answer=made.answer,
         profile=profile,
         cluster=where,
         about=about_cluster(where),
         job="a job",
-        peers=Comparison(rows, others.left_out),
-        sweeps=sweep(problem, found, FACTORS),
+        peers=Comparison((made.result, *others.rows), others.left_out),
+        sweeps=sweep(made.problem, made.alternatives, FACTORS),
         command=("planner", "report", "a model.json"),
         version="1.2.3",
     )

@@ -1,79 +1,58 @@
 """A page read again, by the standard library's parser."""
 
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+import re
+from dataclasses import dataclass
+from xml.etree import ElementTree
 
-VOID = {"meta", "link", "br", "img", "hr", "input"}
+VOID = re.compile(r"<((?:meta|link|br|img|hr|input)\b[^>]*)>")
+"""Elements that are never closed, unlike those of XML."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Node:
     """An element."""
 
-    name: str
-    attributes: dict[str, str | None]
-    children: list["Node | str"] = field(default_factory=list)
+    element: ElementTree.Element
+
+    @property
+    def name(self) -> str:
+        return self.element.tag
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        return self.element.attrib
 
     @property
     def text(self) -> str:
-        return "".join(child if isinstance(child, str) else child.text for child in self.children)
+        return "".join(self.element.itertext())
 
     def all(self, *names: str, **attributes: str) -> list["Node"]:
         """Elements below, by name and by attributes; in document order."""
-        found: list[Node] = []
-        for child in self.children:
-            if isinstance(child, str):
-                continue
-            wanted = {key.rstrip("_"): value for key, value in attributes.items()}
-            fits = all(child.attributes.get(key) == value for key, value in wanted.items())
-            if (not names or child.name in names) and fits:
-                found.append(child)
-            found += child.all(*names, **attributes)
-        return found
+        wanted = {(key.rstrip("_"), value) for key, value in attributes.items()}
+        _, *below = map(Node, self.element.iter())
+        return [
+            node
+            for node in below
+            if node.name in (names or (node.name,)) and wanted <= node.attributes.items()
+        ]
 
     def one(self, *names: str, **attributes: str) -> "Node":
         (only,) = self.all(*names, **attributes)
         return only
 
+    def section(self, name: str) -> "Node":
+        return self.one("section", id=name)
+
     def number(self, attribute: str) -> float:
-        value = self.attributes[attribute]
-        assert value is not None
-        return float(value)
+        return float(self.attributes[attribute])
 
     def rows(self) -> list[list[str]]:
         """Texts of the cells of a table's body."""
         return [[cell.text for cell in row.all("th", "td")] for row in self.one("tbody").all("tr")]
 
 
-class Reader(HTMLParser):
-    """Builds the tree, and refuses what is not balanced."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.root = Node("", {})
-        self.open = [self.root]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = [name for name, _ in attrs]
-        assert len(set(names)) == len(names), f"an attribute twice in <{tag}>"
-        node = Node(tag, dict(attrs))
-        self.open[-1].children.append(node)
-        if tag not in VOID:
-            self.open.append(node)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open[-1].name == tag, f"</{tag}> closes <{self.open[-1].name}>"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.open[-1].children.append(data)
-
-
 def read(page: str) -> Node:
-    """The page as a tree; fails if its elements are not balanced."""
+    """The page as a tree; fails if elements are not balanced or have an attribute twice."""
     assert page.startswith("<!DOCTYPE html>\n")
-    reader = Reader()
-    reader.feed(page)
-    reader.close()
-    assert len(reader.open) == 1, f"never closed: {[one.name for one in reader.open[1:]]}"
-    return reader.root
+    closed = VOID.sub(r"<\1/>", page.partition("\n")[2])
+    return Node(ElementTree.fromstring(f"<page>{closed}</page>"))
