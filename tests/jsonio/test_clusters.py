@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,6 @@ BCUBE: dict[str, Any] = {
 TREE: dict[str, Any] = {**SWITCH, "topology": {"kind": "fattree", "ports": 4}}
 
 
-def test_an_accelerator_s_memory_is_read() -> None:
-    assert read({**RAILS, "accelerator_memory_bytes": 80}).worker_memory_bytes == 80
-
-
 def read(document: Any) -> Cluster:
     return decode_cluster(json.dumps(document).encode())
 
@@ -88,18 +84,11 @@ def test_topologies(document: dict[str, Any], topology: object) -> None:
 
 def test_everything_is_read() -> None:
     assert fits(FULL)
-    assert read(FULL) == Cluster(
-        name="rack",
-        source="a test",
-        machines=4,
-        topology=Switch(4),
-        nic=Nic(Fraction(1, 2), 0, 2, 7),
-        cores=8,
-        memory_bytes=64,
-        shared_bytes_per_s=Fraction(5, 4),
-        scheduling=Scheduling(1, 2, 3, 4),
-        notes=("assumed",),
-    )
+    nic = Nic(Fraction(1, 2), 0, 2, 7)
+    whole = Cluster("rack", "a test", 4, Switch(4), nic, 8, 64, Fraction(5, 4))
+    more = {"scheduling": Scheduling(1, 2, 3, 4), "notes": ("assumed",)}
+    assert read(FULL) == replace(whole, **more)
+    assert read({**RAILS, "accelerator_memory_bytes": 80}).worker_memory_bytes == 80
 
 
 def test_what_is_not_given_is_as_in_the_library() -> None:
@@ -113,15 +102,14 @@ def test_the_documents_fields_are_the_librarys() -> None:
         assert set(SCHEMA["$defs"][name]["properties"]) == {field.name for field in fields(kind)}
 
 
+SHAPES = ("n", "k", "ports", "accelerators", "link_bytes_per_s")
 TOGETHER: list[tuple[dict[str, Any], str, Any, str]] = [
-    *((SWITCH, f"topology.{name}", 4, "") for name in ("n", "k", "ports", "accelerators")),
-    *((SWITCH, f"topology.link_{name}", 4, "") for name in ("bytes_per_s", "startup_ns")),
-    *((BCUBE, f"topology.{name}", ..., "") for name in ("n", "k")),
-    *((BCUBE, f"topology.{name}", 4, "") for name in ("ports", "accelerators", "link_bytes_per_s")),
-    (TREE, "topology.ports", ..., ""),
-    *((TREE, f"topology.{name}", 4, "") for name in ("n", "k", "accelerators", "link_startup_ns")),
-    *((RAILS, f"topology.{name}", ..., "") for name in ("accelerators", "link_bytes_per_s")),
-    *((RAILS, f"topology.{name}", 4, "") for name in ("n", "k", "ports")),
+    *(
+        (base, f"topology.{name}", ... if name in base["topology"] else 4, "")
+        for base in (SWITCH, BCUBE, TREE, RAILS)
+        for name in SHAPES
+    ),
+    *((base, "topology.link_startup_ns", 4, "") for base in (SWITCH, TREE)),
     (SWITCH, "accelerator_memory_bytes", 80, ""),
     (SWITCH, "failed", {"servers": [[0]]}, ""),
     (BCUBE, "machines", 5, ""),
@@ -154,16 +142,13 @@ def test_fields_that_do_not_fit_together(
 @given(clusters())
 def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
     """Speeds that are no decimals are rounded first: JSON has no thirds."""
-    topology = cluster.topology
+    topology, nic = cluster.topology, cluster.nic
+    names = ("startup_ns", "per_machine", "message_ns")
     document: dict[str, Any] = {
         **SWITCH,
         "machines": cluster.machines,
-        "nic": {
-            "bytes_per_s": round(cluster.nic.bytes_per_s),
-            "startup_ns": cluster.nic.startup_ns,
-            "per_machine": cluster.nic.per_machine,
-            "message_ns": cluster.nic.message_ns,
-        },
+        "nic": {name: getattr(nic, name) for name in names}
+        | {"bytes_per_s": round(nic.bytes_per_s)},
     }
     match topology:
         case BCube(n, k):
@@ -172,21 +157,13 @@ def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
         case FatTree(ports):
             document["topology"] = {"kind": "fattree", "ports": ports}
         case Rails(_, accelerators, speed, startup):
-            document["topology"] = {
-                "kind": "rails",
-                "accelerators": accelerators,
-                "link_bytes_per_s": round(speed),
-                "link_startup_ns": startup,
-            }
+            link = {"link_bytes_per_s": round(speed), "link_startup_ns": startup}
+            document["topology"] = {"kind": "rails", "accelerators": accelerators, **link}
     found = read(document)
     assert fits(document)
     assert type(found.topology) is type(topology)
     assert found.failed == cluster.failed
     assert (found.workers, found.nic.per_machine) == (cluster.workers, cluster.nic.per_machine)
-
-
-# ---
-# Files, and shipped ones by name.
 
 
 def test_shipped_clusters_are_found_by_name_and_are_those_of_data() -> None:
@@ -236,11 +213,10 @@ def test_shipped_profiles_come_back() -> None:
 
 
 def test_wheels_hold_every_shipped_cluster() -> None:
-    root = DATA.parent
-    config = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    config = tomllib.loads((DATA.parent / "pyproject.toml").read_text("utf-8"))
     patterns = config["tool"]["setuptools"]["package-data"]["planner"]
-    held = {path for pattern in patterns for path in (root / "planner").glob(pattern)}
-    assert {path.resolve() for path in FILES} <= held
+    held = [path for one in patterns for path in (DATA.parent / "planner").glob(one)]
+    assert {path.resolve() for path in FILES} <= {path.resolve() for path in held}
 
 
 def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:

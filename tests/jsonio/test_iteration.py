@@ -3,48 +3,28 @@
 import json
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 import planner
-from planner.families import iteration
 from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.jsonio.iteration_answer import RunnerUp
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
-from tests import schemas
-from tests.jsonio.test_service import ask, error
+from tests.jsonio.asking import ROOT, answered, ask, error
+from tests.jsonio.bases import ITERATION as REQUEST
+from tests.jsonio.bases import LAYERS
 from tests.timelines import check_serial
 
-LAYERS = [
-    {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
-    {"name": "b", "forward_ns": 500, "backward_ns": 800, "parameter_bytes": 800},
-    {"name": "c", "forward_ns": 300, "backward_ns": 700, "parameter_bytes": 8000},
-]
-PROFILE: dict[str, Any] = {
-    "name": "tiny",
-    "provenance": {"kind": "synthetic", "source": "a test"},
-    "batch_size": 2,
-    "layers": [{**layer, "activation_bytes": 1000} for layer in LAYERS],
-}
-CLUSTER: dict[str, Any] = {
-    "name": "four",
-    "source": "a test",
-    "machines": 4,
-    "topology": {"kind": "switch"},
-    "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
-}
-REQUEST = {"problem": "iteration", "profile": PROFILE, "cluster": CLUSTER}
-DATA = Path(__file__).parents[2] / "data"
-LAYER_SUMS = 12800, 3000  # bytes of parameters, and of activations
+PROFILE, CLUSTER = REQUEST["profile"], REQUEST["cluster"]
+PARAMETERS, ACTIVATIONS = 12800, 3000  # bytes of all layers
 
 
 def asked(cluster: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    return ask({**REQUEST, "cluster": {**CLUSTER, **(cluster or {})}, **fields})
+    return answered(REQUEST, cluster={**CLUSTER, **(cluster or {})}, **fields)
 
 
 def test_the_alternatives_and_the_parts_of_the_time() -> None:
@@ -58,10 +38,8 @@ def test_the_alternatives_and_the_parts_of_the_time() -> None:
     parts = why["computation_ns"] + why["exposed_bytes_ns"] + why["exposed_startup_ns"]
     assert parts == answer["iteration_ns"] == answer["schedule"][-1]["end_ns"]
     assert answer["stall_ns"] == answer["iteration_ns"] - 3600
-    other = why["runner_up"]
-    assert other["objective_ns"] >= answer["objective_ns"]
-    transfers = answer["transfers"]
-    spent = sum(transfer["end_ns"] - transfer["start_ns"] for transfer in transfers)
+    assert why["runner_up"]["objective_ns"] >= answer["objective_ns"]
+    spent = sum(transfer["end_ns"] - transfer["start_ns"] for transfer in answer["transfers"])
     assert spent == answer["communication_ns"]
 
 
@@ -74,39 +52,34 @@ def test_a_runner_up_may_be_out_of_range_or_out_of_time(monkeypatch: pytest.Monk
         return replace(explain(*given), changes=(), timed_out=True)
 
     monkeypatch.setattr(iteration_making, "explain", slow)
-    answer = asked()
-    schemas.validate(answer, "iteration", "answer")
-    assert answer["why"]["runner_up"] is None
+    assert asked()["why"]["runner_up"] is None
     monkeypatch.setattr(iteration_making, "explain", cut)
     answer = asked()
-    schemas.validate(answer, "iteration", "answer")
     second = answer["why"]["runner_up"]
     assert (second["wins_if"], second["timed_out"]) == ([], True)
     text = runner_up_text(msgspec.convert(second, RunnerUp), answer["objective_ns"])
     assert text.endswith("time ran out before it was known what makes it win") or "equally" in text
 
 
-@pytest.mark.parametrize("mode", iteration.MODES)
-@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "ps", "shuffle"])
-def test_algorithms_and_modes_can_be_chosen(algorithm: str, mode: str) -> None:
-    answer = asked(algorithms=[algorithm], modes=[mode])
-    chosen = answer["synchronisation"]
-    assert (chosen["algorithm"], chosen["mode"]) == (algorithm, mode)
-    assert len(answer["alternatives"]) == 1
-    kinds = {transfer["kind"] for transfer in answer["transfers"]}
-    assert kinds == ({"all_reduce"} if mode == "replicated" else {"push", "pull"})
-
-
-def test_computation_is_scaled_exactly() -> None:
-    assert asked(computation_scale=0.1)["computation_ns"] == 360
-    assert asked(computation_scale=3)["computation_ns"] == 10800
+@pytest.mark.parametrize(
+    ("mode", "kinds"), [("replicated", {"all_reduce"}), ("sharded", {"push", "pull"})]
+)
+def test_transfers_are_of_the_mode_and_every_one_is_drawn(mode: str, kinds: set[str]) -> None:
+    for algorithm in ("ring", "halving_doubling", "ps", "shuffle"):
+        answer = asked(algorithms=[algorithm], modes=[mode])
+        found = [transfer["kind"] for transfer in answer["transfers"]]
+        assert {*found} == kinds
+        typed, timeline = decode_answer(json.dumps(answer).encode())
+        check_serial(timeline)
+        assert [window.label.split()[0].replace("-", "_") for window in timeline.windows] == found
+        text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].view(typed), "tiny"), 100)
+        assert "tiny: an iteration on four takes " in text
 
 
 def test_memory_is_counted_and_binds() -> None:
-    parameters, activations = LAYER_SUMS
     answer = asked({"memory_bytes": 10**6}, optimiser_ratio=2, modes=["replicated"])
     largest = max(transfer["bytes"] for transfer in answer["transfers"])
-    needed = (2 + 2) * parameters + activations
+    needed = (2 + 2) * PARAMETERS + ACTIVATIONS
     assert answer["memory"] == {"needed_bytes": needed + largest, "available_bytes": 10**6}
     tight: dict[str, Any] = {"memory_bytes": needed}
     answer = asked(tight, optimiser_ratio=2, modes=["replicated"])
@@ -115,9 +88,10 @@ def test_memory_is_counted_and_binds() -> None:
         other["objective_ns"] is None and other["reason"] for other in answer["alternatives"]
     )
     assert "reason" not in asked(tight, ignore_memory=True, modes=["replicated"])
-    roomy = asked(tight, optimiser_ratio=2, activation_bytes=activations - 400)
+    roomy = asked(tight, optimiser_ratio=2, activation_bytes=ACTIVATIONS - 400)
     assert roomy["memory"]["needed_bytes"] <= needed
-    assert asked(max_transfer_bytes=2, element_bytes=4)["binding"] == ["max_transfer_bytes"]
+    large = asked(optimiser_ratio=2**47, modes=["replicated"])
+    assert large["memory"]["needed_bytes"] > 2**60
 
 
 def test_the_number_of_machines_is_chosen() -> None:
@@ -129,14 +103,8 @@ def test_the_number_of_machines_is_chosen() -> None:
     bcube = {**CLUSTER, "topology": {"kind": "bcube", "n": 2, "k": 2}}
     bcube["nic"] = {**CLUSTER["nic"], "per_machine": 2}
     assert error({**REQUEST, "cluster": bcube, "epoch_samples": 1})[0] == "cluster.topology"
-
-
-def test_no_answer_leaves_its_ranges() -> None:
-    """Sizes end at 2^62, times at 2^63: what would be above is refused."""
-    large = asked(optimiser_ratio=2**47, modes=["replicated"])
-    assert large["memory"]["needed_bytes"] > 2**60
+    # Sizes end at 2^62, times at 2^63: four machines would take 2^62 ns, and one takes 2^64.
     slow = {**PROFILE, "layers": [{**LAYERS[0], "forward_ns": 2**55}, *LAYERS[1:]]}
-    # Four machines would take 2^62 ns, and one takes 2^64.
     path, message = error({**REQUEST, "profile": slow, "epoch_samples": 2**10})
     assert path == "epoch_samples"
     assert "63 bits" in message
@@ -145,9 +113,12 @@ def test_no_answer_leaves_its_ranges() -> None:
 @pytest.mark.slow
 def test_when_the_time_is_up_there_is_a_plan_and_a_bound() -> None:
     """One algorithm is planned without a search, and the others' bounds count."""
-    profile = json.loads((DATA / "profiles/resnet50.json").read_bytes())
-    cluster = json.loads((DATA / "clusters/h100-32.json").read_bytes())
-    request = {"problem": "iteration", "profile": profile, "cluster": cluster}
+    names = {"profile": "profiles/resnet50", "cluster": "clusters/h100-32"}
+    files = {
+        field: json.loads((ROOT / "data" / f"{name}.json").read_bytes())
+        for field, name in names.items()
+    }
+    request = {"problem": "iteration", **files}
     whole = planner.solve(request)
     begin = time.process_time()
     answer = ask({**request, "time_limit_s": 1e-6})
@@ -171,15 +142,3 @@ def test_engines_that_schedule_get_a_group_size() -> None:
     refused = asked({"scheduling": scheduling}, max_overhead=0.001, max_group_ns=1)["scheduling"]
     assert refused["group_size"] is None
     assert refused["binding"]
-
-
-def test_every_transfer_is_drawn() -> None:
-    answer = asked(modes=["sharded"])
-    typed, timeline = decode_answer(json.dumps(answer).encode())
-    check_serial(timeline)
-    labels = [window.label for window in timeline.windows]
-    assert [label.split()[0] for label in labels] == [
-        transfer["kind"] for transfer in answer["transfers"]
-    ]
-    text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].view(typed), "tiny"), 100)
-    assert "tiny: an iteration on four takes " in text

@@ -12,69 +12,38 @@ import planner
 from planner import InvalidInputError, Profile, Provenance, caramel, iteration
 from planner.jsonio import decode_profile, encode_profile
 from planner.model.graphs import Graph, Op, Parameter
+from planner.testing import graphs
 from tests import schemas
 from tests.jsonio.patches import patched
 from tests.strategies import profiles
 
 LAYER = {"name": "a", "forward_ns": 1, "backward_ns": 2, "parameter_bytes": 3}
-MINIMAL = {
+MINIMAL: dict[str, Any] = {
     "name": "m",
     "provenance": {"kind": "synthetic", "source": "a test"},
     "layers": [LAYER],
 }
-
-
 OPS = [
     {"name": "f", "ns": 3, "pass": "forward", "after": []},
     {"name": "F", "ns": 6, "pass": "backward", "after": ["f"]},
 ]
 PARAMETER = {"name": "w", "bytes": 7, "updated_by": "F", "read_by": ["f"]}
-WITH_GRAPH = {
-    "name": "m",
-    "provenance": {"kind": "synthetic", "source": "a test"},
-    "ops": OPS,
-    "parameters": [PARAMETER],
-}
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    count = draw(st.integers(1, 4))
-    some = st.sets(st.integers(0, count - 1), min_size=1)
-    forward = [
-        Op(f"f{one}", draw(st.integers(0, 9)), "forward", tuple(f"f{i}" for i in range(one)))
-        for one in range(count)
-    ]
-    backward = [
-        Op(f"b{one}", draw(st.integers(0, 9)), "backward", (f"f{one}",)) for one in range(count)
-    ]
-    parameters = [
-        Parameter(
-            f"w ü{one}",
-            draw(st.integers(1, 9)),
-            tuple(f"b{i}" for i in draw(some)),
-            tuple(f"f{i}" for i in draw(some)),
-        )
-        for one in range(draw(st.integers(1, 3)))
-    ]
-    return Graph((*forward, *backward), tuple(parameters))
-
-
-def assert_round_trip(profile: Profile) -> None:
-    text = encode_profile(profile)
-    assert decode_profile(text) == profile
-    assert decode_profile(text.encode("utf-8", "surrogatepass")) == profile
-    schemas.validate(json.loads(text), "profile")
+WITH_GRAPH = {**MINIMAL, "ops": OPS, "parameters": [PARAMETER]}
+del WITH_GRAPH["layers"]
 
 
 @pytest.mark.slow
 @given(profiles(), st.none() | graphs(), st.booleans(), st.lists(st.integers(0, 2), min_size=20))
-def test_round_trip(profile: Profile, graph: Graph | None, layers: bool, counts: list[int]) -> None:
+def test_round_trip(drawn: Profile, graph: Graph | None, layers: bool, counts: list[int]) -> None:
     named = tuple(
         replace(layer, parameters=tuple(f"w ü{at}.{one}" for one in range(counts[at])))
-        for at, layer in enumerate(profile.layers)
+        for at, layer in enumerate(drawn.layers)
     )
-    assert_round_trip(replace(profile, graph=graph, layers=named if layers or not graph else ()))
+    profile = replace(drawn, graph=graph, layers=named if layers or not graph else ())
+    text = encode_profile(profile)
+    assert decode_profile(text) == profile
+    assert decode_profile(text.encode("utf-8", "surrogatepass")) == profile
+    schemas.validate(json.loads(text), "profile")
 
 
 def test_one_op_and_one_parameter_a_line() -> None:

@@ -21,9 +21,12 @@ from planner.jsonio.streams import CancellableLines, read_lines, solve_many
 from planner.jsonio.workers import Limits
 from planner.model.errors import InvalidInputError
 from tests import schemas
-from tests.jsonio.test_plan_files import METHODS as REQUESTS
-from tests.jsonio.test_service import EXAMPLE
+from tests.jsonio.asking import told
+from tests.jsonio.bases import BASES
+from tests.jsonio.test_plan_files import METHODS
+from tests.large import fsdp_request
 
+EXAMPLE = BASES["ibatch"]
 GOOD = json.dumps(EXAMPLE).encode()
 
 
@@ -41,16 +44,17 @@ def solved(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("option", "bad"),
+    ("option", "limit", "what"),
     [
-        (["--max-request-bytes", "200"], GOOD + b" " * 10_000_000),
-        (["--max-seconds", "0.5"], b"busy"),
-        (["--max-memory-bytes", str(2**28)], b"memory"),
+        ("--max-request-bytes", "200", "bytes"),
+        ("--max-seconds", "0.5", "seconds"),
+        ("--max-memory-bytes", str(2**28), "memory"),
     ],
 )
 def test_what_exceeds_a_limit_is_an_error_in_its_place(
-    option: list[str],
-    bad: bytes,
+    option: str,
+    limit: str,
+    what: str,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -59,20 +63,20 @@ def test_what_exceeds_a_limit_is_an_error_in_its_place(
         """Stand for a method that takes too much."""
         blocks = []
         while True:
-            if bad == b"memory":
+            if what == "memory":
                 blocks.append(bytearray(2**20))
 
     methods = {**ibatch.METHODS, "greedy": greedy}
     monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
-    line = bad
-    if bad in (b"busy", b"memory"):
+    line = GOOD + b" " * 10_000_000
+    if what != "bytes":
         line = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
-    status, answers = solved([GOOD, line, GOOD], tmp_path, capfd, *option)
+    status, answers = solved([GOOD, line, GOOD], tmp_path, capfd, option, limit)
     assert status == 2
     assert answers[0]["status"] == answers[2]["status"] == "optimal"
     error = answers[1]["error"]
     assert (error["code"], error["path"]) == ("limit_exceeded", "")
-    assert option[1] in error["message"]
+    assert limit in error["message"]
     schemas.validate(answers[1], "ibatch", "error")
 
 
@@ -82,15 +86,10 @@ def test_one_request_has_limits_too(tmp_path: Path, capfd: pytest.CaptureFixture
     assert main(["solve", str(path), "--max-request-bytes", "10"]) == 2
     assert json.loads(capfd.readouterr().out)["error"]["code"] == "limit_exceeded"
     assert main(["solve", str(path), "--max-request-bytes", "0", "--max-seconds", "0"]) == 0
-
-
-@pytest.mark.parametrize(
-    "option", ["--max-seconds=-1", "--max-memory-bytes=x", "--max-seconds=nan"]
-)
-def test_limits_that_are_none_are_refused(option: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["solve", option])
-    assert caught.value.code == 2
+    for option in ("--max-seconds=-1", "--max-memory-bytes=x", "--max-seconds=nan"):
+        with pytest.raises(SystemExit) as caught:
+            main(["solve", option])
+        assert caught.value.code == 2
 
 
 @pytest.mark.parametrize("length", [0, 9, 10, 11, 12, 22, 100])
@@ -115,21 +114,7 @@ def test_progress_comes_before_its_answer_where_it_is_asked_for(
     assert len(lines) > 2
 
 
-LONG = {
-    "problem": "fsdp",
-    "forward_ns": [7919 * place % 1009 for place in range(90)],
-    "backward_ns": [104729 * place % 2003 for place in range(90)],
-    "parameter_bytes": [1 + 15485863 * place % 3001 for place in range(90)],
-    "activation_bytes": [611953 * place % 997 for place in range(90)],
-    "meshes": [
-        {
-            "shards": 4,
-            "all_gather": {"startup_ns": 300, "ns_per_byte": 0.5},
-            "reduce_scatter": {"startup_ns": 300, "ns_per_byte": 0.5},
-        }
-    ],
-    "memory_bytes": 300_000,
-}
+LONG = fsdp_request(400)
 
 
 def test_a_line_cancels_another_request_and_is_none() -> None:
@@ -176,13 +161,8 @@ def test_ctrl_c_ends_a_search_with_an_answer() -> None:
     assert b"Ctrl-C" in err
 
 
-def told(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer without what differs from run to run."""
-    return {name: value for name, value in answer.items() if name != "runtime_s"}
-
-
 def test_answers_of_all_problems_in_order() -> None:
-    requests = [REQUESTS[problem][0] for problem in REQUESTS] + [{"problem": "ibatch"}]
+    requests = [*(request for request, _ in METHODS.values()), {"problem": "ibatch"}]
     alone = [told(planner.solve(request)) for request in requests]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         answers = list(planner.solve_many(requests, pool, ahead=3))
