@@ -1,6 +1,6 @@
 """Every field of an answer, and what becomes of a plan in which it is another one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,8 +15,8 @@ from planner.programs import read_plan
 from planner.programs.collectives import summing_program
 from planner.programs.from_plans import read_answer, recipes_of
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
-from tests.jsonio.test_iteration import CLUSTER
-from tests.jsonio.test_iteration import REQUEST as ITERATION
+from tests.jsonio.bases import ITERATION
+from tests.jsonio.patches import patched
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
 from tests.test_summing_programs import MIXED
 
@@ -25,9 +25,6 @@ _made = cache(made)  # of thousands of plans, most name one of a few programs
 FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
 
 Path = tuple[str, ...]
-
-IN_CHUNKS = {"startup_ns": 0, "ns_per_byte": 0.001}
-"""What transfers cost in two chunks: little, so that all are."""
 
 
 @cache
@@ -59,122 +56,126 @@ def _leaves(kind: Any) -> Iterator[Path]:
         yield ()
 
 
+IN_CHUNKS = {"startup_ns": 0, "ns_per_byte": 0.001}
+"""What transfers cost in two chunks: little, so that all are."""
+
+SLOWED = {"interference": {"slowdown": 1.5}}
+LATER: dict[str, Any] = {"scenarios": [{"startup": 2}]}
+SMALL = BML | {"n": 2, "gradient_bytes": 40}
+(MESH,) = FSDP["meshes"]
+
+
+def damaged(failed: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "damaged",
+        "source": "a test",
+        "machines": 9,
+        "topology": {"kind": "bcube", "n": 3, "k": 2},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000, "per_machine": 2},
+        "failed": failed,
+    }
+
+
+SAMPLES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
+    "iteration": [
+        (
+            ITERATION | {"modes": ["replicated"], "with_plan": True},
+            {"algorithms": ["ring", "halving_doubling"]},
+        ),
+        (ITERATION, {"modes": ["sharded"], "algorithms": ["ring"], "regret": True}),
+        (ITERATION, {"target": "ddp"}),
+        (ITERATION, {"epoch_samples": 64, "cluster.scheduling": {"task_ns": 390_000}}),
+        (MIXED, {}),
+        # On rails, transfers in parts, the one in more than the other.
+        (
+            MIXED,
+            {
+                f"profile.parameters[{place}].bytes": {"small": 900_000, "large": 16_000_000}[name]
+                for place, name in enumerate(one["name"] for one in MIXED["profile"]["parameters"])
+            },
+        ),
+        (ITERATION, {"cluster.interference": {"slowdown": 1.5}}),
+        (ITERATION, LATER),
+        # Around failures, by one program and by two.
+        *(
+            (MIXED | {"cluster": damaged(failed)}, {"algorithms": names, "modes": ["replicated"]})
+            for failed in ({"nics": [[[0, 0], 1]]}, {"servers": [[2, 2]]}, {"switches": [[1, [0]]]})
+            for names in (["bml"], ["bml", "mixed"])
+        ),
+    ],
+    "caramel": [
+        (CARAMEL, {"regret": True, "with_plan": True, **LATER}),
+        (CARAMEL, {"method": "horovod"}),
+        (CARAMEL, {"network.depths": {"2": IN_CHUNKS}}),
+        (CARAMEL, {"target": "ddp"}),
+        (CARAMEL, {"network.interference": SLOWED["interference"]}),
+    ],
+    "ibatch": [
+        (IBATCH, {"regret": True}),
+        (IBATCH, {"direction": "push", "objective": "eq4", "with_plan": True}),
+        (IBATCH, {"target": "fsdp2"}),
+        (IBATCH, LATER),
+        (
+            IBATCH,
+            {
+                **dict.fromkeys(("startup_ns", "transfer_ns"), ...),
+                "layer_bytes": [4] * len(IBATCH["compute_ns"]),
+                "network": {"startup_ns": 2, "ns_per_byte": 1, **SLOWED},
+            },
+        ),
+    ],
+    "fsdp": [
+        (FSDP, {"memory_bytes": 9000, "with_plan": True}),
+        (FSDP, {"method": "auto", "regret": True, **LATER}),
+        (FSDP, {"channels": "two", "method": "no_reshard"}),
+        (FSDP, {"method": "one_unit"}),
+        (FSDP, {"meshes": [{**MESH, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]}),
+    ],
+    "bigdl": [(BIGDL, {"with_plan": True}), (BIGDL, {"method": "same_order"})],
+    "bml": [
+        (SMALL, {"with_plan": True}),
+        (SMALL, {"regret": True, **LATER}),
+        (BML, {"k": 1}),
+        (SMALL, {"schedule": "all", "layer_bytes": [8, 32]}),
+        (SMALL, {"failed": {"nics": [[[0, 0], 0]]}, "schedule": "all", "with_plan": True}),
+    ],
+}
+"""Requests for plans that have all fields between them, and what is changed in the requests."""
+
+
 @cache
 def samples(problem: str) -> list[dict[str, Any]]:
-    """Return plans that have all fields between them."""
-    scheduling = {
-        "group_ns": 0,
-        "task_ns": 390_000,
-        "constant_task_ns": 0,
-    }
-    failed = {"nics": [[[0, 0], 0]]}
-    small = BML | {"n": 2, "gradient_bytes": 40}
-    (mesh,) = FSDP["meshes"]
-    return {
-        "iteration": lambda: [
-            solved(
-                ITERATION,
-                modes=["replicated"],
-                algorithms=["ring", "halving_doubling"],
-                with_plan=True,
-            ),
-            solved(ITERATION, modes=["sharded"], algorithms=["ring"], regret=True),
-            solved(ITERATION, target="ddp"),
-            solved(ITERATION, epoch_samples=64, cluster={**CLUSTER, "scheduling": scheduling}),
-            solved(MIXED),
-            solved(MIXED, profile=in_parts()),
-            solved(ITERATION, cluster={**CLUSTER, "interference": {"slowdown": 1.5}}),
-            solved(ITERATION, scenarios=[{"startup": 2}]),
-            *damaged(),
-        ],
-        "caramel": lambda: [
-            solved(CARAMEL, regret=True, scenarios=[{"startup": 2}], with_plan=True),
-            solved(CARAMEL, method="horovod"),
-            solved(CARAMEL, network={**CARAMEL["network"], "depths": {"2": IN_CHUNKS}}),
-            solved(CARAMEL, target="ddp"),
-            solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
-        ],
-        "ibatch": lambda: [
-            {**solved(IBATCH, regret=True), "ranks": 4},
-            solved(IBATCH, direction="push", objective="eq4", with_plan=True),
-            solved(IBATCH, target="fsdp2"),
-            solved(IBATCH, scenarios=[{"startup": 2}]),
-            disturbed(),
-        ],
-        "fsdp": lambda: [
-            solved(FSDP, memory_bytes=9000, with_plan=True),
-            solved(FSDP, method="auto", regret=True, scenarios=[{"startup": 2}]),
-            solved(FSDP, channels="two", method="no_reshard"),
-            solved(FSDP, method="one_unit"),
-            solved(FSDP, meshes=[{**mesh, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]),
-        ],
-        "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, method="same_order")],
-        "bml": lambda: [
-            solved(small, with_plan=True),
-            solved(small, regret=True, scenarios=[{"startup": 2}]),
-            solved(BML, k=1),
-            solved(small, schedule="all", layer_bytes=[8, 32]),
-            solved(small, failed=failed, schedule="all", with_plan=True),
-        ],
-    }[problem]()
-
-
-def disturbed() -> dict[str, Any]:
-    """Return batches beside which computation is slower."""
-    network = {"startup_ns": 2, "ns_per_byte": 1, "interference": {"slowdown": 1.5}}
-    known = {name: IBATCH[name] for name in ("problem", "compute_ns", "layer_parameters")}
-    sizes = [4] * len(known["compute_ns"])
-    return solved({**known, "layer_bytes": sizes, "network": network})
-
-
-def in_parts() -> dict[str, Any]:
-    """Return a profile on rails whose transfers go in parts, the one in more than the other."""
-    sizes = {"small": 900_000, "large": 16_000_000}
-    profile: dict[str, Any] = MIXED["profile"]
-    parameters = [
-        {**parameter, "bytes": sizes[parameter["name"]]} for parameter in profile["parameters"]
-    ]
-    return {**profile, "parameters": parameters}
-
-
-def damaged() -> Iterator[dict[str, Any]]:
-    """Yield plans around failures, by one program and by two."""
-    for failed in ({"nics": [[[0, 0], 1]]}, {"servers": [[2, 2]]}, {"switches": [[1, [0]]]}):
-        cluster = {
-            "name": "damaged",
-            "source": "a test",
-            "machines": 9,
-            "topology": {"kind": "bcube", "n": 3, "k": 2},
-            "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000, "per_machine": 2},
-            "failed": failed,
-        }
-        for algorithms in (["bml"], ["bml", "mixed"]):
-            yield solved(MIXED, cluster=cluster, algorithms=algorithms, modes=["replicated"])
+    plans = [solved(patched(request, changes)) for request, changes in SAMPLES[problem]]
+    if problem == "ibatch":
+        plans[0]["ranks"] = 4
+    return plans
 
 
 def _changed(answer: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     """Yield answers in which a field is another one, or is there though it was not: each once."""
-    names = path.replace("[]", ".[]").split(".")
+    *outer, name = path.replace("[]", ".[]").split(".")
     text = msgspec.json.encode(answer)
     known = {text}
-    for number in (0, -1) if {"[]", "*"} & {*names} else (0,):
-        for change in (_other, _less, _twice):
+    found = _places(answer, outer)
+    for at in {0, len(found) - 1} if found else ():
+        for value in _others(found[at].get(name), name):
             copy = msgspec.json.decode(text)
-            place: Any = copy
-            for name in names[:-1]:
-                if name in {"[]", "*"}:
-                    keys: Any = list(place) if isinstance(place, dict) else range(len(place))
-                    place = place[keys[number]] if keys else None
-                else:
-                    place = place.get(name)
-                if place is None:
-                    break
-            if place is not None:
-                change(place, names[-1])
-                changed = msgspec.json.encode(copy)
-                if changed not in known:
-                    known.add(changed)
-                    yield copy
+            _places(copy, outer)[at][name] = value
+            changed = msgspec.json.encode(copy)
+            if changed not in known:
+                known.add(changed)
+                yield copy
+
+
+def _places(answer: Any, names: Sequence[str]) -> list[Any]:
+    """Return all objects of an answer that are reached by some names."""
+    found = [answer]
+    for name in names:
+        if name in ("[]", "*"):
+            found = [one for it in found for one in (it.values() if name == "*" else it)]
+        else:
+            found = [it[name] for it in found if it.get(name) is not None]
+    return found
 
 
 _SWAPS = (
@@ -188,6 +189,7 @@ _SWAPS = (
     ("aggregate", "broadcast"),
     ("ring", "halving_doubling"),
 )
+_SWAPPED = {one: other for pair in _SWAPS for one, other in (pair, pair[::-1])}
 _VALUES: dict[str, Any] = {
     "depth": 2,
     "reason": "there is none",
@@ -205,44 +207,30 @@ _VALUES: dict[str, Any] = {
 }
 
 
-def _other(place: Any, name: str) -> None:
-    value = place.get(name)
-    if isinstance(value, bool):
-        place[name] = not value
-    elif isinstance(value, int | float):
-        place[name] = value + 1
-    elif isinstance(value, str):
-        others = {one: other for pair in _SWAPS for one, other in (pair, pair[::-1])}
-        place[name] = others.get(value, f"{value}?")
-    elif isinstance(value, list) and value:
-        place[name] = value[::-1] if value != value[::-1] else [*value, value[-1]]
-    elif isinstance(value, dict) and value:
-        key = next(iter(value))
-        place[name] = {**value, key: _moved(value[key])}
-    else:
-        place[name] = _VALUES.get(name, 1)
+def _others(value: Any, name: str) -> Iterator[Any]:
+    """Yield other values of a field: another one, less, twice as much."""
+    match value:
+        case bool():
+            yield not value
+        case int() | float():
+            yield from (value + 1, value - bool(value), value * 2)
+        case str():
+            yield _SWAPPED.get(value, f"{value}?")
+        case [*_, last]:
+            yield value[::-1] if value != value[::-1] else [*value, last]
+            yield from (value[:-1], value * 2)
+        case dict() if value:
+            key, *others = value
+            yield {**value, key: _moved(value[key])}
+            yield {one: value[one] for one in others}
+        case _:
+            yield _VALUES.get(name, 1)
 
 
 def _moved(value: Any) -> Any:
     if isinstance(value, list):
         return [_moved(one) for one in value]
     return value + 1 if isinstance(value, int) else f"{value}?"
-
-
-def _less(place: Any, name: str) -> None:
-    value = place.get(name)
-    if isinstance(value, list):
-        place[name] = value[:-1]
-    elif isinstance(value, dict):
-        place[name] = dict(list(value.items())[1:])
-    elif isinstance(value, int | float) and not isinstance(value, bool) and value:
-        place[name] = value - 1
-
-
-def _twice(place: Any, name: str) -> None:
-    value = place.get(name)
-    if isinstance(value, list | int | float) and not isinstance(value, bool):
-        place[name] = value * 2
 
 
 def _accepted(answer: dict[str, Any]) -> bool:

@@ -21,13 +21,9 @@ COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
 @pytest.mark.parametrize("problem", MAKERS)
 def test_a_few_requests(problem: str) -> None:
     count = COUNTS.get(problem, 120)
-    found = [
-        finding
-        for finding in findings(problem, count, 0, Limits(seconds=20))
-        if finding is not None
-    ]
+    found = findings(problem, count, 0, Limits(seconds=20))
     # The time of a slow machine is no finding here.
-    assert [one for one in found if one.kind not in ("time", SLOW)] == []
+    assert [one for one in found if one.fault.kind not in ("time", SLOW)] == []
 
 
 def test_requests_depend_on_the_seed_and_their_number_alone() -> None:
@@ -102,5 +98,4 @@ def test_what_is_wrong_is_found(
         return result
 
     monkeypatch.setattr(ibatch.IBATCH, "solve", broken)
-    kinds = {finding.kind for finding in findings("ibatch", 30, 0, Limits()) if finding is not None}
-    assert kinds == {kind}
+    assert {finding.fault.kind for finding in findings("ibatch", 30, 0, Limits())} == {kind}
