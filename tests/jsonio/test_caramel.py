@@ -8,7 +8,7 @@ from planner.jsonio.graphs import documents_of
 from planner.model.graphs import Graph
 from tests.caramel.graph_strategies import graphs
 from tests.jsonio.asking import told
-from tests.jsonio.bases import BASES
+from tests.jsonio.requests import BASES
 
 CONTRACT, CHAIN = BASES["one"], BASES["caramel"]
 

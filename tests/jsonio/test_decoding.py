@@ -18,7 +18,7 @@ from planner.jsonio import reply
 from planner.jsonio.decoding import decode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import closest, exact
-from tests.jsonio.bases import BASES
+from tests.jsonio.requests import BASES
 
 EXAMPLE, CARAMEL = BASES["ibatch"], BASES["one"]
 FIELDS = ("time_limit_s", "startup_ns", "method", "layer_names", "max_batch_bytes", "zzz")
@@ -62,6 +62,7 @@ def called(request: Any) -> dict[str, Any]:
         (b'{"problem": "ibatch", "x": [{}, {"b": 1, "b": 1}]}', "x[1].b", "given twice"),
         (with_field("compute_ns", f"[1{'0' * 9999}]"), "compute_ns[0]", "bits"),
         (with_field("compute_ns", f"[-1{'0' * 9999}]"), "compute_ns[0]", ">= 0"),
+        (with_field("time_limit_s", f"1{'0' * 400}"), "time_limit_s", "expected a smaller number"),
         (with_field("compute_ns", "[1e400]"), "compute_ns[0]", "Infinity"),
         (with_field("compute_ns", "[NaN]"), "compute_ns[0]", "NaN"),
         (with_field("a - at `$[5]", "1"), "a - at `$[5]", "unknown field"),

@@ -15,11 +15,11 @@ from planner.jsonio.iteration_answer import RunnerUp
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
 from tests.jsonio.asking import ROOT, answered, ask, error
-from tests.jsonio.bases import ITERATION as REQUEST
-from tests.jsonio.bases import LAYERS
+from tests.jsonio.requests import ITERATION as REQUEST
 from tests.timelines import check_serial
 
 PROFILE, CLUSTER = REQUEST["profile"], REQUEST["cluster"]
+LAYERS = PROFILE["layers"]
 PARAMETERS, ACTIVATIONS = 12800, 3000  # bytes of all layers
 
 

@@ -19,8 +19,7 @@ from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from planner.programs.collectives import summing_program
 from tests.jsonio.patches import places, text_of
-from tests.jsonio.test_iteration import REQUEST as ITERATION
-from tests.jsonio.test_yan import SMALL
+from tests.jsonio.requests import BASES
 from tests.test_programs import BIGDL as SLICES
 from tests.test_programs import BML as SUMS
 from tests.test_programs import CARAMEL as GRADIENTS
@@ -30,54 +29,7 @@ IBATCH = BATCHES
 CARAMEL = {**GRADIENTS, "network": {"startup_ns": 30, "ns_per_byte": 0.05}}
 BML = {**SUMS, "n": 2, "latency_ns": 10, "schedule": "all"}
 BIGDL = {**SLICES, "elements": 10, "nodes": 3, "partitions_per_node": 2, "latency_ns": 10}
-DRIZZLE = {
-    "problem": "drizzle",
-    "compute_ns": 1000,
-    "group_ns": 5000,
-    "task_ns": 100,
-    "max_overhead": 0.1,
-    "stages": [
-        {"name": "map", "tasks": 3},
-        {"name": "reduce", "tasks": 2, "after": ["map"]},
-    ],
-}
-
-OVERLAP = {
-    "problem": "overlap",
-    "nodes": [
-        {"name": "prepare", "duration_ns": 5},
-        {"name": "start a", "after": [0]},
-        {"name": "wait a", "after": [1]},
-        {"name": "start b", "after": [0]},
-        {"name": "wait b", "after": [3]},
-        {"name": "use", "after": [2, 4], "duration_ns": 7},
-    ],
-    "kinds": [{"name": "all_gather", "channel": "0", "times": [[0, 10], [100, 20]]}],
-    "collectives": [
-        {"start": 1, "wait": 2, "kind": 0, "size_bytes": 50, "pack_ns": 1},
-        {"start": 3, "wait": 4, "kind": 0, "size_bytes": 50, "pack_ns": 1},
-    ],
-    "tensors": [{"size_bytes": 8, "producer": 0, "readers": [1, 2, 3, 4]}],
-}
-
-FSDP = {
-    "problem": "fsdp",
-    "forward_ns": [100, 120, 90],
-    "backward_ns": [200, 240, 180],
-    "parameter_bytes": [400, 500, 300],
-    "gradient_bytes": [400, 500, 310],
-    "activation_bytes": [50, 60, 70],
-    "checkpoint_bytes": [10, 20, 30],
-    "meshes": [
-        {
-            "shards": 4,
-            "all_gather": {"startup_ns": 30, "ns_per_byte": 0.5},
-            "reduce_scatter": {"startup_ns": 30, "ns_per_byte": 0.5},
-        }
-    ],
-    "memory_bytes": 3500,
-    "optimiser_ratio": 2,
-}
+DRIZZLE, OVERLAP, FSDP = (BASES[name] for name in ("drizzle, stages", "overlap", "fsdp"))
 
 METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "ibatch": (
@@ -95,7 +47,7 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
         tuple({"method": one} for one in ("auto", "exact", "caramel", "ddp", "layer_by_layer")),
     ),
     "iteration": (
-        ITERATION,
+        BASES["iteration"],
         ({}, {"method": "ddp"}, {"modes": ["sharded"]}, {"method": "ibatch"}),
     ),
     "bml": (
@@ -115,8 +67,9 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
             {"channels": "two", "method": "no_reshard", "memory_bytes": 10**5},
         ),
     ),
-    "yan": (SMALL, ({}, {"method": "greedy"}, {"pareto": True})),
+    "yan": (BASES["small"], ({}, {"method": "greedy"}, {"pareto": True})),
 }
+"""By problem: a request, and what else it may ask for plans of different kinds."""
 
 LISTS = {
     "batches", "groups", "transfers", "schedule", "steps", "slices", "pull_order", "levels",

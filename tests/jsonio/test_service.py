@@ -14,7 +14,7 @@ from planner.jsonio.streams import limited_replies
 from planner.jsonio.workers import Limits
 from tests import schemas
 from tests.jsonio.asking import ask
-from tests.jsonio.bases import BASES
+from tests.jsonio.requests import BASES
 
 EXAMPLE = BASES["ibatch"]
 

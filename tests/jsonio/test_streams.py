@@ -22,7 +22,7 @@ from planner.jsonio.workers import Limits
 from planner.model.errors import InvalidInputError
 from tests import schemas
 from tests.jsonio.asking import told
-from tests.jsonio.bases import BASES
+from tests.jsonio.requests import BASES
 from tests.jsonio.test_plan_files import METHODS
 from tests.large import fsdp_request
 

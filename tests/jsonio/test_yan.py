@@ -14,8 +14,8 @@ from planner.jsonio import decode_answer, decode_plan, decode_request
 from planner.jsonio.yan import problem_of
 from planner.jsonio.yan_answer import _whole
 from tests.jsonio.asking import Request, answered, ask
-from tests.jsonio.bases import BASES
 from tests.jsonio.patches import patched
+from tests.jsonio.requests import BASES
 
 SMALL = BASES["small"]
 CONTRACT = BASES["yan"]
