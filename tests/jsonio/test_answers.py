@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 from typing import Any
 
 import numpy as np

@@ -33,9 +33,8 @@ from tests import schemas
 from tests.fuzzing.valid import MAKERS
 from tests.jsonio.asking import answered, ask
 from tests.jsonio.patches import Steps, patched, places, put, text_of
-from tests.jsonio.test_clusters import BCUBE, FULL, RAILS, TREE
+from tests.jsonio.requests import BASES
 from tests.jsonio.test_plan_files import METHODS, answers
-from tests.jsonio.test_profiles import MINIMAL, WITH_GRAPH
 
 BAD: tuple[Any, ...] = (
     None,
@@ -186,14 +185,14 @@ def test_every_answer_can_be_read_again(problem: str) -> None:
 @pytest.mark.parametrize(
     ("name", "document", "read"),
     [
-        *(("cluster", one, decode_cluster) for one in (FULL, BCUBE, TREE, RAILS)),
-        *(("profile", one, decode_profile) for one in (MINIMAL, WITH_GRAPH)),
+        *(("cluster", one, decode_cluster) for one in ("full", "bcube", "fattree", "rails")),
+        *(("profile", one, decode_profile) for one in ("layers", "graph")),
     ],
 )
 def test_what_the_schema_of_a_file_refuses_is_refused_with_its_place(
-    name: str, document: dict[str, Any], read: Callable[[str], Any]
+    name: str, document: str, read: Callable[[str], Any]
 ) -> None:
-    for steps, changed in changes(document, BAD):
+    for steps, changed in changes(BASES[document], BAD):
         if not schemas.fits(changed, name):
             with pytest.raises(InvalidInputError) as caught:
                 read(json.dumps(changed))

@@ -2,34 +2,19 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner import InvalidInputError, Profile, Provenance, caramel, iteration
+from planner import Profile, Provenance, caramel, iteration
 from planner.jsonio import decode_profile, encode_profile
 from planner.model.graphs import Graph, Op, Parameter
 from planner.testing import graphs
 from tests import schemas
-from tests.jsonio.patches import patched
+from tests.jsonio.requests import BASES
 from tests.strategies import profiles
-
-LAYER = {"name": "a", "forward_ns": 1, "backward_ns": 2, "parameter_bytes": 3}
-MINIMAL: dict[str, Any] = {
-    "name": "m",
-    "provenance": {"kind": "synthetic", "source": "a test"},
-    "layers": [LAYER],
-}
-OPS = [
-    {"name": "f", "ns": 3, "pass": "forward", "after": []},
-    {"name": "F", "ns": 6, "pass": "backward", "after": ["f"]},
-]
-PARAMETER = {"name": "w", "bytes": 7, "updated_by": "F", "read_by": ["f"]}
-WITH_GRAPH = {**MINIMAL, "ops": OPS, "parameters": [PARAMETER]}
-del WITH_GRAPH["layers"]
 
 
 @pytest.mark.slow
@@ -68,37 +53,8 @@ def test_one_op_and_one_parameter_a_line() -> None:
     )
 
 
-TOGETHER: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
-    (WITH_GRAPH, {"ops": ...}, "ops", "missing: parameters come with ops"),
-    (WITH_GRAPH, {"parameters": ...}, "parameters", "missing: ops come with parameters"),
-    (WITH_GRAPH, {"ops": ..., "parameters": ...}, "layers", "missing: expected layers, or ops and"),
-    (MINIMAL, {"ops": OPS}, "parameters", "missing: ops come with parameters"),
-    (MINIMAL, {"parameters": [PARAMETER]}, "ops", "missing: parameters come with ops"),
-    (WITH_GRAPH, {"ops[1].after": ["g"]}, "ops[1].after[0]", "no op is called 'g'"),
-    (WITH_GRAPH, {"ops": [*OPS, OPS[0]]}, "ops[2].name", "given twice"),
-    (WITH_GRAPH, {"parameters[0].read_by": ["f", "F"]}, "parameters[0].read_by[1]", "cannot be"),
-    (WITH_GRAPH, {"parameters[0].updated_by": 5}, "parameters[0].updated_by", "string or an array"),
-    (MINIMAL, {"layers[0].parameters": ["w", "w"]}, "layers[0].parameters[1]", "given twice"),
-    (
-        *(MINIMAL, {"layers": [{**LAYER, "name": name, "parameters": ["w"]} for name in "ab"]}),
-        *("layers[1].parameters[0]", "given twice"),
-    ),
-    (MINIMAL, {"provenance.versions": {"a": "1", "b": 2}}, "provenance.versions.b", "a string"),
-]
-
-
-@pytest.mark.parametrize(("base", "change", "path", "message"), TOGETHER, ids=str)
-def test_fields_that_do_not_fit_together(
-    base: dict[str, Any], change: dict[str, Any], path: str, message: str
-) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        decode_profile(json.dumps(patched(base, change)))
-    assert caught.value.path == path
-    assert message in caught.value.message
-
-
 def test_layers_may_stand_beside_a_graph() -> None:
-    profile = decode_profile(json.dumps({**MINIMAL, **WITH_GRAPH}))
+    profile = decode_profile(json.dumps({**BASES["layers"], **BASES["graph"]}))
     assert profile.layers
     assert profile.graph
 
@@ -115,7 +71,7 @@ def test_plans_keep_to_a_fixed_order() -> None:
     ]
     cluster = planner.read_cluster("caramel-16")
     for fixed, order in ((False, ("soon", "late", "f")), (True, ("late", "soon", "f"))):
-        document = {**WITH_GRAPH, "ops": ops, "parameters": parameters, "fixed_order": fixed}
+        document = {**BASES["graph"], "ops": ops, "parameters": parameters, "fixed_order": fixed}
         profile = decode_profile(json.dumps(document))
         assert decode_profile(encode_profile(profile)) == profile
         for problem in (
