@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,16 +16,13 @@ from planner.programs import read_plan
 from planner.programs.collectives import summing_program
 from planner.programs.from_plans import read_answer, recipes_of
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import ITERATION
+from tests.jsonio.requests import ITERATION, table
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
 from tests.test_summing_programs import MIXED
 
 _made = cache(made)  # of thousands of plans, most name one of a few programs
 
 FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
-
-Path = tuple[str, ...]
 
 
 @cache
@@ -37,7 +35,7 @@ def fields(problem: str) -> list[str]:
     return list(dict.fromkeys(".".join(path).replace(".[]", "[]") for path in _leaves(kind)))
 
 
-def _leaves(kind: Any) -> Iterator[Path]:
+def _leaves(kind: Any) -> Iterator[tuple[str, ...]]:
     inspect = msgspec.inspect
     if isinstance(kind, inspect.Metadata):
         yield from _leaves(kind.type)
@@ -56,96 +54,26 @@ def _leaves(kind: Any) -> Iterator[Path]:
         yield ()
 
 
-IN_CHUNKS = {"startup_ns": 0, "ns_per_byte": 0.001}
-"""What transfers cost in two chunks: little, so that all are."""
-
-SLOWED = {"interference": {"slowdown": 1.5}}
-LATER: dict[str, Any] = {"scenarios": [{"startup": 2}]}
-SMALL = BML | {"n": 2, "gradient_bytes": 40}
-(MESH,) = FSDP["meshes"]
-
-
-def damaged(failed: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": "damaged",
-        "source": "a test",
-        "machines": 9,
-        "topology": {"kind": "bcube", "n": 3, "k": 2},
-        "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000, "per_machine": 2},
-        "failed": failed,
-    }
-
-
-SAMPLES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
-    "iteration": [
-        (
-            ITERATION | {"modes": ["replicated"], "with_plan": True},
-            {"algorithms": ["ring", "halving_doubling"]},
-        ),
-        (ITERATION, {"modes": ["sharded"], "algorithms": ["ring"], "regret": True}),
-        (ITERATION, {"target": "ddp"}),
-        (ITERATION, {"epoch_samples": 64, "cluster.scheduling": {"task_ns": 390_000}}),
-        (MIXED, {}),
-        # On rails, transfers in parts, the one in more than the other.
-        (
-            MIXED,
-            {
-                f"profile.parameters[{place}].bytes": {"small": 900_000, "large": 16_000_000}[name]
-                for place, name in enumerate(one["name"] for one in MIXED["profile"]["parameters"])
-            },
-        ),
-        (ITERATION, {"cluster.interference": {"slowdown": 1.5}}),
-        (ITERATION, LATER),
-        # Around failures, by one program and by two.
-        *(
-            (MIXED | {"cluster": damaged(failed)}, {"algorithms": names, "modes": ["replicated"]})
-            for failed in ({"nics": [[[0, 0], 1]]}, {"servers": [[2, 2]]}, {"switches": [[1, [0]]]})
-            for names in (["bml"], ["bml", "mixed"])
-        ),
-    ],
-    "caramel": [
-        (CARAMEL, {"regret": True, "with_plan": True, **LATER}),
-        (CARAMEL, {"method": "horovod"}),
-        (CARAMEL, {"network.depths": {"2": IN_CHUNKS}}),
-        (CARAMEL, {"target": "ddp"}),
-        (CARAMEL, {"network.interference": SLOWED["interference"]}),
-    ],
-    "ibatch": [
-        (IBATCH, {"regret": True}),
-        (IBATCH, {"direction": "push", "objective": "eq4", "with_plan": True}),
-        (IBATCH, {"target": "fsdp2"}),
-        (IBATCH, LATER),
-        (
-            IBATCH,
-            {
-                **dict.fromkeys(("startup_ns", "transfer_ns"), ...),
-                "layer_bytes": [4] * len(IBATCH["compute_ns"]),
-                "network": {"startup_ns": 2, "ns_per_byte": 1, **SLOWED},
-            },
-        ),
-    ],
-    "fsdp": [
-        (FSDP, {"memory_bytes": 9000, "with_plan": True}),
-        (FSDP, {"method": "auto", "regret": True, **LATER}),
-        (FSDP, {"channels": "two", "method": "no_reshard"}),
-        (FSDP, {"method": "one_unit"}),
-        (FSDP, {"meshes": [{**MESH, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]}),
-    ],
-    "bigdl": [(BIGDL, {"with_plan": True}), (BIGDL, {"method": "same_order"})],
-    "bml": [
-        (SMALL, {"with_plan": True}),
-        (SMALL, {"regret": True, **LATER}),
-        (BML, {"k": 1}),
-        (SMALL, {"schedule": "all", "layer_bytes": [8, 32]}),
-        (SMALL, {"failed": {"nics": [[[0, 0], 0]]}, "schedule": "all", "with_plan": True}),
-    ],
+BCUBE = {
+    "name": "damaged",
+    "source": "a test",
+    "machines": 9,
+    "topology": {"kind": "bcube", "n": 3, "k": 2},
+    "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000, "per_machine": 2},
 }
-"""Requests for plans that have all fields between them, and what is changed in the requests."""
+SIMPLE = (ITERATION, CARAMEL, IBATCH, FSDP, BIGDL, BML)
+BASES = {
+    **{request["problem"]: request for request in SIMPLE},
+    "mixed": MIXED,
+    "damaged": {**MIXED, "cluster": BCUBE, "modes": ["replicated"]},
+}
 
 
 @cache
 def samples(problem: str) -> list[dict[str, Any]]:
-    plans = [solved(patched(request, changes)) for request, changes in SAMPLES[problem]]
+    """Return plans that have all fields between them."""
+    asked = [request for request, _ in table(Path(__file__).with_name("samples.json"), BASES)]
+    plans = [solved(request) for request in asked if request["problem"] == problem]
     if problem == "ibatch":
         plans[0]["ranks"] = 4
     return plans

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import prod
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from results import load
@@ -137,10 +138,11 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+Run: TypeAlias = Callable[[list[str]], str]
+
+
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[list[str]], str]:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """A function that returns what a `planner` command prints."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "200")
@@ -184,9 +186,7 @@ def missing(shown: str, printed: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "command", "shown"), list(printed_blocks()))
-def test_outputs_are_those_of_their_commands(
-    page: str, command: str, shown: str, run: Callable[[list[str]], str]
-) -> None:
+def test_outputs_are_those_of_their_commands(page: str, command: str, shown: str, run: Run) -> None:
     printed = run(commands(command)[-1])
     assert not missing(shown, printed), printed
 
@@ -221,12 +221,42 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     [(page, asked, said) for page, text in TEXTS.items() for asked, said in SAID.findall(text)],
 )
 def test_figures_of_paragraphs_are_those_of_their_commands(
-    page: str, asked: str, paragraph: str, run: Callable[[list[str]], str]
+    page: str, asked: str, paragraph: str, run: Run
 ) -> None:
     called = commands(asked)
     assert called
     known = numbers_in(" ".join([asked, *map(run, called)]))
     assert unknown_figures(page, paragraph, known) == []
+
+
+def question(title: str) -> tuple[str, str]:
+    """Return the command below a question, and its answer in one line."""
+    text = TEXTS["docs/faq.md"].partition(f"## {title}\n")[2].partition("\n## ")[0]
+    (command,) = re.findall(r"```sh\n(planner .*?)\n```", text, flags=re.DOTALL)
+    return command, " ".join(text.split())
+
+
+def test_the_answer_on_bucket_sizes_quotes_what_is_printed(run: Run) -> None:
+    command, text = question("Which bucket size should I use?")
+    rows = {line.split()[0]: line for line in lines_of(run(*commands(command)))}
+    for method, shown in (
+        ("ddp", r"DDP's (\d+) buckets take ([\d.]+ s)"),
+        ("layer_by_layer", r"\((\d+) of them\) ([\d.]+ s)"),
+        ("search", r"best plan, (\d+) transfers of other sizes in another order, ([\d.]+ s)"),
+    ):
+        quoted = re.search(shown, text)
+        assert quoted, method
+        assert rows[method].startswith(f"{method} {quoted[1]} {quoted[2]} ")
+
+
+def test_the_answer_on_caps_that_no_plan_keeps_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    main(*commands(question("Why was my cap not honoured?")[0]))
+    said = "".join(capsys.readouterr())
+    assert "infeasible" in said
+    assert "the smallest cap that fits every layer" in said
 
 
 def numbers_in(text: str) -> frozenset[float]:

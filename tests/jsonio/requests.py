@@ -1,7 +1,7 @@
 """The requests that tests of requests and answers change, by name, and tables of changes."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,13 @@ BASES |= {
 }
 
 
-def table(name: str) -> Iterator[tuple[Request, Any]]:
+def table(path: Path, bases: Mapping[str, Request] = BASES) -> Iterator[tuple[Request, Any]]:
     """Yield changed requests, and what a table says of each.
 
     The table has, by the name of the request, rows of what is changed, "-" leaving a field out, and
     of what is expected; a text between rows is a remark.
     """
-    for base, rows in json.loads((HERE / f"{name}.json").read_text("utf-8")).items():
+    for base, rows in json.loads(path.read_text("utf-8")).items():
         for change, *expected in (row for row in rows if not isinstance(row, str)):
             new = {place: ... if value == "-" else value for place, value in change.items()}
-            yield patched(BASES[base], new), expected
+            yield patched(bases[base], new), expected

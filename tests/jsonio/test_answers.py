@@ -26,13 +26,13 @@ from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
 from tests.jsonio.asking import ROOT, Request, answered, ask, told
 from tests.jsonio.patches import patched, steps_of
-from tests.jsonio.requests import BASES, STAGES, table
+from tests.jsonio.requests import BASES, HERE, STAGES, table
 
 MANY = 2**62
 
 
 def asked() -> Iterator[tuple[Request, dict[str, Any]]]:
-    for request, (found,) in table("answers"):
+    for request, (found,) in table(HERE / "answers.json"):
         methods = PROBLEMS[request["problem"]].family.methods
         for method in methods if request.get("method") == "each" else [None]:
             named = {"method": method} if method else {}

@@ -18,10 +18,10 @@ from planner.model.errors import InvalidInputError
 from tests import schemas
 from tests.jsonio.asking import Request, error
 from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES, table
+from tests.jsonio.requests import BASES, HERE, table
 
 
-@pytest.mark.parametrize(("request_", "expected"), list(table("refused")), ids=str)
+@pytest.mark.parametrize(("request_", "expected"), list(table(HERE / "refused.json")), ids=str)
 def test_what_fields_say_together(request_: Request, expected: list[str]) -> None:
     path, message = error(request_)
     assert path == expected[0]
@@ -57,7 +57,7 @@ OTHER_SHAPES = [
 
 
 @pytest.mark.parametrize(
-    ("document", "expected"), [*table("refused_files"), *OTHER_SHAPES], ids=str
+    ("document", "expected"), [*table(HERE / "refused_files.json"), *OTHER_SHAPES], ids=str
 )
 def test_what_fields_of_a_file_say_together(document: Request, expected: list[str]) -> None:
     """No schema can check it."""
