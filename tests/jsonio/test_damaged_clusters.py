@@ -21,11 +21,7 @@ BCUBE: dict[str, Any] = {
     "topology": {"kind": "bcube", "n": 3, "k": 2},
     "nic": {**CLUSTER["nic"], "per_machine": 2},
 }
-FAILED: dict[str, Any] = {
-    "servers": [[0, 1]],
-    "links": [[[2, 2], 0]],
-    "switches": [[1, [0]]],
-}
+FAILED: dict[str, Any] = {"servers": [[0, 1]], "links": [[[2, 2], 0]], "switches": [[1, [0]]]}
 
 
 def test_the_answer_names_the_program() -> None:
