@@ -1,17 +1,24 @@
 """Requests and answers about whole iterations."""
 
 import json
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 import planner
+from planner.cli import main
+from planner.families.bml.program import made, ranks_of
 from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.jsonio.iteration_answer import RunnerUp
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import Failures
+from planner.programs import GradientProgram, program_of
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
 from tests.jsonio.asking import ROOT, answered, ask, error
@@ -142,3 +149,61 @@ def test_engines_that_schedule_get_a_group_size() -> None:
     refused = asked({"scheduling": scheduling}, max_overhead=0.001, max_group_ns=1)["scheduling"]
     assert refused["group_size"] is None
     assert refused["binding"]
+
+
+BCUBE: dict[str, Any] = {
+    "machines": 9,
+    "topology": {"kind": "bcube", "n": 3, "k": 2},
+    "nic": {**CLUSTER["nic"], "per_machine": 2},
+}
+FAILED: dict[str, Any] = {"servers": [[0, 1]], "links": [[[2, 2], 0]], "switches": [[1, [0]]]}
+
+
+def test_around_failures_an_answer_names_the_program_that_is_followed() -> None:
+    whole = asked({**BCUBE, "failed": {}})
+    assert "failed" not in whole["synchronisation"]["program"]
+    answer = asked({**BCUBE, "failed": FAILED}, modes=["replicated"])
+    assert answer["objective_ns"] >= whole["objective_ns"]
+    assert (answer["machines"], answer["workers"]) == (9, 8)
+    others = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle")
+    assert answer["left_out"] == dict.fromkeys(others, "server [0, 1] has failed")
+    program = answer["synchronisation"]["program"]
+    assert (program["generator"], program["shape"][:2]) == ("bml_replan", [3, 2])
+    assert program["checked"] == "replay"
+    assert program["failed"] == {**FAILED, "nics": FAILED["links"], "links": []}
+    decode_answer(json.dumps(answer).encode())
+    followed = program_of(json.dumps(answer).encode())
+    assert isinstance(followed, GradientProgram)
+    failed = Failures(frozenset({1}), frozenset({(8, 0)}), frozenset({(1, 0)}))
+    for recipe in {batch.collective for batch in followed.batches}:
+        assert recipe is not None
+        assert recipe.failed == failed
+        assert made(recipe).ranks == ranks_of(recipe) == 8
+    for field, value, refused in (
+        ("failed", {**program["failed"], "servers": [[0, 3]]}, r"failed.servers\[0\]\[1\]"),
+        ("shape", [9], "shape"),
+    ):
+        program[field] = value
+        with pytest.raises(InvalidInputError, match=refused):
+            program_of(json.dumps(answer).encode())
+
+
+def test_a_network_that_is_cut_is_infeasible() -> None:
+    answer = asked({**BCUBE, "failed": {"links": [[[1, 1], 0], [[1, 1], 1]]}})
+    assert answer["status"] == "infeasible"
+    assert "cut off server [1, 1] from the other 8" in answer["reason"]
+    assert answer["binding"] == ["cluster.failed.nics"]
+    assert "cut off server [1, 1]" in answer["left_out"]["bml"]
+
+
+@pytest.mark.slow
+def test_failures_are_told_in_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps(PROFILE))
+    (tmp_path / "nine.json").write_text(json.dumps({**CLUSTER, **BCUBE, "failed": FAILED}))
+    files = [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "nine.json")]
+    assert main(["plan", *files]) == 0
+    said = capsys.readouterr().out
+    assert "8 workers, BCube(3,2) without 1 server and 1 NIC and 1 switch" in said
+    assert "rank r is the r-th of the 8 servers that work" in said
+    assert re.search(r"left out: [a-z_, ]*\bring\b[a-z_, ]* \(server \[0, 1\] has failed\)", said)
+    assert main(["compare", *files, "--problem", "iteration"]) == 0

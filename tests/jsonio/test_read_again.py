@@ -54,6 +54,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("ibatch", {"status": ...}, "status"),
     ("ibatch", {"schedule": ...}, "schedule"),
     ("ibatch", {"schedule[1].transfer_start_ns": 0}, "schedule[1].transfer_start_ns"),
+    ("ibatch", {"batches": [[0, 3]]}, "schedule"),
     ("ibatch", {"makespan_ns": 1}, "makespan_ns"),
     ("names", {"layer_parameters": NAMES[:2]}, "layer_parameters"),
     ("names", {"layer_parameters": [*NAMES, []]}, "layer_parameters"),

@@ -1,20 +1,32 @@
 """The service: ids come back, and whatever happens to one request is not felt by the next."""
 
+import io
 import json
 import resource
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
+from planner.cli import main
 from planner.families import ibatch
 from planner.jsonio import decode_answer, reply
-from planner.jsonio.streams import limited_replies
+from planner.jsonio.streams import CancellableLines, limited_replies, read_lines, solve_many
 from planner.jsonio.workers import Limits
+from planner.model.errors import InvalidInputError
 from tests import schemas
-from tests.jsonio.asking import ask
+from tests.jsonio.asking import ask, told
 from tests.jsonio.requests import BASES
+from tests.jsonio.test_plan_files import METHODS
+from tests.large import fsdp_request
 
 EXAMPLE = BASES["ibatch"]
 
@@ -83,3 +95,168 @@ def test_thousands_of_requests_in_one_process_leak_nothing() -> None:
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert found == [2 if number % 10 == 9 else 0 for number in range(5000)]
     assert after - before < 4 * 1024  # KiB; a leak of a kilobyte a request would be 5 MB
+
+
+EXAMPLE = BASES["ibatch"]
+GOOD = json.dumps(EXAMPLE).encode()
+
+
+def solved(
+    lines: list[bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run ``planner solve --jsonl`` on some lines."""
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    status = main(["solve", "--jsonl", "--quiet", str(path), *options])
+    said = capfd.readouterr()
+    assert said.err == ""
+    return status, [json.loads(line) for line in said.out.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "limit", "what"),
+    [
+        ("--max-request-bytes", "200", "bytes"),
+        ("--max-seconds", "0.5", "seconds"),
+        ("--max-memory-bytes", str(2**28), "memory"),
+    ],
+)
+def test_what_exceeds_a_limit_is_an_error_in_its_place(
+    option: str,
+    limit: str,
+    what: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def greedy(problem: ibatch.Problem, _: object) -> None:
+        """Stand for a method that takes too much."""
+        blocks = []
+        while True:
+            if what == "memory":
+                blocks.append(bytearray(2**20))
+
+    methods = {**ibatch.METHODS, "greedy": greedy}
+    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
+    line = GOOD + b" " * 10_000_000
+    if what != "bytes":
+        line = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
+    status, answers = solved([GOOD, line, GOOD], tmp_path, capfd, option, limit)
+    assert status == 2
+    assert answers[0]["status"] == answers[2]["status"] == "optimal"
+    error = answers[1]["error"]
+    assert (error["code"], error["path"]) == ("limit_exceeded", "")
+    assert limit in error["message"]
+    schemas.validate(answers[1], "ibatch", "error")
+
+
+def test_one_request_has_limits_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "request.json"
+    path.write_bytes(GOOD)
+    assert main(["solve", str(path), "--max-request-bytes", "10"]) == 2
+    assert json.loads(capfd.readouterr().out)["error"]["code"] == "limit_exceeded"
+    assert main(["solve", str(path), "--max-request-bytes", "0", "--max-seconds", "0"]) == 0
+    for option in ("--max-seconds=-1", "--max-memory-bytes=x", "--max-seconds=nan"):
+        with pytest.raises(SystemExit) as caught:
+            main(["solve", option])
+        assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("length", [0, 9, 10, 11, 12, 22, 100])
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_long_lines_are_cut_and_the_next_begins_where_it_does(length: int, end: bytes) -> None:
+    text = b"a\n" + b"x" * length + b"\n\nb" + end
+    lines = list(read_lines(io.BytesIO(text), Limits(request_bytes=10)))
+    assert lines == [b"a", b"x" * min(length, 11), b"", b"b"]
+    whole = list(read_lines(io.BytesIO(text), Limits(request_bytes=None)))
+    assert whole == [b"a", b"x" * length, b"", b"b"]
+
+
+def test_progress_comes_before_its_answer_where_it_is_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asking = json.dumps({**EXAMPLE, "progress": True}).encode()
+    status, lines = solved([GOOD, asking], tmp_path, capfd)
+    assert status == 0
+    assert ["progress" in line for line in lines] == [False, *[True] * (len(lines) - 2), False]
+    last = lines[-2]["progress"]
+    assert (last["request"], last["objective_ns"]) == (2, lines[-1]["objective_ns"])
+    assert len(lines) > 2
+
+
+LONG = fsdp_request(400)
+
+
+def test_a_line_cancels_another_request_and_is_none() -> None:
+    """It is read ahead, while the request before is answered."""
+    lines = CancellableLines(
+        io.BytesIO(b'{"cancel": 2}\nfirst\n {"cancel":3} \nsecond\n'), Limits()
+    )
+    assert list(lines) == [b"first", b"second"]
+    assert [lines.cancelled(number) for number in (1, 2, 3)] == [False, True, True]
+
+
+@pytest.mark.slow
+def test_a_cancelled_request_has_an_answer_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    long = json.dumps(LONG).encode()
+    begin = time.monotonic()
+    status, (answer, other) = solved([b'{"cancel": 1}', long, GOOD], tmp_path, capfd)
+    assert status == 0
+    assert answer["status"] == "time_limit"
+    assert answer["objective_ns"] >= answer["lower_bound_ns"]
+    assert other["status"] == "optimal"
+    assert time.monotonic() - begin < 300  # it would take minutes
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_search_with_an_answer() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner", "solve", "--jsonl"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({**LONG, "progress": True}).encode() + b"\n")
+        process.stdin.flush()
+        assert b"progress" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    answer = json.loads(out.splitlines()[-1])
+    assert answer["status"] == "time_limit"
+    assert process.returncode == 130
+    assert b"Ctrl-C" in err
+
+
+def test_answers_of_all_problems_in_order() -> None:
+    requests = [*(request for request, _ in METHODS.values()), {"problem": "ibatch"}]
+    alone = [told(planner.solve(request)) for request in requests]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        answers = list(planner.solve_many(requests, pool, ahead=3))
+    assert [told(answer) for answer in answers] == alone
+    assert answers[-1]["error"]["path"] == "compute_ns"
+
+
+def test_requests_are_read_a_bounded_number_ahead() -> None:
+    read = 0
+
+    def requests() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        for _ in range(10):
+            read += 1
+            yield {"problem": "ibatch"}
+
+    with ThreadPoolExecutor(1) as pool:
+        answers = solve_many(requests(), pool, ahead=2)
+        next(answers)
+        assert read == 2
+        next(answers)
+        assert read == 3
+        assert len(list(answers)) == 8
+        assert list(solve_many([], pool)) == []
+        with pytest.raises(InvalidInputError, match="ahead"):
+            list(solve_many([], pool, ahead=0))
