@@ -61,7 +61,7 @@ BCUBE = {
     "topology": {"kind": "bcube", "n": 3, "k": 2},
     "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000, "per_machine": 2},
 }
-SIMPLE = (ITERATION, CARAMEL, IBATCH, FSDP, BIGDL, BML)
+SIMPLE: tuple[dict[str, Any], ...] = (ITERATION, CARAMEL, IBATCH, FSDP, BIGDL, BML)
 BASES = {
     **{request["problem"]: request for request in SIMPLE},
     "mixed": MIXED,

@@ -86,7 +86,7 @@ def graph(draw: Random) -> Request:
         ops.append({"name": f"b{number}", "ns": each, "pass": "backward", "after": after})
     for number in range(layers):
         if draw.random() < 0.8 or number == 0:
-            ends = {"updated_by": f"b{number}", "read_by": f"f{number}"}
+            ends: Request = {"updated_by": f"b{number}", "read_by": f"f{number}"}
             if number and draw.random() < 0.1:
                 ends = {"updated_by": [f"b{number}", "b0"], "read_by": [f"f{number}", "f0"]}
             parameters.append({"name": f"w{number}", "bytes": max(1, each(draw)), **ends})

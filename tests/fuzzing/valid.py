@@ -131,7 +131,7 @@ def bml(draw: Random) -> Request:
     """Return a BCube, with or without failures."""
     n, k = draw.choice(draw.choices(BCUBES, [90, 5, 5])[0])
     server = [below(n)] * k
-    sizes = {"gradient_bytes": amount}
+    sizes: Request = {"gradient_bytes": amount}
     if draw.random() < 0.2:
         sizes = {"layer_bytes": lambda draw: [shifted(8)] * draw.randrange(1, 30)}
     failed = {

@@ -1,5 +1,7 @@
 """Requests for gradient plans, whose ops come in any order that their needs allow."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from msgspec import to_builtins
 
@@ -20,5 +22,5 @@ def test_an_answers_op_order_can_be_asked_for(graph: Graph) -> None:
     request = {**CHAIN, "ops": ops, "parameters": parameters, "method": "caramel"}
     answer = planner.solve(request)
     again = planner.solve({**request, "op_order": answer["op_order"]})
-    others = {"order": (), "control_edges": (), "targets": {}}  # these enforce none
+    others: dict[str, Any] = {"order": (), "control_edges": (), "targets": {}}  # these enforce none
     assert {**told(again), **others} == {**told(answer), **others}

@@ -180,14 +180,12 @@ def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> 
 
 
 COSTS = st.builds(AffineCost, st.integers(0, 10**9), st.fractions(Fraction(1, 100), 1000))
+BCUBES = st.sampled_from([(2, 2), (3, 2), (2, 3), (4, 2)])
 SIZES = (64, 4096, 262_144, 4_000_000)
 
 
 def sweep_of(
-    cost: AffineCost,
-    ranks: int = 4,
-    sizes: tuple[int, ...] = SIZES,
-    what: Collective = "all_reduce",
+    cost: AffineCost, sizes: tuple[int, ...] = SIZES, what: Collective = "all_reduce"
 ) -> Sweep:
     timings = tuple(Timing(size, 1, (max(cost.cost_ns(size), 1),)) for size in sizes)
     return Sweep(what, "ring", 4, 0, 1, timings)
@@ -206,33 +204,27 @@ def assert_close(found: AffineCost, wanted: AffineCost, steps: int) -> None:
     assert float(found.ns_per_byte) == pytest.approx(float(wanted.ns_per_byte), rel=1e-3)
 
 
-@given(COSTS, st.integers(2, 64))
-def test_a_ring_costs_what_was_measured(cost: AffineCost, ranks: int) -> None:
-    cluster = Cluster("c", "s", ranks, Switch(ranks), nic_of(cost, ranks))
-    assert_close(priced(cluster, "ring"), cost, 2 * ranks)
-
-
-@given(COSTS, st.sampled_from([(2, 2), (3, 2), (2, 3), (4, 2)]))
-def test_bml_costs_what_was_measured(cost: AffineCost, shape: tuple[int, int]) -> None:
-    bcube = BCube(*shape)
-    cluster = Cluster("c", "s", bcube.servers, bcube, nic_of(cost, bcube.servers, bcube))
-    assert_close(priced(cluster, "bml"), cost, 2 * bcube.k)
+@pytest.mark.parametrize("shapes", [st.integers(2, 64), BCUBES], ids=["ring", "bml"])
+@given(cost=COSTS, data=st.data())
+def test_an_all_reduce_costs_what_was_measured(
+    shapes: st.SearchStrategy[Any], cost: AffineCost, data: st.DataObject
+) -> None:
+    ranks = data.draw(shapes)
+    if isinstance(ranks, int):
+        cluster = Cluster("c", "s", ranks, Switch(ranks), nic_of(cost, ranks))
+        assert_close(priced(cluster, "ring"), cost, 2 * ranks)
+    else:
+        bcube = BCube(*ranks)
+        cluster = Cluster("c", "s", bcube.servers, bcube, nic_of(cost, bcube.servers, bcube))
+        assert_close(priced(cluster, "bml"), cost, 2 * bcube.k)
 
 
 @pytest.mark.parametrize("bcube", [None, BCube(2, 2)])
 def test_the_file_is_a_cluster(bcube: BCube | None) -> None:
     cost, beside = AffineCost(600_000, Fraction(3, 2)), Interference(1000, Fraction(1, 3))
     sweep = sweep_of(cost)
-    document = cluster_document(
-        sweep,
-        fit_network(sweep),
-        name="mine",
-        source="here",
-        cores=3,
-        bcube=bcube,
-        interference=beside,
-        notes=["a note"],
-    )
+    more: dict[str, Any] = {"cores": 3, "bcube": bcube, "interference": beside, "notes": ["a note"]}
+    document = cluster_document(sweep, fit_network(sweep), name="mine", source="here", **more)
     cluster = decode_cluster(laid_out(document))
     assert (cluster.name, cluster.source, cluster.machines, cluster.cores) == ("mine", "here", 4, 3)
     assert_close(priced(cluster, "ring" if bcube is None else "bml"), cost, 12)
@@ -251,10 +243,8 @@ def test_without_4_mb_it_is_the_affine_cost() -> None:
 
 
 def test_what_makes_no_cluster() -> None:
-    flat, other = (
-        sweep_of(AffineCost(5, Fraction(0))),
-        sweep_of(AffineCost(5, Fraction(1)), what="all_gather"),
-    )
+    flat = sweep_of(AffineCost(5, Fraction(0)))
+    other = sweep_of(AffineCost(5, Fraction(1)), what="all_gather")
     for sweep, path in ((flat, "ns_per_byte"), (other, "collective")):
         with pytest.raises(InvalidInputError) as caught:
             cluster_document(sweep, fit_network(sweep), name="n", source="s")

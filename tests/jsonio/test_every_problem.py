@@ -29,7 +29,7 @@ from tests.jsonio.patches import patched, places, put, text_of
 from tests.jsonio.requests import BASES
 from tests.jsonio.test_plan_files import METHODS, answers
 
-BAD = (None, True, -1, 0, 0.5, 2.0, "x", "1", [], {}, [-1], {"x": 1}, 2**63, 10**30, ...)
+BAD: Any = (None, True, -1, 0, 0.5, 2.0, "x", "1", [], {}, [-1], {"x": 1}, 2**63, 10**30, ...)
 """Values that schemas refuse at some places, and the lack of one."""
 
 EXTRA = {
@@ -115,7 +115,7 @@ def test_what_is_infeasible_has_a_reason_and_no_plan(problem: str) -> None:
     assert typed.headline() == said
 
 
-Case = tuple[str, str | None, Any, tuple[Any, ...], Callable[[str], Any]]
+Case = tuple[str, str | None, Any, Any, Callable[[str], Any]]
 DOCUMENTS: list[Case] = [
     *(
         (name, "request", {**asked, "time_limit_s": 9.5, "method": "auto"}, BAD, solve)
@@ -133,7 +133,7 @@ DOCUMENTS: list[Case] = [
 
 @pytest.mark.parametrize(("name", "part", "document", "bad", "read"), DOCUMENTS, ids=str)
 def test_what_a_schema_refuses_is_refused_with_its_place(
-    name: str, part: str | None, document: Any, bad: tuple[Any, ...], read: Callable[[str], Any]
+    name: str, part: str | None, document: Any, bad: Any, read: Callable[[str], Any]
 ) -> None:
     """Of lists the first row is changed."""
     refused = 0
@@ -207,7 +207,8 @@ def out_of_step(problem: str, change: str) -> dict[str, Any]:
     objective = answer["objective_ns"]
     numbers = {"objective": objective, "objective + 1": objective + 1}
     new = {name: numbers.get(str(value), value) for name, value in OUT_OF_STEP[change].items()}
-    return patched(answer, new)
+    changed: dict[str, Any] = patched(answer, new)
+    return changed
 
 
 @pytest.mark.slow

@@ -22,9 +22,10 @@ from planner.programs import GradientProgram, program_of
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
 from tests.jsonio.asking import ROOT, answered, ask, error
-from tests.jsonio.requests import ITERATION as REQUEST
+from tests.jsonio.requests import ITERATION
 from tests.timelines import check_serial
 
+REQUEST = ITERATION
 PROFILE, CLUSTER = REQUEST["profile"], REQUEST["cluster"]
 LAYERS = PROFILE["layers"]
 PARAMETERS, ACTIVATIONS = 12800, 3000  # bytes of all layers

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from subprocess import PIPE
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -29,6 +30,8 @@ from tests.jsonio.test_plan_files import METHODS
 from tests.large import fsdp_request
 
 EXAMPLE = BASES["ibatch"]
+GOOD = json.dumps(EXAMPLE).encode()
+LONG = fsdp_request(400)
 
 
 def both(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -97,52 +100,45 @@ def test_thousands_of_requests_in_one_process_leak_nothing() -> None:
     assert after - before < 4 * 1024  # KiB; a leak of a kilobyte a request would be 5 MB
 
 
-EXAMPLE = BASES["ibatch"]
-GOOD = json.dumps(EXAMPLE).encode()
+Solve: TypeAlias = Callable[..., tuple[int, list[dict[str, Any]]]]
 
 
-def solved(
-    lines: list[bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str], *options: str
-) -> tuple[int, list[dict[str, Any]]]:
-    """Run ``planner solve --jsonl`` on some lines."""
-    path = tmp_path / "requests.jsonl"
-    path.write_bytes(b"\n".join(lines))
-    status = main(["solve", "--jsonl", "--quiet", str(path), *options])
-    said = capfd.readouterr()
-    assert said.err == ""
-    return status, [json.loads(line) for line in said.out.splitlines()]
+@pytest.fixture
+def solved(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Solve:
+    """A function that runs ``planner solve --jsonl`` on some lines."""
+
+    def run(lines: list[bytes], *options: str) -> tuple[int, list[dict[str, Any]]]:
+        path = tmp_path / "requests.jsonl"
+        path.write_bytes(b"\n".join(lines))
+        status = main(["solve", "--jsonl", "--quiet", str(path), *options])
+        said = capfd.readouterr()
+        assert said.err == ""
+        return status, [json.loads(line) for line in said.out.splitlines()]
+
+    return run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("option", "limit", "what"),
-    [
-        ("--max-request-bytes", "200", "bytes"),
-        ("--max-seconds", "0.5", "seconds"),
-        ("--max-memory-bytes", str(2**28), "memory"),
-    ],
+    ("option", "limit"),
+    [("request-bytes", "200"), ("seconds", "0.5"), ("memory-bytes", str(2**28))],
 )
 def test_what_exceeds_a_limit_is_an_error_in_its_place(
-    option: str,
-    limit: str,
-    what: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    option: str, limit: str, solved: Solve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def greedy(problem: ibatch.Problem, _: object) -> None:
         """Stand for a method that takes too much."""
         blocks = []
         while True:
-            if what == "memory":
+            if option == "memory-bytes":
                 blocks.append(bytearray(2**20))
 
     methods = {**ibatch.METHODS, "greedy": greedy}
     monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
     line = GOOD + b" " * 10_000_000
-    if what != "bytes":
+    if option != "request-bytes":
         line = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
-    status, answers = solved([GOOD, line, GOOD], tmp_path, capfd, option, limit)
+    status, answers = solved([GOOD, line, GOOD], f"--max-{option}", limit)
     assert status == 2
     assert answers[0]["status"] == answers[2]["status"] == "optimal"
     error = answers[1]["error"]
@@ -173,19 +169,14 @@ def test_long_lines_are_cut_and_the_next_begins_where_it_does(length: int, end: 
     assert whole == [b"a", b"x" * length, b"", b"b"]
 
 
-def test_progress_comes_before_its_answer_where_it_is_asked_for(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_comes_before_its_answer_where_it_is_asked_for(solved: Solve) -> None:
     asking = json.dumps({**EXAMPLE, "progress": True}).encode()
-    status, lines = solved([GOOD, asking], tmp_path, capfd)
+    status, lines = solved([GOOD, asking])
     assert status == 0
     assert ["progress" in line for line in lines] == [False, *[True] * (len(lines) - 2), False]
     last = lines[-2]["progress"]
     assert (last["request"], last["objective_ns"]) == (2, lines[-1]["objective_ns"])
     assert len(lines) > 2
-
-
-LONG = fsdp_request(400)
 
 
 def test_a_line_cancels_another_request_and_is_none() -> None:
@@ -198,12 +189,10 @@ def test_a_line_cancels_another_request_and_is_none() -> None:
 
 
 @pytest.mark.slow
-def test_a_cancelled_request_has_an_answer_at_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    long = json.dumps(LONG).encode()
+def test_a_cancelled_request_has_an_answer_at_once(solved: Solve) -> None:
     begin = time.monotonic()
-    status, (answer, other) = solved([b'{"cancel": 1}', long, GOOD], tmp_path, capfd)
+    lines = [b'{"cancel": 1}', json.dumps(LONG).encode(), GOOD]
+    status, (answer, other) = solved(lines)
     assert status == 0
     assert answer["status"] == "time_limit"
     assert answer["objective_ns"] >= answer["lower_bound_ns"]
@@ -213,12 +202,8 @@ def test_a_cancelled_request_has_an_answer_at_once(
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_search_with_an_answer() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "planner", "solve", "--jsonl"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    command = [sys.executable, "-m", "planner", "solve", "--jsonl"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps({**LONG, "progress": True}).encode() + b"\n")
