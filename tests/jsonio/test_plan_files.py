@@ -235,23 +235,20 @@ def test_what_is_left_out_or_added_is_refused_with_its_place(data: st.DataObject
 
 
 @pytest.mark.parametrize(
-    ("text", "path"),
+    ("kind", "plan", "path"),
     [
-        ("[]", ""),
-        ('{"kind": "bml.Schedul", "plan": {}}', "kind"),
-        ('{"kind": "ibatch.Plan", "plan": []}', "plan"),
-        ('{"kind": "ibatch.Plan", "plan": {"batches": [[0, "1"]]}}', "plan.batches[0][1]"),
-        ('{"kind": "drizzle.Plan", "plan": {"group_size": 1.5, "stages": []}}', "plan.group_size"),
-        (
-            '{"kind": "bigdl.Exchange", "plan": {"elements": 1, "nodes": 1, "order": "x"}}',
-            "plan.order",
-        ),
+        ("bml.Schedul", {}, "kind"),
+        ("ibatch.Plan", [], "plan"),
+        ("ibatch.Plan", {"batches": [[0, "1"]]}, "plan.batches[0][1]"),
+        ("drizzle.Plan", {"group_size": 1.5, "stages": []}, "plan.group_size"),
+        ("bigdl.Exchange", {"elements": 1, "nodes": 1, "order": "x"}, "plan.order"),
     ],
 )
-def test_what_is_no_plan_is_refused_with_its_place(text: str, path: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        decode_plan(text)
-    assert caught.value.path == path
+def test_what_is_no_plan_is_refused_with_its_place(kind: str, plan: object, path: str) -> None:
+    for text, place in ((json.dumps({"kind": kind, "plan": plan}), path), ("[]", "")):
+        with pytest.raises(InvalidInputError) as caught:
+            decode_plan(text)
+        assert caught.value.path == place
 
 
 @pytest.mark.parametrize("share", ["1/0", "1/00", "0.5", "1e9", 0.5, "1/" + "9" * 9999, None])

@@ -53,25 +53,11 @@ def test_one_op_and_one_parameter_a_line() -> None:
     )
 
 
-def test_layers_may_stand_beside_a_graph() -> None:
-    profile = decode_profile(json.dumps({**BASES["layers"], **BASES["graph"]}))
-    assert profile.layers
-    assert profile.graph
-
-
 def test_plans_keep_to_a_fixed_order() -> None:
-    ops = [
-        {"name": "f", "ns": 3, "pass": "forward", "after": []},
-        {"name": "late", "ns": 6, "pass": "backward", "after": ["f"]},
-        {"name": "soon", "ns": 1, "pass": "backward", "after": ["f"]},
-    ]
-    parameters = [
-        {"name": name, "bytes": 7, "updated_by": op, "read_by": "f"}
-        for name, op in (("v", "late"), ("w", "soon"))
-    ]
+    graph = {name: BASES["forked"][name] for name in ("ops", "parameters")}
     cluster = planner.read_cluster("caramel-16")
-    for fixed, order in ((False, ("soon", "late", "f")), (True, ("late", "soon", "f"))):
-        document = {**BASES["graph"], "ops": ops, "parameters": parameters, "fixed_order": fixed}
+    for fixed, order in ((False, ("short", "long", "f")), (True, ("long", "short", "f"))):
+        document = {**BASES["graph"], **graph, "fixed_order": fixed}
         profile = decode_profile(json.dumps(document))
         assert decode_profile(encode_profile(profile)) == profile
         for problem in (

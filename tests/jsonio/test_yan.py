@@ -3,16 +3,19 @@
 import json
 from fractions import Fraction
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.families.yan import exact
 from planner.families.yan.family import METHODS
 from planner.families.yan.model import estimate
 from planner.jsonio import decode_answer, decode_plan, decode_request
 from planner.jsonio.yan import problem_of
 from planner.jsonio.yan_answer import _whole
+from planner.solving.deadline import NEVER, TimeUpError
 from tests.jsonio.asking import Request, answered, ask
 from tests.jsonio.patches import patched
 from tests.jsonio.requests import BASES
@@ -95,11 +98,18 @@ def test_numbers_are_kept_as_they_are_written() -> None:
     assert ask(more)["objective_ns"] > ask(SMALL)["objective_ns"]
 
 
+def test_a_bound_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(decode_request(json.dumps(SMALL)))
+    assert exact.any_mapping_bound(problem, NEVER)
+    monkeypatch.setattr(exact, "Engine", Mock(side_effect=TimeUpError))
+    assert exact.any_mapping_bound(problem, NEVER) is None
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.fractions(min_value=0, max_value=5, max_denominator=7), max_size=9))
 def test_parts_are_rounded_so_that_every_partial_sum_is(times: list[Fraction]) -> None:
     parts = list(_whole(times))
     assert all(part >= 0 for part in parts)
     for place in range(len(times) + 1):
-        exact = sum(times[:place], Fraction(0))
-        assert exact <= sum(parts[:place]) < exact + 1
+        whole = sum(times[:place], Fraction(0))
+        assert whole <= sum(parts[:place]) < whole + 1
