@@ -9,8 +9,7 @@ import planner
 from planner.families import ibatch
 from planner.jsonio.workers import Limits
 from tests.fuzzing.fields import whole
-from tests.fuzzing.judging import wrong
-from tests.fuzzing.running import SLOW, findings, requests
+from tests.fuzzing.running import SLOW, findings, requests, wrong
 from tests.fuzzing.valid import MAKERS
 
 COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}

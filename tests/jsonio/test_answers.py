@@ -24,9 +24,19 @@ from planner.model.errors import InvalidInputError
 from planner.solving.timeline import Timeline
 from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
-from tests.jsonio.asking import ROOT, Request, answered, ask, told
-from tests.jsonio.patches import patched, steps_of
-from tests.jsonio.requests import BASES, HERE, STAGES, table
+from tests.jsonio.requests import (
+    BASES,
+    HERE,
+    ROOT,
+    STAGES,
+    Request,
+    answered,
+    ask,
+    patched,
+    steps_of,
+    table,
+    told,
+)
 
 MANY = 2**62
 

@@ -20,9 +20,7 @@ from planner.view.chart import Chart
 from planner.view.drawing import plan_chart
 from planner.view.panels import compared
 from tests import schemas
-from tests.jsonio.asking import answered, ask, error
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES, NIC
+from tests.jsonio.requests import BASES, NIC, answered, ask, error, patched
 
 CONTRACT = BASES["bml"]
 ALONE = {"servers": [list(server) for server in product(range(3), repeat=2)][1:]}

@@ -9,8 +9,7 @@ import planner
 from planner.jsonio.graphs import documents_of
 from planner.model.graphs import Graph
 from tests.caramel.graph_strategies import graphs
-from tests.jsonio.asking import told
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, told
 
 CONTRACT, CHAIN = BASES["one"], BASES["caramel"]
 

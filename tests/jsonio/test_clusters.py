@@ -31,9 +31,7 @@ from planner.model.measured import Collective
 from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests import schemas
 from tests.iteration.iteration_strategies import clusters
-from tests.jsonio.asking import ROOT
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, ROOT, patched
 
 FILES = sorted((ROOT / "data" / "clusters").glob("*.json"))
 PROFILES = sorted((ROOT / "data" / "profiles").glob("*.json"))

@@ -24,9 +24,7 @@ from planner.solving.result import Result
 from planner.solving.targets import FSDP2, TARGETS
 from tests import schemas
 from tests.fuzzing.valid import MAKERS
-from tests.jsonio.asking import answered, ask
-from tests.jsonio.patches import patched, places, put, text_of
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, answered, ask, patched, places, put, text_of
 from tests.jsonio.test_plan_files import METHODS, answers
 
 BAD: Any = (None, True, -1, 0, 0.5, 2.0, "x", "1", [], {}, [-1], {"x": 1}, 2**63, 10**30, ...)

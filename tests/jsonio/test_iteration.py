@@ -21,8 +21,7 @@ from planner.model.topologies import Failures
 from planner.programs import GradientProgram, program_of
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
-from tests.jsonio.asking import ROOT, answered, ask, error
-from tests.jsonio.requests import ITERATION
+from tests.jsonio.requests import ITERATION, ROOT, answered, ask, error
 from tests.timelines import check_serial
 
 REQUEST = ITERATION

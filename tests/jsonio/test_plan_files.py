@@ -23,8 +23,7 @@ from planner.jsonio.results import _kinds
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from planner.programs.collectives import summing_program
-from tests.jsonio.patches import places, text_of
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, places, text_of
 from tests.test_programs import BIGDL as SLICES
 from tests.test_programs import BML as SUMS
 from tests.test_programs import CARAMEL as GRADIENTS

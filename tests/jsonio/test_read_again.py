@@ -14,8 +14,7 @@ import planner
 from planner.cli import main
 from planner.jsonio import decode_answer
 from planner.model.errors import InvalidInputError
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES, NIC
+from tests.jsonio.requests import BASES, NIC, patched
 
 ORDER = ["b2", "b1", "b0", "f1", "f2"]
 FEW = {**BASES["bigdl"], "nodes": 3, "elements": 7}

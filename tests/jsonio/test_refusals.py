@@ -16,9 +16,7 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.decoding import typed
 from planner.model.errors import InvalidInputError
 from tests import schemas
-from tests.jsonio.asking import Request, error
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES, HERE, table
+from tests.jsonio.requests import BASES, HERE, Request, error, patched, table
 
 
 @pytest.mark.parametrize(("request_", "expected"), list(table(HERE / "refused.json")), ids=str)

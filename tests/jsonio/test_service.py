@@ -24,8 +24,7 @@ from planner.jsonio.streams import CancellableLines, limited_replies, read_lines
 from planner.jsonio.workers import Limits
 from planner.model.errors import InvalidInputError
 from tests import schemas
-from tests.jsonio.asking import ask, told
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, ask, told
 from tests.jsonio.test_plan_files import METHODS
 from tests.large import fsdp_request
 

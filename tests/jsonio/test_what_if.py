@@ -13,9 +13,7 @@ from planner.solving.scenarios import SCENARIOS
 from planner.solving.targets import TARGETS
 from tests import schemas
 from tests.cli.printed import check_answer
-from tests.jsonio.asking import Request, examples, told
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, Request, examples, patched, told
 
 PAGES = {"fsdp": 7, "overlap": 6, "bml": 6, "yan": 6, "json": 7}
 """The pages with an example, and how many scenarios of the regret mean anything there."""

@@ -16,9 +16,7 @@ from planner.jsonio import decode_answer, decode_plan, decode_request
 from planner.jsonio.yan import problem_of
 from planner.jsonio.yan_answer import _whole
 from planner.solving.deadline import NEVER, TimeUpError
-from tests.jsonio.asking import Request, answered, ask
-from tests.jsonio.patches import patched
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, Request, answered, ask, patched
 
 SMALL = BASES["small"]
 CONTRACT = BASES["yan"]
