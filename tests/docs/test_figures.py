@@ -15,10 +15,10 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
-from math import prod
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TypeAlias
 
 import pytest
@@ -55,23 +55,14 @@ def profile(name: str) -> Profile:
     return read_profile(ROOT / "data" / "profiles" / f"{name}.json")
 
 
-def size(name: str) -> int:
-    return sum(layer.parameter_bytes for layer in profile(name).layers)
-
-
 def forward_share(name: str) -> float:
     """Return how much of the computation of a profile is its forward pass."""
-    layers = profile(name).layers
-    forward = sum(layer.forward_ns for layer in layers)
-    return forward / (forward + sum(layer.backward_ns for layer in layers))
+    one = profile(name)
+    return one.forward_ns / (one.forward_ns + one.backward_ns)
 
 
 DEFAULT = 72 / 26
 SHARDS = "`exact` against the others, shards"
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    return float(prod(ratios) ** (1 / len(ratios)))
 
 
 def over_ddp() -> list[float]:
@@ -79,18 +70,23 @@ def over_ddp() -> list[float]:
     return [cell[0] for cell in load("runtime_real").table(SHARDS).column("DDP")]
 
 
-def gathered_once_over_ddp() -> list[float]:
-    """Return the time of FSDP2, gathered once, over DDP's, which sends as many bytes."""
-    sections = load("runtime_real").sections
-    tables = [one.tables[0] for one in sections if one.title.endswith(" Mbit/s, shards")]
-    return [
-        table.cell("FSDP2, gathered once", "measured") / table.cell("DDP", "measured")
-        for table in tables
-    ]
+def gathered_once_over_ddp() -> Iterator[float]:
+    """Yield the time of FSDP2, gathered once, over DDP's, which sends as many bytes."""
+    for section in load("runtime_real").sections:
+        if section.title.endswith(" Mbit/s, shards"):
+            table = section.tables[0]
+            gathered, ddp = (
+                table.cell(name, "measured") for name in ("FSDP2, gathered once", "DDP")
+            )
+            yield gathered / ddp
+
+
+def gradients_over(name: str, other: str) -> float:
+    return profile(name).parameter_bytes / profile(other).parameter_bytes
 
 
 DERIVED: dict[tuple[str, str], Callable[[], float]] = {
-    ("docs/reproduction/bigdl.md", "3.7"): lambda: size("resnet50") / size("googlenet"),
+    ("docs/reproduction/bigdl.md", "3.7"): lambda: gradients_over("resnet50", "googlenet"),
     ("docs/reproduction/caramel.md", "161"): lambda: len(profile("resnet50").dataflow().parameters),
     ("docs/reproduction/caramel.md", "108"): lambda: 108,  # as the paper prints
     # The default takes 72/26 times its computation; half of the rest is the pull, half the push.
