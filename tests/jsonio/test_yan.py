@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import exact
+from planner.families.yan import exact, pareto
 from planner.families.yan.family import METHODS
 from planner.families.yan.model import estimate
 from planner.jsonio import decode_answer, decode_plan, decode_request
@@ -96,11 +96,14 @@ def test_numbers_are_kept_as_they_are_written() -> None:
     assert ask(more)["objective_ns"] > ask(SMALL)["objective_ns"]
 
 
-def test_a_bound_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(decode_request(json.dumps(SMALL)))
     assert exact.any_mapping_bound(problem, NEVER)
     monkeypatch.setattr(exact, "Engine", Mock(side_effect=TimeUpError))
     assert exact.any_mapping_bound(problem, NEVER) is None
+    assert pareto.pareto_front(problem)
+    monkeypatch.setattr(pareto, "_Candidates", Mock(side_effect=TimeUpError))
+    assert pareto.pareto_front(problem) == ()
 
 
 @settings(max_examples=50, deadline=None)
