@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,7 +16,7 @@ from planner.families.yan.model import estimate
 from planner.jsonio import decode_answer, decode_plan, decode_request
 from planner.jsonio.yan import problem_of
 from planner.jsonio.yan_answer import _whole
-from planner.solving.deadline import NEVER, TimeUpError
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from tests.jsonio.requests import BASES, Request, answered, ask, patched
 
 SMALL = BASES["small"]
@@ -101,7 +102,15 @@ def test_what_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert exact.any_mapping_bound(problem, NEVER)
     monkeypatch.setattr(exact, "Engine", Mock(side_effect=TimeUpError))
     assert exact.any_mapping_bound(problem, NEVER) is None
-    assert pareto.pareto_front(problem)
+    cancel, find = Event(), pareto._Candidates.best
+
+    def last(*given: Any) -> Any:
+        cancel.set()
+        return find(*given)
+
+    whole = pareto.pareto_front(problem)
+    monkeypatch.setattr(pareto._Candidates, "best", last)
+    assert pareto.pareto_front(problem, deadline=Deadline(None, cancel)) == whole[:1] != whole
     monkeypatch.setattr(pareto, "_Candidates", Mock(side_effect=TimeUpError))
     assert pareto.pareto_front(problem) == ()
 
