@@ -71,9 +71,14 @@ def test_a_runner_up_may_be_out_of_range_or_out_of_time(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("mode", "kinds"), [("replicated", {"all_reduce"}), ("sharded", {"push", "pull"})]
 )
-def test_transfers_are_of_the_mode_and_every_one_is_drawn(mode: str, kinds: set[str]) -> None:
+def test_algorithms_and_modes_can_be_chosen_and_every_transfer_is_drawn(
+    mode: str, kinds: set[str]
+) -> None:
     for algorithm in ("ring", "halving_doubling", "ps", "shuffle"):
         answer = asked(algorithms=[algorithm], modes=[mode])
+        chosen = answer["synchronisation"]
+        assert (chosen["algorithm"], chosen["mode"]) == (algorithm, mode)
+        assert len(answer["alternatives"]) == 1
         found = [transfer["kind"] for transfer in answer["transfers"]]
         assert {*found} == kinds
         typed, timeline = decode_answer(json.dumps(answer).encode())
