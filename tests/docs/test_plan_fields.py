@@ -109,17 +109,11 @@ def _places(answer: Any, names: Sequence[str]) -> list[Any]:
     return found
 
 
-_SWAPS = (
-    ("pull", "push"),
-    ("replicated", "sharded"),
-    ("all_reduce", "pull"),
-    ("makespan", "eq4"),
-    ("forward", "backward"),
-    ("symmetry", "replay"),
-    ("optimal", "feasible"),
-    ("aggregate", "broadcast"),
-    ("ring", "halving_doubling"),
+_PAIRS = (
+    "pull push, replicated sharded, all_reduce pull, makespan eq4, forward backward, "
+    "symmetry replay, optimal feasible, aggregate broadcast, ring halving_doubling"
 )
+_SWAPS = [pair.split() for pair in _PAIRS.split(", ")]
 _SWAPPED = {one: other for pair in _SWAPS for one, other in (pair, pair[::-1])}
 _VALUES: dict[str, Any] = {
     "depth": 2,

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -166,19 +165,6 @@ def test_every_answer_can_be_read_again(problem: str) -> None:
 # ---
 # The head of answers: what contradicts itself is refused by every reader of every family.
 
-ROUGH: dict[str, dict[str, Any]] = {
-    "ibatch": {"method": "layer_by_layer"},
-    "caramel": {"method": "layer_by_layer"},
-    "yan": {"method": "greedy", "machines": 7},
-    "bml": {"gradient_bytes": 7, "latency_ns": 3},
-    "bigdl": {"method": "tree_aggregate"},
-    "drizzle": {},
-    "fsdp": {"method": "fsdp2"},
-    "iteration": {"method": "layer_by_layer"},
-    "overlap": {"method": "own_order"},
-}
-"""What makes a plan of each family that is not, or need not be, the best."""
-
 OUT_OF_STEP: dict[str, dict[str, Any]] = {
     "optimal, with a lower bound": {"status": "optimal", "lower_bound_ns": 1},
     "optimal, without a bound": {"status": "optimal", "lower_bound_ns": None},
@@ -193,15 +179,8 @@ OUT_OF_STEP: dict[str, dict[str, Any]] = {
 }
 
 
-@cache
-def rough(problem: str) -> str:
-    answer = planner.solve({**METHODS[problem][0], **ROUGH[problem]})
-    decode_answer(json.dumps(answer).encode())
-    return json.dumps(answer)
-
-
 def out_of_step(problem: str, change: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(rough(problem))
+    answer: dict[str, Any] = json.loads(answers(problem)[0])
     objective = answer["objective_ns"]
     numbers = {"objective": objective, "objective + 1": objective + 1}
     new = {name: numbers.get(str(value), value) for name, value in OUT_OF_STEP[change].items()}
@@ -254,7 +233,7 @@ def test_a_plan_of_days_is_likely_a_slip_of_units(problem: str) -> None:
         said = head(kind, result)["warnings"]
         assert (said is not UNSET) == warned
         assert not warned or "takes 747.2 days, so a number is likely in another unit" in said[0]
-    assert "warnings" not in json.loads(rough(problem))
+    assert "warnings" not in json.loads(answers(problem)[0])
     if problem in SLOW:
         (text,) = planner.solve({**METHODS[problem][0], **SLOW[problem]})["warnings"]
         assert "bytes per second" in text
