@@ -100,8 +100,10 @@ def test_numbers_are_kept_as_they_are_written() -> None:
 def test_what_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(decode_request(json.dumps(SMALL)))
     assert exact.any_mapping_bound(problem, NEVER)
-    monkeypatch.setattr(exact, "Engine", Mock(side_effect=TimeUpError))
-    assert exact.any_mapping_bound(problem, NEVER) is None
+    timed_out = Mock(**{"return_value.search.return_value.timed_out": True})
+    for engine in (timed_out, Mock(side_effect=TimeUpError)):
+        monkeypatch.setattr(exact, "Engine", engine)
+        assert exact.any_mapping_bound(problem, NEVER) is None
     cancel, find = Event(), pareto._Candidates.best
 
     def last(*given: Any) -> Any:
