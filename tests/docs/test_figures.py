@@ -15,10 +15,11 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
-from math import prod
 from pathlib import Path
+from statistics import geometric_mean
+from typing import TypeAlias
 
 import pytest
 from results import load
@@ -54,23 +55,14 @@ def profile(name: str) -> Profile:
     return read_profile(ROOT / "data" / "profiles" / f"{name}.json")
 
 
-def size(name: str) -> int:
-    return sum(layer.parameter_bytes for layer in profile(name).layers)
-
-
 def forward_share(name: str) -> float:
     """Return how much of the computation of a profile is its forward pass."""
-    layers = profile(name).layers
-    forward = sum(layer.forward_ns for layer in layers)
-    return forward / (forward + sum(layer.backward_ns for layer in layers))
+    one = profile(name)
+    return one.forward_ns / (one.forward_ns + one.backward_ns)
 
 
 DEFAULT = 72 / 26
 SHARDS = "`exact` against the others, shards"
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    return float(prod(ratios) ** (1 / len(ratios)))
 
 
 def over_ddp() -> list[float]:
@@ -78,18 +70,23 @@ def over_ddp() -> list[float]:
     return [cell[0] for cell in load("runtime_real").table(SHARDS).column("DDP")]
 
 
-def gathered_once_over_ddp() -> list[float]:
-    """Return the time of FSDP2, gathered once, over DDP's, which sends as many bytes."""
-    sections = load("runtime_real").sections
-    tables = [one.tables[0] for one in sections if one.title.endswith(" Mbit/s, shards")]
-    return [
-        table.cell("FSDP2, gathered once", "measured") / table.cell("DDP", "measured")
-        for table in tables
-    ]
+def gathered_once_over_ddp() -> Iterator[float]:
+    """Yield the time of FSDP2, gathered once, over DDP's, which sends as many bytes."""
+    for section in load("runtime_real").sections:
+        if section.title.endswith(" Mbit/s, shards"):
+            table = section.tables[0]
+            gathered, ddp = (
+                table.cell(name, "measured") for name in ("FSDP2, gathered once", "DDP")
+            )
+            yield gathered / ddp
+
+
+def gradients_over(name: str, other: str) -> float:
+    return profile(name).parameter_bytes / profile(other).parameter_bytes
 
 
 DERIVED: dict[tuple[str, str], Callable[[], float]] = {
-    ("docs/reproduction/bigdl.md", "3.7"): lambda: size("resnet50") / size("googlenet"),
+    ("docs/reproduction/bigdl.md", "3.7"): lambda: gradients_over("resnet50", "googlenet"),
     ("docs/reproduction/caramel.md", "161"): lambda: len(profile("resnet50").dataflow().parameters),
     ("docs/reproduction/caramel.md", "108"): lambda: 108,  # as the paper prints
     # The default takes 72/26 times its computation; half of the rest is the pull, half the push.
@@ -137,10 +134,11 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+Run: TypeAlias = Callable[[list[str]], str]
+
+
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[list[str]], str]:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """A function that returns what a `planner` command prints."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "200")
@@ -184,9 +182,7 @@ def missing(shown: str, printed: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "command", "shown"), list(printed_blocks()))
-def test_outputs_are_those_of_their_commands(
-    page: str, command: str, shown: str, run: Callable[[list[str]], str]
-) -> None:
+def test_outputs_are_those_of_their_commands(page: str, command: str, shown: str, run: Run) -> None:
     printed = run(commands(command)[-1])
     assert not missing(shown, printed), printed
 
@@ -221,12 +217,42 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     [(page, asked, said) for page, text in TEXTS.items() for asked, said in SAID.findall(text)],
 )
 def test_figures_of_paragraphs_are_those_of_their_commands(
-    page: str, asked: str, paragraph: str, run: Callable[[list[str]], str]
+    page: str, asked: str, paragraph: str, run: Run
 ) -> None:
     called = commands(asked)
     assert called
     known = numbers_in(" ".join([asked, *map(run, called)]))
     assert unknown_figures(page, paragraph, known) == []
+
+
+def question(title: str) -> tuple[str, str]:
+    """Return the command below a question, and its answer in one line."""
+    text = TEXTS["docs/faq.md"].partition(f"## {title}\n")[2].partition("\n## ")[0]
+    (command,) = re.findall(r"```sh\n(planner .*?)\n```", text, flags=re.DOTALL)
+    return command, " ".join(text.split())
+
+
+def test_the_answer_on_bucket_sizes_quotes_what_is_printed(run: Run) -> None:
+    command, text = question("Which bucket size should I use?")
+    rows = {line.split()[0]: line for line in lines_of(run(*commands(command)))}
+    for method, shown in (
+        ("ddp", r"DDP's (\d+) buckets take ([\d.]+ s)"),
+        ("layer_by_layer", r"\((\d+) of them\) ([\d.]+ s)"),
+        ("search", r"best plan, (\d+) transfers of other sizes in another order, ([\d.]+ s)"),
+    ):
+        quoted = re.search(shown, text)
+        assert quoted, method
+        assert rows[method].startswith(f"{method} {quoted[1]} {quoted[2]} ")
+
+
+def test_the_answer_on_caps_that_no_plan_keeps_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    main(*commands(question("Why was my cap not honoured?")[0]))
+    said = "".join(capsys.readouterr())
+    assert "infeasible" in said
+    assert "the smallest cap that fits every layer" in said
 
 
 def numbers_in(text: str) -> frozenset[float]:

@@ -1,4 +1,4 @@
-"""Every relative link of every page leads to a file of the repository, and to a heading in it."""
+"""Every page begins with what it is about, and its relative links lead to files and headings."""
 
 import re
 import subprocess
@@ -66,6 +66,17 @@ def dead(page: str) -> list[str]:
 @pytest.mark.parametrize("page", pages())
 def test_no_link_is_dead(page: str) -> None:
     assert dead(page) == [], "generated pages are written by `python docs/generated.py`"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if not page.lower().endswith("changelog.md")]
+)
+def test_a_paragraph_comes_first(page: str) -> None:
+    title, opening, *_ = text_of(page).split("\n\n")
+    assert title.startswith("# ")
+    if "_generated" not in page:  # these begin with tables
+        assert not re.match(r"[-*|#>!<]|```|\d+\. ", opening)
+        assert len(re.findall(r"\S*\w\S*", opening)) >= 10
 
 
 def test_pages_are_found_and_dead_links_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

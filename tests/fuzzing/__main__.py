@@ -33,13 +33,11 @@ def main() -> int:
     for problem in problems:
         limits = Limits(seconds=options.seconds)
         for finding in findings(problem, each, seed, limits, options.start):
-            if finding is None:
-                continue
-            kind = problem, finding.kind, finding.fault.where
+            kind = problem, finding.fault.kind, finding.fault.where
             kinds[kind] += 1
             if kinds[kind] == 1:
                 cancelled = "" if finding.asked.cancel_s is None else ", cancelled"
-                print(f"\n{problem} {finding.asked.number}{cancelled} {finding.kind}:")
+                print(f"\n{problem} {finding.asked.number}{cancelled} {finding.fault.kind}:")
                 print("   ", finding.fault.detail)
                 print("   ", finding.asked.data[:4000].decode("utf-8", "replace"), flush=True)
     print()

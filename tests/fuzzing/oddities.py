@@ -2,12 +2,12 @@
 
 import json
 import string
-from collections.abc import Callable
 from decimal import Decimal
 from random import Random
 from typing import Any
 
 from tests.fuzzing.fields import BOUNDARIES, TEXTS, option
+from tests.fuzzing.parts import made, one_of
 
 NUMBERS = [
     *("1E1000000000000000000000", "1e-9999999999999999999", "-0", "0e0", "1e400", "-1e400"),
@@ -18,40 +18,84 @@ MARK = "@number "
 """Begins a text that is written as the number after it."""
 
 
+DAMAGES = (
+    *("replace", "boundary", "scale", "drop", "misspell", "unknown", "longer", "shorter"),
+    *("elsewhere", "limit", "option", "option", "option"),
+)
+
+
 def odd(draw: Random) -> Any:
     """Return a value of any type."""
-    make: Callable[[], Any] = draw.choice(
-        [
-            lambda: draw.choice(BOUNDARIES),
-            lambda: draw.choice(BOUNDARIES),
-            lambda: draw.choice(TEXTS),
-            lambda: MARK + draw.choice(NUMBERS),
-            lambda: draw.choice([None, True, False, [], {}, [[]], {"": 0}, [None], ["a", 1]]),
-            lambda: [draw.choice(BOUNDARIES) for _ in range(draw.randrange(5))],
-            lambda: nested(draw.choice([5, 50, 99, 101, 300]), draw),
-            lambda: "".join(draw.choices(string.printable, k=draw.randrange(12))),
-            lambda: chr(draw.choice([0xD800, 0xDFFF, 0x7F, 0x2028, 0x10FFFF])),
-        ]
-    )
-    return make()
+    values = [
+        *[one_of(*BOUNDARIES)] * 2,
+        one_of(*TEXTS),
+        MARK + draw.choice(NUMBERS),
+        one_of(None, True, False, [], {}, [[]], {"": 0}, [None], ["a", 1]),
+        [one_of(*BOUNDARIES)] * draw.randrange(5),
+        nested,
+        "".join(draw.choices(string.printable, k=draw.randrange(12))),
+        chr(draw.choice([0xD800, 0xDFFF, 0x7F, 0x2028, 0x10FFFF])),
+    ]
+    return made(draw.choice(values), draw)
 
 
-def nested(depth: int, draw: Random) -> Any:
+def nested(draw: Random) -> Any:
     value: Any = 0
-    for _ in range(depth):
+    for _ in range(draw.choice([5, 50, 99, 101, 300])):
         value = [value] if draw.random() < 0.5 else {"a": value}
     return value
 
 
-def damaged(request: Any, problem: str, draw: Random) -> Any:
-    """Return a request with one thing changed; `request` itself may change too."""
-    if not isinstance(request, dict):
-        return request
-    places = list(_places(request))
+def damaged(request: Any, problem: str, draw: Random) -> None:
+    """Change one thing in a request, mostly much."""
+    if isinstance(request, dict):
+        kind = draw.choice(DAMAGES)
+        if kind == "option":
+            option(request, problem, draw)
+        elif kind == "limit":
+            request["time_limit_s"] = draw.choice([1e-9, 1e-3, 0.01, 0.05, 0.2])
+        else:
+            _change(request, kind, draw)
+
+
+def mutated(value: Any, draw: Random) -> None:
+    """Change one thing in a value, mostly a little."""
+    kinds = ["near", "near", "swap", "drop", "longer", "shorter", "elsewhere", "boundary"]
+    _change(value, draw.choice(kinds), draw)
+
+
+def _change(whole: Any, kind: str, draw: Random) -> None:
+    places = _places(whole)
     where, key = draw.choice(places)
-    change = draw.choice([*_CHANGES, _option, _option, _option])
-    change(request, problem, where, key, draw)
-    return request
+    value = where[key]
+    match kind:
+        case "near" if type(value) is int:
+            where[key] += draw.choice([-1, 1])
+        case "near" if type(value) is bool:
+            where[key] = not value
+        case "swap" if isinstance(where, list):
+            other = draw.randrange(len(where))
+            where[key], where[other] = where[other], value
+        case "replace":
+            where[key] = odd(draw)
+        case "boundary" if isinstance(value, int | float):
+            where[key] = draw.choice(BOUNDARIES)
+        case "scale" if type(value) is int:
+            where[key] = draw.choice([value * 2**20, value * 1000, value + 1, -value])
+        case "drop":
+            where.pop(key)
+        case "misspell" if isinstance(where, dict):
+            names = [key[:-1], key + "s", key.upper(), key + "\x00", "", "`" + key]
+            where[draw.choice(names)] = value
+        case "unknown" if isinstance(where, dict):
+            where[draw.choice(TEXTS)] = odd(draw)
+        case "longer" if isinstance(value, list) and len(value) < 1000:
+            where[key] = value * draw.choice([2, 3, 100])
+        case "shorter" if isinstance(value, list):
+            where[key] = value[: draw.choice([0, 1, len(value) // 2])]
+        case "elsewhere":
+            other, place = draw.choice(places)
+            where[key] = json.loads(json.dumps(other[place]))
 
 
 def _places(value: Any, most: int = 4000) -> list[tuple[Any, Any]]:
@@ -60,96 +104,11 @@ def _places(value: Any, most: int = 4000) -> list[tuple[Any, Any]]:
     left = [value]
     while left and len(found) < most:
         one = left.pop()
-        items = one.items() if isinstance(one, dict) else enumerate(one)
-        for key, item in items:
+        for key, item in one.items() if isinstance(one, dict) else enumerate(one):
             found.append((one, key))
             if isinstance(item, dict | list) and item:
                 left.append(item)
     return found or [({"": 0}, "")]
-
-
-def mutated(value: Any, draw: Random) -> None:
-    """Change one thing in a value, mostly a little."""
-    where, key = draw.choice(list(_places(value)))
-    change = draw.choice([_near, _near, _swap, _drop, _longer, _shorter, _elsewhere, _boundary])
-    change(value, "", where, key, draw)
-
-
-def _near(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if type(where[key]) is int:
-        where[key] += draw.choice([-1, 1])
-    elif type(where[key]) is bool:
-        where[key] = not where[key]
-
-
-def _swap(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if isinstance(where, list):
-        other = draw.randrange(len(where))
-        where[key], where[other] = where[other], where[key]
-
-
-Change = Callable[[Any, str, Any, Any, Random], None]
-
-
-def _replace(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    where[key] = odd(draw)
-
-
-def _boundary(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if isinstance(where[key], int | float):
-        where[key] = draw.choice(BOUNDARIES)
-
-
-def _scale(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if type(where[key]) is int:
-        where[key] = draw.choice(
-            [where[key] * 2**20, where[key] * 1000, where[key] + 1, -where[key]]
-        )
-
-
-def _drop(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    where.pop(key)
-
-
-def _misspell(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if isinstance(where, dict):
-        where[draw.choice([key[:-1], key + "s", key.upper(), key + "\x00", "", "`" + key])] = where[
-            key
-        ]
-
-
-def _unknown(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if isinstance(where, dict):
-        where[draw.choice(TEXTS)] = odd(draw)
-
-
-def _longer(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if isinstance(where[key], list) and len(where[key]) < 1000:
-        where[key] = where[key] * draw.choice([2, 3, 100])
-
-
-def _shorter(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    if isinstance(where[key], list):
-        where[key] = where[key][: draw.choice([0, 1, len(where[key]) // 2])]
-
-
-def _elsewhere(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    other, place = draw.choice(_places(request))
-    where[key] = json.loads(json.dumps(other[place]))
-
-
-def _option(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    option(request, problem, draw)
-
-
-def _limit(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    request["time_limit_s"] = draw.choice([1e-9, 1e-3, 0.01, 0.05, 0.2])
-
-
-_CHANGES: list[Change] = [
-    *(_replace, _boundary, _scale, _drop, _misspell, _unknown, _longer, _shorter, _elsewhere),
-    _limit,
-]
 
 
 def written(request: Any, draw: Random) -> bytes:

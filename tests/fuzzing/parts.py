@@ -1,4 +1,7 @@
-"""What requests of several problems are made of: amounts, costs, graphs, models, clusters."""
+"""What requests of several problems are made of: amounts, costs, graphs, models, clusters.
+
+A request is written as it looks, with a function in the place of what is drawn: `made` calls it.
+"""
 
 import json
 from collections.abc import Callable
@@ -10,6 +13,34 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 Request = dict[str, Any]
+Make = Callable[[Random], Any]
+
+
+def made(value: Any, draw: Random) -> Any:
+    """Return a value in which every function is replaced by what it draws, and `...` left out."""
+    if callable(value):
+        return made(value(draw), draw)
+    if isinstance(value, dict):
+        found = {key: made(item, draw) for key, item in value.items()}
+        return {key: item for key, item in found.items() if item is not ...}
+    return [made(item, draw) for item in value] if isinstance(value, list) else value
+
+
+def one_of(*values: Any) -> Make:
+    return lambda draw: draw.choice(values)
+
+
+def maybe(share: float, value: Any) -> Make:
+    return lambda draw: value if draw.random() < share else ...
+
+
+def below(end: int, start: int = 0) -> Make:
+    return lambda draw: draw.randrange(start, end)
+
+
+def shifted(bits: int) -> Make:
+    """Return what draws amounts that are smaller by so many bits."""
+    return lambda draw: amount(draw) >> bits
 
 
 def size(draw: Random) -> int:
@@ -21,22 +52,18 @@ def size(draw: Random) -> int:
 
 def amount(draw: Random) -> int:
     """Return a time or a size: 0, small, real or huge."""
-    return draw.choice(
-        [
-            0,
-            1,
-            draw.randrange(10),
-            draw.randrange(10**3),
-            draw.randrange(10**6),
-            draw.randrange(10**9),
-            draw.randrange(2 ** draw.randrange(1, 60)),
-        ]
-    )
+    ends = [1, 10, 10**3, 10**6, 10**9, 2 ** draw.randrange(1, 60)]
+    return draw.choice([1, *map(draw.randrange, ends)])
 
 
 def rate(draw: Random) -> float | int:
     """Return a rate above 0."""
     return draw.choice([1e9, 1.25e9, 5e9, 0.5, 1, 3, 1e-3, 123456.789, 10**12, 1 / 3])
+
+
+def fast(draw: Random) -> float | int:
+    """Return the rate of a link."""
+    return rate(draw) * 10**6
 
 
 def limit(draw: Random) -> float:
@@ -47,36 +74,31 @@ def limit(draw: Random) -> float:
 def graph(draw: Random) -> Request:
     """Return ops and parameters."""
     layers = min(size(draw), 400)
-    each: Callable[[], int] = draw.choice([lambda: amount(draw) >> 12, lambda: draw.randrange(50)])
-    ops: list[dict[str, Any]] = []
+    each = draw.choice([shifted(12), below(50)])
+    ops, parameters = [], []
     for number in range(layers):
-        before = [f"f{number - 1}"] if number else []
+        after = [f"f{number - 1}"] if number else []
         if number > 1 and draw.random() < 0.2:
-            before.append(f"f{draw.randrange(number - 1)}")
-        ops.append({"name": f"f{number}", "ns": each(), "pass": "forward", "after": before})
+            after.append(f"f{draw.randrange(number - 1)}")
+        ops.append({"name": f"f{number}", "ns": each, "pass": "forward", "after": after})
     for number in reversed(range(layers)):
-        before = [f"b{number + 1}"] if number + 1 < layers else [f"f{number}"]
-        ops.append({"name": f"b{number}", "ns": each(), "pass": "backward", "after": before})
-    parameters = []
+        after = [f"b{number + 1}"] if number + 1 < layers else [f"f{number}"]
+        ops.append({"name": f"b{number}", "ns": each, "pass": "backward", "after": after})
     for number in range(layers):
         if draw.random() < 0.8 or number == 0:
-            one: dict[str, Any] = {
-                "name": f"w{number}",
-                "bytes": max(1, each()),
-                "updated_by": f"b{number}",
-            }
-            one["read_by"] = f"f{number}"
+            ends: Request = {"updated_by": f"b{number}", "read_by": f"f{number}"}
             if number and draw.random() < 0.1:
-                one |= {"updated_by": [f"b{number}", "b0"], "read_by": [f"f{number}", "f0"]}
-            parameters.append(one)
-    return {"ops": ops, "parameters": parameters}
+                ends = {"updated_by": [f"b{number}", "b0"], "read_by": [f"f{number}", "f0"]}
+            parameters.append({"name": f"w{number}", "bytes": max(1, each(draw)), **ends})
+    found: Request = made({"ops": ops, "parameters": parameters}, draw)
+    return found
 
 
 def cost(draw: Random) -> Request:
     """Return what a transfer costs."""
     if draw.random() < 0.3:
         return {"table": rows(draw)}
-    return {"startup_ns": amount(draw) >> 10, "ns_per_byte": draw.choice([0, 0.8, 1, 1e-3, 2.5])}
+    return {"startup_ns": shifted(10), "ns_per_byte": one_of(0, 0.8, 1, 1e-3, 2.5)}
 
 
 def rows(draw: Random, least: int = 0) -> list[list[int]]:
@@ -102,32 +124,30 @@ def measured(draw: Random) -> Request:
 
 def network(draw: Random) -> Request:
     """Return a network as requests describe one: what transfers cost, NICs, or measurements."""
-    kind = draw.random()
-    if kind < 0.6:
-        found = cost(draw)
-    elif kind < 0.75:
-        found = {"bytes_per_s": rate(draw) * 10**6, "startup_ns": amount(draw) >> 10}
-        found |= {"per_machine": draw.choice([1, 2, 8])} if draw.random() < 0.3 else {}
-    elif kind < 0.85:
-        found = {"depths": {"1": cost(draw), "2": cost(draw), "8": cost(draw)}}
-    elif kind < 0.93:
-        found = {"network": cost(draw), "collective": "all_reduce", "ranks": draw.choice([2, 8])}
-    else:
-        found = measured(draw)
-    return found | interference(draw)
+    kinds: list[Any] = [
+        cost,
+        {
+            "bytes_per_s": fast,
+            "startup_ns": shifted(10),
+            "per_machine": maybe(0.3, one_of(1, 2, 8)),
+        },
+        {"depths": {"1": cost, "2": cost, "8": cost}},
+        {"network": cost, "collective": "all_reduce", "ranks": one_of(2, 8)},
+        measured,
+    ]
+    (kind,) = draw.choices(kinds, [60, 15, 10, 8, 7])
+    return {**made(kind, draw), "interference": interference}
 
 
-def interference(draw: Random) -> Request:
+def interference(draw: Random) -> Any:
     """Return what transfers and computation take from each other, now and then something."""
-    if draw.random() < 0.7:
-        return {}
     found = {
-        "startup_ns": amount(draw),
-        "ns_per_byte": draw.choice([0, 0.3, 1e9]),
-        "slowdown": draw.choice([1, 1.1, 1000]),
-        "delay_ns": draw.choice([0, 5000, 10**12]),
+        "startup_ns": amount,
+        "ns_per_byte": one_of(0, 0.3, 1e9),
+        "slowdown": one_of(1, 1.1, 1000),
+        "delay_ns": one_of(0, 5000, 10**12),
     }
-    return {"interference": found}
+    return maybe(0.3, found)
 
 
 @cache
@@ -143,21 +163,31 @@ def profile(draw: Random) -> Request:
     found: Request = {
         "name": "a model",
         "provenance": {"kind": "synthetic", "source": "a generator"},
-        "batch_size": draw.choice([1, 2, 32]),
+        "batch_size": one_of(1, 2, 32),
     }
     if draw.random() < 0.4:
         return {**found, **graph(draw)}
-    found["layers"] = [
+    layers = [
         {
             "name": f"l{number}",
-            "forward_ns": amount(draw) >> 8,
-            "backward_ns": amount(draw) >> 8,
+            "forward_ns": shifted(8),
+            "backward_ns": shifted(8),
             "parameter_bytes": (amount(draw) >> 8) + (not number),
-            "activation_bytes": amount(draw) >> 8,
+            "activation_bytes": shifted(8),
         }
         for number in range(min(size(draw), 100))
     ]
-    return found
+    return {**found, "layers": layers}
+
+
+NETWORKS: list[tuple[int, Request]] = [
+    *((machines, {"kind": "switch"}) for machines in (4, 1, 2, 65536)),
+    (4, {"kind": "bcube", "n": 2, "k": 2}),
+    (9, {"kind": "bcube", "n": 3, "k": 2}),
+    (16, {"kind": "fattree", "ports": 4}),
+    (3, {"kind": "fattree", "ports": 16}),
+    (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
+]
 
 
 def cluster(draw: Random) -> Request:
@@ -165,35 +195,17 @@ def cluster(draw: Random) -> Request:
     if draw.random() < 0.25:
         shipped: Request = json.loads(draw.choice(_files("clusters")))
         return shipped
-    networks: list[tuple[int, dict[str, Any]]] = [
-        (4, {"kind": "switch"}),
-        (1, {"kind": "switch"}),
-        (2, {"kind": "switch"}),
-        (4, {"kind": "bcube", "n": 2, "k": 2}),
-        (9, {"kind": "bcube", "n": 3, "k": 2}),
-        (16, {"kind": "fattree", "ports": 4}),
-        (3, {"kind": "fattree", "ports": 16}),
-        (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
-        (65536, {"kind": "switch"}),
-    ]
-    machines, topology = draw.choice(networks)
-    found: Request = {
+    machines, topology = draw.choice(NETWORKS)
+    nics = topology.get("k", topology.get("accelerators", ...))
+    return {
         "name": "a cluster",
         "source": "a generator",
         "machines": machines,
         "topology": topology,
-        "nic": {"bytes_per_s": rate(draw) * 10**6, "startup_ns": draw.choice([0, 100, 10**6])},
+        "nic": {"bytes_per_s": fast, "startup_ns": one_of(0, 100, 10**6), "per_machine": nics},
+        "memory_bytes": maybe(0.3, one_of(1, 10**6, 10**9, 2**60)),
+        "shared_bytes_per_s": maybe(0.2, fast),
+        "scheduling": maybe(0.2, {"task_ns": one_of(0, 10**6), "group_ns": 5}),
+        "network": maybe(0.1, measured),
+        "interference": interference,
     }
-    if topology["kind"] == "bcube":
-        found["nic"]["per_machine"] = topology["k"]
-    if topology["kind"] == "rails":
-        found["nic"]["per_machine"] = topology["accelerators"]
-    if draw.random() < 0.3:
-        found["memory_bytes"] = draw.choice([1, 10**6, 10**9, 2**60])
-    if draw.random() < 0.2:
-        found["shared_bytes_per_s"] = rate(draw) * 10**6
-    if draw.random() < 0.2:
-        found["scheduling"] = {"task_ns": draw.choice([0, 10**6]), "group_ns": 5}
-    if draw.random() < 0.1:
-        found["network"] = measured(draw)
-    return found | interference(draw)

@@ -8,20 +8,85 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import msgspec
 
 import planner
-from planner.jsonio import reply
+from planner.jsonio import decode_answer, reply
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from planner.model.errors import InvalidInputError
+from tests import schemas
 from tests.fuzzing.fields import by_schema, enriched, whole
-from tests.fuzzing.judging import Fault, told, without_times, wrong
 from tests.fuzzing.oddities import damaged, unwritten, written
 from tests.fuzzing.parts import limit
 from tests.fuzzing.plans import planned, start_plan
 from tests.fuzzing.valid import MAKERS, shipped
+
+
+class Fault(NamedTuple):
+    """What kind of thing is wrong, what exactly, and where: faults alike in this are one."""
+
+    kind: str
+    detail: str
+    where: str
+
+
+def told(detail: str, kind: str = "internal") -> Fault:
+    """Return a fault of whose place its last line tells."""
+    return Fault(kind, detail, detail.rpartition("\n")[2])
+
+
+def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
+    """Return what is wrong with an answer or an error by itself, None if nothing is.
+
+    `thorough` says whether to read it again too.
+    """
+    error = data.startswith(b'{"error"')
+    value = json.loads(data)
+    faults = list(schemas.validator(problem, "error" if error else "answer").iter_errors(value))
+    if faults:
+        first = min(faults, key=lambda fault: len(fault.instance_path))
+        place = ".".join("" if isinstance(one, int) else one for one in first.instance_path)
+        return Fault("schema", f"{place}: {first.message[:200]}", place)
+    if error:
+        return None
+    contradiction = _contradiction(value)
+    if contradiction:
+        return Fault("contradiction", contradiction, contradiction.partition(" (")[0])
+    if thorough and value["objective_ns"] is not None and len(data) < 2**18:
+        try:
+            decode_answer(data)
+        except InvalidInputError as fault:
+            return Fault("read again", str(fault)[:300], fault.path.partition("[")[0])
+    return None
+
+
+def _contradiction(answer: dict[str, Any]) -> str:
+    status, objective, bound = answer["status"], answer["objective_ns"], answer["lower_bound_ns"]
+    if objective is not None and bound is not None and bound > objective:
+        return f"bound above objective ({bound}, {objective})"
+    if (status == "optimal") != (objective is not None and objective == bound):
+        return f"{status} ({objective=}, {bound=})"
+    if status == "infeasible" and (objective is not None or not answer.get("reason", " ")):
+        return "infeasible without a reason, or with a plan"
+    prospect = answer.get("prospect")
+    if prospect and prospect["lower_bound_ns"] > prospect["value_ns"] * (1 + 1e-12):
+        return f"bound above the prospect ({prospect})"
+    return ""
+
+
+def without_times(data: bytes) -> Any:
+    """Return an answer without what the machine's speed decides."""
+
+    def pruned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: pruned(one) for key, one in value.items() if key != "runtime_s"}
+        return [pruned(one) for one in value] if isinstance(value, list) else value
+
+    return pruned(json.loads(data))
+
 
 SLACK_S = 1.0
 """Processor time an answer may take beyond its time limit, or after it was cancelled."""
@@ -70,22 +135,6 @@ class Finding(NamedTuple):
     asked: Asked
     fault: Fault
 
-    @property
-    def kind(self) -> str:
-        """What kind of thing it is."""
-        return self.fault.kind
-
-
-class After:
-    """Is set some time after it was made."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    def is_set(self) -> bool:
-        """Return whether the time is over."""
-        return time.monotonic() >= self._end
-
 
 def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[Asked]:
     """Yield requests, each of which depends on its number, the seed and kept plans alone."""
@@ -126,77 +175,57 @@ def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[As
 
 def findings(
     problem: str, count: int, seed: int, limits: Limits, start: int = 0
-) -> Iterator[Finding | None]:
-    """Yield what is wrong with the answer to each request, None if nothing is."""
+) -> Iterator[Finding]:
+    """Yield what is wrong with answers to requests, which are asked in processes of their own."""
     planned(problem)  # before processes are forked, which need them too
-    with Asker(problem, limits) as asker:
+    roomy = replace(limits, memory_bytes=limits.memory_bytes and CALL_MEMORY * limits.memory_bytes)
+    with Worker(_served, limits) as worker, Worker(_served, roomy) as caller:
         for asked in requests(problem, count, seed, start):
-            fault = asker.fault(asked)
+            fault = _fault(problem, worker, asked, b"J" + asked.data)
             if fault is None and asked.dice % CALLED == 0 and asked.cancel_s is None:
                 call = b"P" + json.dumps([problem, seed, asked.number]).encode()
-                fault = asker.fault(asked, call)
-            yield None if fault is None else Finding(asked, fault)
+                fault = _fault(problem, caller, asked, call)
+            if fault is not None:
+                yield Finding(asked, fault)
 
 
-class Asker:
-    """Asks one problem's requests in processes of their own, and judges the answers."""
+def _fault(problem: str, worker: Worker, asked: Asked, message: bytes) -> Fault | None:
+    """Return what is wrong with the answer to a message."""
 
-    def __init__(self, problem: str, limits: Limits) -> None:
-        self._problem = problem
-        roomy = limits.memory_bytes and CALL_MEMORY * limits.memory_bytes
-        self._used_s = 0.0  # processor time of the last answer
-        self._worker = Worker(_served, limits)
-        self._caller = Worker(_served, replace(limits, memory_bytes=roomy))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._worker.close()
-        self._caller.close()
-
-    def fault(self, asked: Asked, call: bytes | None = None) -> Fault | None:
-        """Return what is wrong with the answer to a request, or to a library call of it."""
-        worker = self._worker if call is None else self._caller
-        message = b"J" + asked.data if call is None else call
-        end = asked.end_s
-        try:
-            status, data = self._ask(worker, message, asked)
-            if status == 1:
-                return told(data.decode())
-            answered = not data.startswith(b'{"error"')
-            if answered and end is not None and self._used_s > end + SLACK_S:
-                used = [self._used_s]
-                while min(used) > end + SLACK_S and len(used) < ASKED_WHEN_LATE:
-                    self._ask(worker, message, asked)
-                    used.append(self._used_s)
-                if min(used) > end + SLACK_S:
-                    return Fault("time", f"{min(used):.2f} s of {end} s", "")
-            again = asked.dice % CALLED == 1
-            found = wrong(self._problem, data, thorough=again)
-            if found is None and answered and again and end is None:
-                _, other = self._ask(worker, message, asked)
-                if without_times(other) != without_times(data):
-                    found = Fault("another answer", other[:300].decode(), "")
-        except OverLimitError as error:
-            kinds = {"seconds": SLOW if end is None else "time"}
-            kind = kinds.get(error.limit, error.limit)
-            return Fault(kind, f"{error.limit}, limit {end}", "")
-        except WorkerFaultError as error:
-            return Fault("death", str(error), str(error))
-        return found
-
-    def _ask(self, worker: Worker, message: bytes, asked: Asked) -> tuple[int, bytes]:
-        cancel = None if asked.cancel_s is None else After(asked.cancel_s)
+    def ask() -> tuple[int, float, bytes]:
+        """Return the exit status, the processor time and the answer."""
+        cancel = None
+        if asked.cancel_s is not None:
+            over = time.monotonic() + asked.cancel_s
+            cancel = SimpleNamespace(is_set=lambda: time.monotonic() >= over)
         status, answer = worker.ask(message, None, cancel)
         used, _, data = answer.partition(b" ")
-        self._used_s = float(used)
-        return status, data
+        return status, float(used), data
+
+    end = asked.end_s
+    try:
+        status, used_s, data = ask()
+        if status == 1:
+            return told(data.decode())
+        answered = not data.startswith(b'{"error"')
+        if answered and end is not None:
+            for _ in range(ASKED_WHEN_LATE - 1):
+                if used_s > end + SLACK_S:
+                    used_s = min(used_s, ask()[1])
+            if used_s > end + SLACK_S:
+                return Fault("time", f"{used_s:.2f} s of {end} s", "")
+        again = asked.dice % CALLED == 1
+        found = wrong(problem, data, thorough=again)
+        if found is None and answered and again and end is None:
+            _, _, other = ask()
+            if without_times(other) != without_times(data):
+                found = Fault("another answer", other[:300].decode(), "")
+    except OverLimitError as error:
+        kinds = {"seconds": SLOW if end is None else "time"}
+        return Fault(kinds.get(error.limit, error.limit), f"{error.limit}, limit {end}", "")
+    except WorkerFaultError as error:
+        return Fault("death", str(error), str(error))
+    return found
 
 
 def _served(message: bytes, *others: Any) -> tuple[int, bytes]:

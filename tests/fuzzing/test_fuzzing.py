@@ -9,8 +9,7 @@ import planner
 from planner.families import ibatch
 from planner.jsonio.workers import Limits
 from tests.fuzzing.fields import whole
-from tests.fuzzing.judging import wrong
-from tests.fuzzing.running import SLOW, findings, requests
+from tests.fuzzing.running import SLOW, findings, requests, wrong
 from tests.fuzzing.valid import MAKERS
 
 COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
@@ -21,13 +20,9 @@ COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
 @pytest.mark.parametrize("problem", MAKERS)
 def test_a_few_requests(problem: str) -> None:
     count = COUNTS.get(problem, 120)
-    found = [
-        finding
-        for finding in findings(problem, count, 0, Limits(seconds=20))
-        if finding is not None
-    ]
+    found = findings(problem, count, 0, Limits(seconds=20))
     # The time of a slow machine is no finding here.
-    assert [one for one in found if one.kind not in ("time", SLOW)] == []
+    assert [one for one in found if one.fault.kind not in ("time", SLOW)] == []
 
 
 def test_requests_depend_on_the_seed_and_their_number_alone() -> None:
@@ -74,17 +69,6 @@ def test_answers_that_contradict_themselves_are_found(answer: dict[str, Any], ki
     assert found.kind == kind
 
 
-def test_many_requests_are_valid_and_many_are_not() -> None:
-    for problem in MAKERS:
-        good = 0
-        for request in requests(problem, 40, 1):
-            try:
-                good += json.loads(request.data)["problem"] == problem
-            except (ValueError, TypeError, KeyError, RecursionError):
-                continue
-        assert good >= 20
-
-
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [(ZeroDivisionError, "internal"), (MemoryError, "memory_bytes"), (None, "schema")],
@@ -102,5 +86,4 @@ def test_what_is_wrong_is_found(
         return result
 
     monkeypatch.setattr(ibatch.IBATCH, "solve", broken)
-    kinds = {finding.kind for finding in findings("ibatch", 30, 0, Limits()) if finding is not None}
-    assert kinds == {kind}
+    assert {finding.fault.kind for finding in findings("ibatch", 30, 0, Limits())} == {kind}

@@ -1,4 +1,4 @@
-"""Cluster files: what is read, where the first bad field is, and a schema that says the same."""
+"""Cluster files: what is read, and how shipped ones are found."""
 
 import json
 import tomllib
@@ -9,161 +9,90 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import to_builtins
 
 import planner
 from planner.cli import main
+from planner.families.collectives.prediction import nic_of
+from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio import decode_profile, encode_profile, shipped_clusters
-from planner.jsonio.clusters import ClusterDocument, cluster_of, decode_cluster
-from planner.jsonio.decoding import typed
+from planner.jsonio.clusters import ClusterDocument, decode_cluster
 from planner.jsonio.links import failed_document
+from planner.jsonio.network_measurements import cluster_document
 from planner.jsonio.schemas import _of
+from planner.jsonio.types import laid_out
 from planner.model.clusters import Cluster, Nic, Scheduling
+from planner.model.contention import Interference
+from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError
+from planner.model.fitting import Sweep, Timing, fit_network
+from planner.model.measured import Collective
 from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests import schemas
 from tests.iteration.iteration_strategies import clusters
-from tests.jsonio.patches import patched
+from tests.jsonio.requests import BASES, ROOT, patched
 
-SCHEMA = _of(ClusterDocument)
-DATA = Path(__file__).parents[2] / "data"
-FILES = sorted((DATA / "clusters").glob("*.json"))
-PROFILES = sorted((DATA / "profiles").glob("*.json"))
-
-SWITCH: dict[str, Any] = {
-    "name": "rack",
-    "source": "a test",
-    "machines": 4,
-    "topology": {"kind": "switch"},
-    "nic": {"bytes_per_s": 1250000000, "startup_ns": 50000},
-}
-FULL: dict[str, Any] = {
-    **SWITCH,
-    "nic": {"bytes_per_s": 0.5, "startup_ns": 0, "per_machine": 2, "message_ns": 7},
-    "cores": 8,
-    "memory_bytes": 64,
-    "shared_bytes_per_s": 1.25,
-    "scheduling": {"task_ns": 1, "group_ns": 2, "constant_task_ns": 3, "tasks_per_machine": 4},
-    "notes": ["assumed"],
-}
-RAILS: dict[str, Any] = {
-    **SWITCH,
-    "topology": {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 9, "link_startup_ns": 3},
-    "nic": {**SWITCH["nic"], "per_machine": 8},
-}
-BCUBE: dict[str, Any] = {
-    **SWITCH,
-    "topology": {"kind": "bcube", "n": 2, "k": 2},
-    "nic": {**SWITCH["nic"], "per_machine": 2},
-}
-TREE: dict[str, Any] = {**SWITCH, "topology": {"kind": "fattree", "ports": 4}}
-
-
-def test_an_accelerator_s_memory_is_read() -> None:
-    assert read({**RAILS, "accelerator_memory_bytes": 80}).worker_memory_bytes == 80
+FILES = sorted((ROOT / "data" / "clusters").glob("*.json"))
+PROFILES = sorted((ROOT / "data" / "profiles").glob("*.json"))
+RAILS = BASES["rails"]
 
 
 def read(document: Any) -> Cluster:
+    """Return the cluster that a document describes, which fits the schema."""
+    schemas.validate(document, "cluster")
     return decode_cluster(json.dumps(document).encode())
-
-
-def fits(document: Any) -> bool:
-    return schemas.fits(document, "cluster")
 
 
 @pytest.mark.parametrize(
     ("document", "topology"),
     [
-        (SWITCH, Switch(4)),
-        (TREE, FatTree(4)),
-        (BCUBE, BCube(2, 2)),
+        (BASES["fattree"], FatTree(4)),
+        (BASES["bcube"], BCube(2, 2)),
         (RAILS, Rails(4, 8, Fraction(9), 3)),
         (patched(RAILS, {"topology.link_startup_ns": ...}), Rails(4, 8, Fraction(9))),
     ],
 )
 def test_topologies(document: dict[str, Any], topology: object) -> None:
     assert read(document).topology == topology
-    assert fits(document)
 
 
 def test_everything_is_read() -> None:
-    assert fits(FULL)
-    assert read(FULL) == Cluster(
-        name="rack",
-        source="a test",
-        machines=4,
-        topology=Switch(4),
-        nic=Nic(Fraction(1, 2), 0, 2, 7),
+    nic = Nic(Fraction(1250000000), 50000)  # what is not given is as in the library
+    assert read(BASES["switch"]) == Cluster("rack", "a test", 4, Switch(4), nic)
+    assert read(BASES["full"]) == Cluster(
+        "rack",
+        "a test",
+        4,
+        Switch(4),
+        Nic(Fraction(1, 2), 0, 2, 7),
         cores=8,
         memory_bytes=64,
         shared_bytes_per_s=Fraction(5, 4),
         scheduling=Scheduling(1, 2, 3, 4),
         notes=("assumed",),
     )
-
-
-def test_what_is_not_given_is_as_in_the_library() -> None:
-    cluster = Cluster("rack", "a test", 4, Switch(4), Nic(Fraction(1250000000), 50000))
-    assert read(SWITCH) == cluster
+    assert read({**RAILS, "accelerator_memory_bytes": 80}).worker_memory_bytes == 80
 
 
 def test_the_documents_fields_are_the_librarys() -> None:
+    known = _of(ClusterDocument)["$defs"]
     for kind in (Cluster, Nic, Scheduling):
-        name = "ClusterDocument" if kind is Cluster else f"{kind.__name__}Document"
-        assert set(SCHEMA["$defs"][name]["properties"]) == {field.name for field in fields(kind)}
-
-
-TOGETHER: list[tuple[dict[str, Any], str, Any, str]] = [
-    *((SWITCH, f"topology.{name}", 4, "") for name in ("n", "k", "ports", "accelerators")),
-    *((SWITCH, f"topology.link_{name}", 4, "") for name in ("bytes_per_s", "startup_ns")),
-    *((BCUBE, f"topology.{name}", ..., "") for name in ("n", "k")),
-    *((BCUBE, f"topology.{name}", 4, "") for name in ("ports", "accelerators", "link_bytes_per_s")),
-    (TREE, "topology.ports", ..., ""),
-    *((TREE, f"topology.{name}", 4, "") for name in ("n", "k", "accelerators", "link_startup_ns")),
-    *((RAILS, f"topology.{name}", ..., "") for name in ("accelerators", "link_bytes_per_s")),
-    *((RAILS, f"topology.{name}", 4, "") for name in ("n", "k", "ports")),
-    (SWITCH, "accelerator_memory_bytes", 80, ""),
-    (SWITCH, "failed", {"servers": [[0]]}, ""),
-    (BCUBE, "machines", 5, ""),
-    (BCUBE, "topology.k", 3, "machines"),
-    (BCUBE, "shared_bytes_per_s", 1, ""),
-    (BCUBE, "failed", {"servers": [[0, 2]]}, "failed.servers[0][1]"),
-    (BCUBE, "failed", {"nics": [[[0, 0], 4]]}, "failed.nics[0][1]"),
-    (BCUBE, "failed", {"links": [[[0, 0], 1], [[0, 1], 2]]}, "failed.links[1][1]"),
-    (BCUBE, "failed", {"switches": [[0, [0, 1]]]}, "failed.switches[0][1]"),
-    (BCUBE, "failed", {"servers": [[0, 0], [0, 1], [1, 0], [1, 1]]}, "failed.servers"),
-    (TREE, "topology.ports", 5, ""),
-    (RAILS, "machines", 2**14, ""),
-]
-"""What several fields say together no schema can check; where the error's place is another one."""
-
-
-@pytest.mark.parametrize(("base", "path", "value", "place"), TOGETHER, ids=str)
-@pytest.mark.parametrize("within", ["", "cluster"])
-def test_fields_that_do_not_fit_together(
-    base: dict[str, Any], path: str, value: Any, place: str, within: str
-) -> None:
-    document = patched(base, {path: value})
-    assert fits(document)
-    with pytest.raises(InvalidInputError) as raised:
-        cluster_of(typed(document, ClusterDocument), within)
-    assert raised.value.path == ".".join(filter(None, (within, place or path)))
+        properties = known[f"{kind.__name__}Document"]["properties"]
+        assert set(properties) == {field.name for field in fields(kind)}
 
 
 @settings(max_examples=40)
 @given(clusters())
 def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
     """Speeds that are no decimals are rounded first: JSON has no thirds."""
-    topology = cluster.topology
+    topology, nic = cluster.topology, cluster.nic
+    names = ("startup_ns", "per_machine", "message_ns")
     document: dict[str, Any] = {
-        **SWITCH,
+        **BASES["switch"],
         "machines": cluster.machines,
-        "nic": {
-            "bytes_per_s": round(cluster.nic.bytes_per_s),
-            "startup_ns": cluster.nic.startup_ns,
-            "per_machine": cluster.nic.per_machine,
-            "message_ns": cluster.nic.message_ns,
-        },
+        "nic": {name: getattr(nic, name) for name in names}
+        | {"bytes_per_s": round(nic.bytes_per_s)},
     }
     match topology:
         case BCube(n, k):
@@ -172,34 +101,25 @@ def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
         case FatTree(ports):
             document["topology"] = {"kind": "fattree", "ports": ports}
         case Rails(_, accelerators, speed, startup):
-            document["topology"] = {
-                "kind": "rails",
-                "accelerators": accelerators,
-                "link_bytes_per_s": round(speed),
-                "link_startup_ns": startup,
-            }
+            link = {"link_bytes_per_s": round(speed), "link_startup_ns": startup}
+            document["topology"] = {"kind": "rails", "accelerators": accelerators, **link}
     found = read(document)
-    assert fits(document)
     assert type(found.topology) is type(topology)
     assert found.failed == cluster.failed
     assert (found.workers, found.nic.per_machine) == (cluster.workers, cluster.nic.per_machine)
 
 
-# ---
-# Files, and shipped ones by name.
-
-
 def test_shipped_clusters_are_found_by_name_and_are_those_of_data() -> None:
     assert [path.stem for path in FILES] == list(shipped_clusters())
     for path in FILES:
-        assert fits(json.loads(path.read_bytes()))
         found = planner.read_cluster(path.stem)
-        assert found == planner.read_cluster(path) == decode_cluster(path.read_text("utf-8"))
+        assert found == planner.read_cluster(path) == read(json.loads(path.read_bytes()))
+        assert found == decode_cluster(path.read_text("utf-8"))
         assert found.name == path.stem
 
 
 def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "caramel-16").write_bytes((DATA / "clusters/office-4.json").read_bytes())
+    (tmp_path / "caramel-16").write_bytes((ROOT / "data/clusters/office-4.json").read_bytes())
     monkeypatch.chdir(tmp_path)
     assert planner.read_cluster("caramel-16").name == "office-4"
     assert planner.read_cluster("caramel-8").name == "caramel-8"
@@ -236,15 +156,16 @@ def test_shipped_profiles_come_back() -> None:
 
 
 def test_wheels_hold_every_shipped_cluster() -> None:
-    root = DATA.parent
-    config = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     patterns = config["tool"]["setuptools"]["package-data"]["planner"]
-    held = {path for pattern in patterns for path in (root / "planner").glob(pattern)}
+    held = {path.resolve() for one in patterns for path in (ROOT / "planner").glob(one)}
     assert {path.resolve() for path in FILES} <= held
 
 
 def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
-    profile, file = str(DATA / "profiles/lenet5.json"), str(DATA / "clusters/office-4.json")
+    profile, file = (
+        str(ROOT / "data" / f"{one}.json") for one in ("profiles/lenet5", "clusters/office-4")
+    )
     printed = []
     for cluster in ("office-4", file):
         assert main(["plan", profile, "--cluster", cluster]) == 0
@@ -254,3 +175,75 @@ def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> 
     error = capsys.readouterr().err
     assert "--cluster: " in error
     assert "did you mean office-4?" in error
+
+
+COSTS = st.builds(AffineCost, st.integers(0, 10**9), st.fractions(Fraction(1, 100), 1000))
+BCUBES = st.sampled_from([(2, 2), (3, 2), (2, 3), (4, 2)])
+SIZES = (64, 4096, 262_144, 4_000_000)
+
+
+def sweep_of(
+    cost: AffineCost, sizes: tuple[int, ...] = SIZES, what: Collective = "all_reduce"
+) -> Sweep:
+    timings = tuple(Timing(size, 1, (max(cost.cost_ns(size), 1),)) for size in sizes)
+    return Sweep(what, "ring", 4, 0, 1, timings)
+
+
+def priced(cluster: Cluster, algorithm: str) -> AffineCost:
+    """What the planner of whole iterations says both halves of an all-reduce cost."""
+    (found,), _ = synchronisations(cluster, (algorithm,))
+    half = found.half
+    assert isinstance(half, AffineCost)
+    return AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
+
+
+def assert_close(found: AffineCost, wanted: AffineCost, steps: int) -> None:
+    assert abs(found.startup_ns - wanted.startup_ns) <= steps  # half a ns a step, twice
+    assert float(found.ns_per_byte) == pytest.approx(float(wanted.ns_per_byte), rel=1e-3)
+
+
+@pytest.mark.parametrize("shapes", [st.integers(2, 64), BCUBES], ids=["ring", "bml"])
+@given(cost=COSTS, data=st.data())
+def test_an_all_reduce_costs_what_was_measured(
+    shapes: st.SearchStrategy[Any], cost: AffineCost, data: st.DataObject
+) -> None:
+    ranks = data.draw(shapes)
+    if isinstance(ranks, int):
+        cluster = Cluster("c", "s", ranks, Switch(ranks), nic_of(cost, ranks))
+        assert_close(priced(cluster, "ring"), cost, 2 * ranks)
+    else:
+        bcube = BCube(*ranks)
+        cluster = Cluster("c", "s", bcube.servers, bcube, nic_of(cost, bcube.servers, bcube))
+        assert_close(priced(cluster, "bml"), cost, 2 * bcube.k)
+
+
+@pytest.mark.parametrize("bcube", [None, BCube(2, 2)])
+def test_the_file_is_a_cluster(bcube: BCube | None) -> None:
+    cost, beside = AffineCost(600_000, Fraction(3, 2)), Interference(1000, Fraction(1, 3))
+    sweep = sweep_of(cost)
+    more: dict[str, Any] = {"cores": 3, "bcube": bcube, "interference": beside, "notes": ["a note"]}
+    document = cluster_document(sweep, fit_network(sweep), name="mine", source="here", **more)
+    cluster = decode_cluster(laid_out(document))
+    assert (cluster.name, cluster.source, cluster.machines, cluster.cores) == ("mine", "here", 4, 3)
+    assert_close(priced(cluster, "ring" if bcube is None else "bml"), cost, 12)
+    assert cluster.notes[-1] == "a note"
+    assert "64 B and 4 MB" in cluster.notes[0]
+    assert float(cluster.interference.ns_per_byte) == pytest.approx(1 / 3)
+    assert cluster.interference.startup_ns == 1000
+
+
+def test_without_4_mb_it_is_the_affine_cost() -> None:
+    cost = AffineCost(600_000, Fraction(3, 2))
+    sweep = sweep_of(cost, sizes=(64, 4096, 65_536))
+    document = cluster_document(sweep, fit_network(sweep), name="mine", source="here")
+    assert "affine" in document.notes[0]
+    assert_close(priced(decode_cluster(laid_out(document)), "ring"), cost, 12)
+
+
+def test_what_makes_no_cluster() -> None:
+    flat = sweep_of(AffineCost(5, Fraction(0)))
+    other = sweep_of(AffineCost(5, Fraction(1)), what="all_gather")
+    for sweep, path in ((flat, "ns_per_byte"), (other, "collective")):
+        with pytest.raises(InvalidInputError) as caught:
+            cluster_document(sweep, fit_network(sweep), name="n", source="s")
+        assert caught.value.path == path

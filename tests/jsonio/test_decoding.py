@@ -5,9 +5,12 @@ import time
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import planner
 from planner.cli import main
@@ -15,42 +18,77 @@ from planner.jsonio import reply
 from planner.jsonio.decoding import decode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import closest, exact
-from tests.jsonio.test_caramel import CONTRACT as CARAMEL
-from tests.jsonio.test_service import EXAMPLE
+from tests.jsonio.requests import BASES
 
+EXAMPLE, CARAMEL = BASES["ibatch"], BASES["one"]
+FIELDS = ("time_limit_s", "startup_ns", "method", "layer_names", "max_batch_bytes", "zzz")
 HUGE, TINY = "1E1000000000000000000000", "1e-9999999999999999999"
 
 
 def with_field(name: str, written: str) -> bytes:
     """Return the example with a field whose value is written in this way."""
-    return json.dumps(EXAMPLE)[:-1].encode() + f', "{name}": {written}}}'.encode()
+    fields = {key: value for key, value in EXAMPLE.items() if key != name}
+    return json.dumps(fields)[:-1].encode() + f', "{name}": {written}}}'.encode()
 
 
 def refusal(data: bytes) -> tuple[str, str]:
     answer = reply(data)
     found = json.loads(answer.data)["error"]
     assert (answer.exit_status, found["code"]) == (2, "invalid_request"), found
+    assert len(found["message"]) < 400
     return found["path"], found["message"]
 
 
-@pytest.mark.parametrize("number", ["0.10000000000000000555", "1.50", "2.0000000000000000001"])
-def test_an_escape_beside_a_decimal_in_any_form(number: str) -> None:
-    data = with_field(
-        "time_limit_s", f'{number}, "layer_names": ["\\u0041", "b", "\\ud83d\\ude00"]'
-    )
-    assert json.loads(reply(data).data)["layer_names"] == ["A", "b", "😀"]
+def called(request: Any) -> dict[str, Any]:
+    """Return the error that a library call is answered with."""
+    error: dict[str, Any] = planner.solve(request)["error"]
+    return error
 
 
-@pytest.mark.parametrize("sign", ["", "-"])
-@pytest.mark.parametrize("number", [HUGE, TINY, "0e99999999999999999999"])
 @pytest.mark.parametrize(
-    "field", ["time_limit_s", "startup_ns", "method", "layer_names", "max_batch_bytes", "zzz"]
+    ("data", "path", "expected"),
+    [
+        (b"", "", "empty: expected a JSON document"),
+        (b'{"problem": "ibatch"', "", "not JSON"),
+        (b"\xff\xfe", "", "not UTF-8"),
+        (b"[]", "", "expected an object, got an empty array"),
+        (b"3", "", "expected an object"),
+        (b"null", "", "expected an object, got null"),
+        (b"[" * 100_000, "", "nested too deeply"),
+        (b'{"a":' * 100_000, "", "nested too deeply"),
+        (b"x" * 10_000_000, "", "not JSON"),
+        (b'"' + b"x" * 10_000_000 + b'"', "", "expected an object"),
+        (b'{"problem": "ibatch", "startup_ns": 1, "startup_ns": 2}', "startup_ns", "given twice"),
+        (b'{"problem": "ibatch", "x": [{}, {"b": 1, "b": 1}]}', "x[1].b", "given twice"),
+        (with_field("compute_ns", f"[1{'0' * 9999}]"), "compute_ns[0]", "bits"),
+        (with_field("compute_ns", f"[-1{'0' * 9999}]"), "compute_ns[0]", ">= 0"),
+        (with_field("time_limit_s", f"1{'0' * 400}"), "time_limit_s", "expected a smaller number"),
+        (with_field("compute_ns", "[1e400]"), "compute_ns[0]", "Infinity"),
+        (with_field("compute_ns", "[NaN]"), "compute_ns[0]", "NaN"),
+        (with_field("a - at `$[5]", "1"), "a - at `$[5]", "unknown field"),
+        (with_field(".a[...]", "1"), ".a[...]", "unknown field"),
+        (with_field("a\\nb", "1"), "a\nb", "unknown field"),
+        (b'{"problem": "\\ud800"}', "problem", "surrogate"),
+        (b'{"\\ud800": 1, "problem": "ibatch"}', "", "surrogate"),
+        *(
+            (with_field(field, sign + number), field, "")
+            for field in FIELDS
+            for number in (HUGE, TINY, "0e99999999999999999999")
+            for sign in ("", "-")
+        ),
+        *(
+            (json.dumps(CARAMEL).replace("0.8", number).encode(), "network.ns_per_byte", "charac")
+            for number in (f"0.{'3' * 10**6}", f"{'3' * 10**6}.5", f"1.{'0' * 10**6}e5")
+        ),
+    ],
+    ids=lambda value: value[-40:] if isinstance(value, bytes) else None,
 )
-def test_exponents_beyond_those_of_decimals(field: str, number: str, sign: str) -> None:
-    data = with_field(field, sign + number).replace(b'"startup_ns": 4, ', b"")
-    if field != "startup_ns":
-        data = data.replace(b"{", b'{"startup_ns": 4, ', 1)
-    assert refusal(data)[0] == field
+def test_bad_documents_are_refused_at_once(data: bytes, path: str, expected: str) -> None:
+    begin = time.process_time()
+    found, message = refusal(data)
+    assert time.process_time() - begin < 2
+    assert found == path
+    assert expected in message
 
 
 @pytest.mark.parametrize("command", [["solve"], ["compare"], ["draw"], ["report"], ["plan"]])
@@ -67,29 +105,25 @@ def test_commands_refuse_such_files(
     assert "InvalidOperation" not in said
 
 
-def test_a_number_of_a_million_digits_is_refused_at_once() -> None:
-    for number in (f"0.{'3' * 10**6}", f"{'3' * 10**6}.5", f"1.{'0' * 10**6}e5"):
-        data = json.dumps(CARAMEL).replace("0.8", number).encode()
-        begin = time.process_time()
-        path, message = refusal(data)
-        assert time.process_time() - begin < 2
-        assert path == "network.ns_per_byte"
-        assert "characters" in message
+LONG = "ab" * 100_000
 
 
-def test_a_long_misspelt_name_is_refused_at_once() -> None:
-    long = "ab" * 100_000
+@pytest.mark.parametrize(
+    "change",
+    [
+        {LONG: 1},
+        {"method": LONG},
+        {"problem": LONG},
+        {**CARAMEL, "parameters": [{**CARAMEL["parameters"][0], "read_by": LONG}]},
+        {"x": [{LONG: {LONG: {"y": "\ud800"}}}]},
+    ],
+    ids=lambda change: next(iter(change))[:9],
+)
+def test_a_long_misspelt_name_is_refused_at_once(change: dict[str, Any]) -> None:
     begin = time.process_time()
-    for request in (
-        {**EXAMPLE, long: 1},
-        {**EXAMPLE, "method": long},
-        {**EXAMPLE, "problem": long},
-        {**CARAMEL, "parameters": [{**CARAMEL["parameters"][0], "read_by": long}]},
-        {**EXAMPLE, "x": [{long: {long: {"y": "\ud800"}}}]},
-    ):
-        error = planner.solve(request)["error"]
-        assert len(error["path"]) + len(error["message"]) < 1000
-    assert time.process_time() - begin < 2
+    error = called(change if change.get("ops") else {**EXAMPLE, **change})
+    assert len(error["path"]) + len(error["message"]) < 1000
+    assert time.process_time() - begin < 1
 
 
 def test_a_bad_value_under_one_of_many_keys_is_found_at_once() -> None:
@@ -103,34 +137,73 @@ def test_a_bad_value_under_one_of_many_keys_is_found_at_once() -> None:
 
 @pytest.mark.parametrize("container", [list, dict])
 def test_what_is_deep_or_holds_itself_is_refused(container: type) -> None:
-    def around(inner: Any) -> Any:
-        return [inner] if container is list else {"a": inner}
+    def around(inner: Any, times: int = 1) -> Any:
+        for _ in range(times):
+            inner = [inner] if container is list else {"a": inner}
+        return inner
 
-    deep: Any = 0
-    for _ in range(100_000):
-        deep = around(deep)
     itself = around(0)
     itself[0 if container is list else "a"] = itself
-    ninety: Any = 0
-    for _ in range(90):
-        ninety = around(ninety)
-    for value in (deep, itself):
-        error = planner.solve({**EXAMPLE, "x": value})["error"]
-        assert "nested too deeply" in error["message"]
-    assert planner.solve({**EXAMPLE, "x": ninety})["error"]["path"] == "x"
-    text = json.dumps({**EXAMPLE, "x": ninety}).encode()
-    assert refusal(text)[0] == "x"
+    for value in (around(0, 100_000), itself):
+        assert "nested too deeply" in called({**EXAMPLE, "x": value})["message"]
+    ninety = {**EXAMPLE, "x": around(0, 90)}
+    assert called(ninety)["path"] == refusal(json.dumps(ninety).encode())[0] == "x"
 
 
 @pytest.mark.parametrize(
-    "value", [Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1E-5000")]
+    ("change", "path", "expected"),
+    [
+        ({"layer_names": ["conv", "\ud800", "fc"]}, "layer_names[1]", "half of a surrogate pair"),
+        ({"method": "\udfff"}, "method", "not text: half of a surrogate pair"),
+        ({"layer_parameters": [{"\ud800": 1}]}, "layer_parameters[0]", "half of a surrogate pair"),
+        ({"transfer_ns": {3, 1, 5}}, "transfer_ns", ""),
+        ({3: 4}, "", "keys"),
+        *(
+            ({field: Decimal(value)}, field, "")
+            for field in ("time_limit_s", "startup_ns")
+            for value in ("NaN", "sNaN", "-Infinity", "1E-5000")
+        ),
+        *(
+            ({**CARAMEL, "network": {"startup_ns": 50, "ns_per_byte": Decimal(value)}}, path, "")
+            for path in ["network.ns_per_byte"]
+            for value in ("NaN", "sNaN", "-Infinity", "1E-5000")
+        ),
+    ],
+    ids=str,
 )
-def test_decimals_that_are_no_numbers_are_refused(value: Decimal) -> None:
-    for field in ("time_limit_s", "startup_ns"):
-        assert planner.solve({**EXAMPLE, field: value})["error"]["path"] == field
-    network = {"startup_ns": 50, "ns_per_byte": value}
-    error = planner.solve({**CARAMEL, "network": network})["error"]
-    assert error["path"] == "network.ns_per_byte"
+def test_what_no_document_can_say_no_call_can(
+    change: dict[Any, Any], path: str, expected: str
+) -> None:
+    error = called(change if "ops" in change else {**EXAMPLE, **change})
+    assert error["path"] == path
+    assert expected in error["message"]
+
+
+def test_other_types_of_python_are_read() -> None:
+    assert planner.solve(MappingProxyType(EXAMPLE))["status"] == "optimal"
+    assert planner.solve({**EXAMPLE, "transfer_ns": (3, 1, 5)})["status"] == "optimal"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 60))
+def test_no_bytes_make_a_fault(noise: bytes, start: int, length: int) -> None:
+    good = json.dumps(EXAMPLE).encode()
+    assert reply(noise).exit_status in (0, 2)
+    assert reply(good[:start] + noise + good[start + length :]).exit_status in (0, 2)
+
+
+@settings(max_examples=300)
+@given(st.text("`$.[]- at'5xé\n", max_size=12), json_values)
+def test_no_field_name_makes_a_fault(name: str, value: Any) -> None:
+    for request in ({**EXAMPLE, name: value}, {**EXAMPLE, "transfer_ns": {name: value}}):
+        assert reply(json.dumps(request).encode()).exit_status == 2
 
 
 def test_the_closest_name_is_found_among_short_ones_only() -> None:
@@ -138,6 +211,13 @@ def test_the_closest_name_is_found_among_short_ones_only() -> None:
     assert closest("abd", []) is None
     assert closest("a" * 1000, ["a" * 999]) is None
     assert closest("abc", map(str, range(100_000))) is None
+
+
+@pytest.mark.parametrize("number", ["0.10000000000000000555", "1.50", "2.0000000000000000001"])
+def test_an_escape_beside_a_decimal_in_any_form(number: str) -> None:
+    names = '["\\u0041", "b", "\\ud83d\\ude00"]'
+    data = with_field("time_limit_s", f'{number}, "layer_names": {names}')
+    assert json.loads(reply(data).data)["layer_names"] == ["A", "b", "😀"]
 
 
 @pytest.mark.parametrize("text", ["0.12345678901234567890123", "1e-40", "123456789012345678.5"])

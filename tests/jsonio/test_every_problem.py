@@ -1,9 +1,8 @@
 """What holds of the requests and answers of every problem: schemas, reading again, bad values."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,16 +12,10 @@ from msgspec import UNSET
 
 import planner
 from planner.cli import main
-from planner.jsonio import (
-    PROBLEMS,
-    decode_answer,
-    decode_profile,
-    decode_request,
-    reply,
-    schema,
-)
+from planner.jsonio import PROBLEMS, decode_answer, decode_profile, decode_request, reply, schema
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.heads import Head, head
+from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer
 from planner.solving.methods import REPLAN
@@ -30,38 +23,24 @@ from planner.solving.result import Result
 from planner.solving.targets import FSDP2, TARGETS
 from tests import schemas
 from tests.fuzzing.valid import MAKERS
-from tests.jsonio.patches import Steps, places, put, text_of
-from tests.jsonio.test_clusters import BCUBE, FULL, RAILS, TREE
+from tests.jsonio.requests import BASES, answered, ask, patched, places, put, text_of
 from tests.jsonio.test_plan_files import METHODS, answers
-from tests.jsonio.test_profiles import MINIMAL, WITH_GRAPH
-from tests.jsonio.test_service import ask
 
-BAD: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    0.5,
-    2.0,
-    "x",
-    "1",
-    [],
-    {},
-    [-1],
-    {"x": 1},
-    2**63,
-    10**30,
-    ...,
-)
+BAD: Any = (None, True, -1, 0, 0.5, 2.0, "x", "1", [], {}, [-1], {"x": 1}, 2**63, 10**30, ...)
 """Values that schemas refuse at some places, and the lack of one."""
 
-DATA = Path(__file__).parents[2] / "data"
 EXTRA = {
     "ibatch": (FSDP2.name,),
     "caramel": ("buckets", *list(TARGETS)[2:]),
     "iteration": ("buckets", *list(TARGETS)[2:]),
 }
 """Methods that only requests with a target know."""
+
+
+def solve(text: str) -> None:
+    answer = json.loads(reply(text.encode()).data)
+    if "error" in answer:
+        raise InvalidInputError(answer["error"]["path"], answer["error"]["message"])
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -73,6 +52,15 @@ def test_the_schema_lists_every_method(problem: str) -> None:
     methods = PROBLEMS[problem].family.methods
     listed = [*methods, *(one for one in EXTRA.get(problem, ()) if one not in methods), REPLAN]
     assert request["properties"]["method"]["enum"] == listed
+    if problem in EXTRA:
+        targets = (FSDP2.name,) if problem == "ibatch" else tuple(TARGETS)
+        assert request["properties"]["target"]["enum"] == [*targets, "planner"]
+
+
+def test_counts_have_no_unit() -> None:
+    rows = schema("drizzle")["answer"]["$defs"]["TriggersAnswer"]["properties"]
+    for name in ("tasks", "triggers", "triggers_previous"):
+        assert "description" not in rows[name]
 
 
 @pytest.mark.slow
@@ -112,50 +100,53 @@ NO_PLAN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("problem", NO_PLAN)
 def test_what_is_infeasible_has_a_reason_and_no_plan(problem: str) -> None:
-    answer = ask({**METHODS[problem][0], **NO_PLAN[problem]})
-    schemas.validate(answer, problem, "answer")
+    request = {**METHODS[problem][0], **NO_PLAN[problem]}
+    answer = answered(request)
     assert (answer["status"], answer["objective_ns"]) == ("infeasible", None)
     assert answer["reason"]
     assert answer["binding"]
     with pytest.raises(InvalidInputError, match=r"the answer \(infeasible\) holds no plan"):
         decode_answer(json.dumps(answer).encode())
+    typed = answer_request(PROBLEMS[problem], decode_request(json.dumps(request)))
+    said = f"There is no plan ({problem}, {answer['method']}: infeasible)"
+    assert typed.headline() == said
 
 
-def changes(document: Any, bad: tuple[Any, ...]) -> Iterator[tuple[Steps, Any]]:
-    """Yield a document with one thing changed, and its place; of lists the first row only."""
-    for steps in places(document, most=1):
-        for value in bad:
-            if value is ... and isinstance(steps[-1], int):
-                continue
-            new = deepcopy(document)
-            put(new, steps, value)
-            yield steps, new
+Case = tuple[str, str | None, Any, Any, Callable[[str], Any]]
+DOCUMENTS: list[Case] = [
+    *(
+        (name, "request", {**asked, "time_limit_s": 9.5, "method": "auto"}, BAD, solve)
+        for name, (asked, _) in METHODS.items()
+    ),
+    *((name, "answer", name, (None, -1, "x", {}, 2**63), decode_answer) for name in METHODS),
+    *(
+        ("cluster", None, BASES[one], BAD, decode_cluster)
+        for one in ("full", "bcube", "fattree", "rails")
+    ),
+    *(("profile", None, BASES[one], BAD, decode_profile) for one in ("layers", "graph")),
+]
+"""What has a schema: its name and part, a document, values to put into it, and what reads it."""
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_the_schema_of_requests_refuses_is_refused_with_its_place(problem: str) -> None:
-    asked = deepcopy(METHODS[problem][0])
-    asked |= {"time_limit_s": 9.5, "method": "auto"}
+@pytest.mark.parametrize(("name", "part", "document", "bad", "read"), DOCUMENTS, ids=str)
+def test_what_a_schema_refuses_is_refused_with_its_place(
+    name: str, part: str | None, document: Any, bad: Any, read: Callable[[str], Any]
+) -> None:
+    """Of lists the first row is changed."""
     refused = 0
-    for steps, request in changes(asked, BAD):
-        if steps == ("problem",) or schemas.fits(request, problem, "request"):
-            continue
-        found = json.loads(reply(json.dumps(request).encode()).data)
-        assert "error" in found, request
-        schemas.validate(found, problem, "error")
-        assert found["error"]["path"].startswith(text_of(steps)), (found, request)
-        refused += 1
-    assert refused > 50
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_the_schema_of_answers_refuses_is_refused_with_its_place(problem: str) -> None:
-    for steps, answer in changes(json.loads(answers(problem)[0]), (None, -1, "x", {}, 2**63)):
-        if steps[0] in ("problem", "plan") or schemas.fits(answer, problem, "answer"):
-            continue
-        with pytest.raises(InvalidInputError) as caught:
-            decode_answer(json.dumps(answer).encode())
-        assert caught.value.path.startswith(text_of(steps)), (caught.value, steps)
+    whole = json.loads(answers(name)[0]) if part == "answer" else document
+    for steps in places(whole, most=1):
+        for value in bad:
+            if steps[0] in ("problem", "plan") or (value is ... and isinstance(steps[-1], int)):
+                continue
+            changed = deepcopy(whole)
+            put(changed, steps, value)
+            if not schemas.fits(changed, name, part):
+                with pytest.raises(InvalidInputError) as caught:
+                    read(json.dumps(changed))
+                assert caught.value.path.startswith(text_of(steps)), (caught.value, steps, value)
+                refused += 1
+    assert refused > (50 if part == "request" else 15)
 
 
 @pytest.mark.parametrize("problem", [method for method in METHODS if method != "bml"])
@@ -171,46 +162,8 @@ def test_every_answer_can_be_read_again(problem: str) -> None:
     assert read
 
 
-@pytest.mark.parametrize(
-    "path", sorted((DATA / "bigdl").glob("*.json")), ids=lambda path: path.stem
-)
-def test_shipped_requests_are_answered(path: Path) -> None:
-    request = decode_request(path.read_bytes())
-    assert planner.bigdl.solve(request.to_problem()).plan is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "document", "read"),
-    [
-        *(("cluster", one, decode_cluster) for one in (FULL, BCUBE, TREE, RAILS)),
-        *(("profile", one, decode_profile) for one in (MINIMAL, WITH_GRAPH)),
-    ],
-)
-def test_what_the_schema_of_a_file_refuses_is_refused_with_its_place(
-    name: str, document: dict[str, Any], read: Callable[[str], Any]
-) -> None:
-    for steps, changed in changes(document, BAD):
-        if not schemas.fits(changed, name):
-            with pytest.raises(InvalidInputError) as caught:
-                read(json.dumps(changed))
-            assert caught.value.path.startswith(text_of(steps)), (caught.value, changed)
-
-
 # ---
 # The head of answers: what contradicts itself is refused by every reader of every family.
-
-ROUGH: dict[str, dict[str, Any]] = {
-    "ibatch": {"method": "layer_by_layer"},
-    "caramel": {"method": "layer_by_layer"},
-    "yan": {"method": "greedy", "machines": 7},
-    "bml": {"gradient_bytes": 7, "latency_ns": 3},
-    "bigdl": {"method": "tree_aggregate"},
-    "drizzle": {},
-    "fsdp": {"method": "fsdp2"},
-    "iteration": {"method": "layer_by_layer"},
-    "overlap": {"method": "own_order"},
-}
-"""What makes a plan of each family that is not, or need not be, the best."""
 
 OUT_OF_STEP: dict[str, dict[str, Any]] = {
     "optimal, with a lower bound": {"status": "optimal", "lower_bound_ns": 1},
@@ -219,26 +172,32 @@ OUT_OF_STEP: dict[str, dict[str, Any]] = {
     "feasible at its bound": {"status": "feasible", "lower_bound_ns": "objective"},
     "infeasible, with a plan": {"status": "infeasible"},
     "no objective": {"objective_ns": None},
+    "an objective that is missing": {"objective_ns": ...},
+    "a plan with a reason": {"reason": "too slow"},
+    "a plan that something binds": {"binding": ["nic"]},
+    "a plan that layers do not fit": {"layers": [0]},
 }
 
 
-@cache
-def rough(problem: str) -> str:
-    answer = planner.solve({**METHODS[problem][0], **ROUGH[problem]})
-    decode_answer(json.dumps(answer).encode())
-    return json.dumps(answer)
-
-
 def out_of_step(problem: str, change: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(rough(problem))
+    answer: dict[str, Any] = json.loads(answers(problem)[0])
     objective = answer["objective_ns"]
     numbers = {"objective": objective, "objective + 1": objective + 1}
-    return answer | {name: numbers.get(value, value) for name, value in OUT_OF_STEP[change].items()}
+    new = {name: numbers.get(str(value), value) for name, value in OUT_OF_STEP[change].items()}
+    changed: dict[str, Any] = patched(answer, new)
+    return changed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("change", OUT_OF_STEP)
+@pytest.mark.parametrize(
+    ("problem", "change"),
+    [
+        (problem, change)
+        for problem, interface in PROBLEMS.items()
+        for change, fields in OUT_OF_STEP.items()
+        if fields.keys() <= {*interface.answer.__struct_fields__}
+    ],
+)
 def test_every_reader_refuses_a_head_that_contradicts_itself(
     problem: str, change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,6 +206,7 @@ def test_every_reader_refuses_a_head_that_contradicts_itself(
     with pytest.raises(InvalidInputError) as caught:
         decode_answer(path.read_bytes())
     assert caught.value.path in OUT_OF_STEP[change] or caught.value.path == "status"
+    assert ... not in OUT_OF_STEP[change].values() or caught.value.message.startswith("missing")
     commands = [["draw", str(path)]]
     if issubclass(PROBLEMS[problem].answer, Answer):
         commands.append(["export", "horovod", str(path)])
@@ -273,29 +233,10 @@ def test_a_plan_of_days_is_likely_a_slip_of_units(problem: str) -> None:
         said = head(kind, result)["warnings"]
         assert (said is not UNSET) == warned
         assert not warned or "takes 747.2 days, so a number is likely in another unit" in said[0]
-    assert "warnings" not in json.loads(rough(problem))
+    assert "warnings" not in json.loads(answers(problem)[0])
     if problem in SLOW:
         (text,) = planner.solve({**METHODS[problem][0], **SLOW[problem]})["warnings"]
         assert "bytes per second" in text
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_plan_needs_no_reason(problem: str) -> None:
-    kind = PROBLEMS[problem].answer
-    answer = json.loads(rough(problem))
-    for field, value in (("reason", "too slow"), ("binding", ["nic"]), ("layers", [0])):
-        text = json.dumps({**answer, field: value}).encode()
-        if field in kind.__struct_fields__:
-            with pytest.raises(InvalidInputError, match=f"^{field}: "):
-                decode_answer(text)
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_plan_without_its_objective_is_refused(problem: str) -> None:
-    answer = json.loads(rough(problem))
-    del answer["objective_ns"]
-    with pytest.raises(InvalidInputError, match=r"^objective_ns: missing"):
-        decode_answer(json.dumps(answer).encode())
 
 
 def test_every_answer_has_the_head() -> None:

@@ -1,6 +1,7 @@
 """Requests and answers about whole iterations."""
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,41 +11,27 @@ import msgspec
 import pytest
 
 import planner
-from planner.families import iteration
+from planner.cli import main
+from planner.families.bml.program import made, ranks_of
 from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.jsonio.iteration_answer import RunnerUp
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import Failures
+from planner.programs import GradientProgram, program_of
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
-from tests import schemas
-from tests.jsonio.test_service import ask, error
+from tests.jsonio.requests import ITERATION, ROOT, answered, ask, error
 from tests.timelines import check_serial
 
-LAYERS = [
-    {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
-    {"name": "b", "forward_ns": 500, "backward_ns": 800, "parameter_bytes": 800},
-    {"name": "c", "forward_ns": 300, "backward_ns": 700, "parameter_bytes": 8000},
-]
-PROFILE: dict[str, Any] = {
-    "name": "tiny",
-    "provenance": {"kind": "synthetic", "source": "a test"},
-    "batch_size": 2,
-    "layers": [{**layer, "activation_bytes": 1000} for layer in LAYERS],
-}
-CLUSTER: dict[str, Any] = {
-    "name": "four",
-    "source": "a test",
-    "machines": 4,
-    "topology": {"kind": "switch"},
-    "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
-}
-REQUEST = {"problem": "iteration", "profile": PROFILE, "cluster": CLUSTER}
-DATA = Path(__file__).parents[2] / "data"
-LAYER_SUMS = 12800, 3000  # bytes of parameters, and of activations
+REQUEST = ITERATION
+PROFILE, CLUSTER = REQUEST["profile"], REQUEST["cluster"]
+LAYERS = PROFILE["layers"]
+PARAMETERS, ACTIVATIONS = 12800, 3000  # bytes of all layers
 
 
 def asked(cluster: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    return ask({**REQUEST, "cluster": {**CLUSTER, **(cluster or {})}, **fields})
+    return answered(REQUEST, cluster={**CLUSTER, **(cluster or {})}, **fields)
 
 
 def test_the_alternatives_and_the_parts_of_the_time() -> None:
@@ -58,10 +45,8 @@ def test_the_alternatives_and_the_parts_of_the_time() -> None:
     parts = why["computation_ns"] + why["exposed_bytes_ns"] + why["exposed_startup_ns"]
     assert parts == answer["iteration_ns"] == answer["schedule"][-1]["end_ns"]
     assert answer["stall_ns"] == answer["iteration_ns"] - 3600
-    other = why["runner_up"]
-    assert other["objective_ns"] >= answer["objective_ns"]
-    transfers = answer["transfers"]
-    spent = sum(transfer["end_ns"] - transfer["start_ns"] for transfer in transfers)
+    assert why["runner_up"]["objective_ns"] >= answer["objective_ns"]
+    spent = sum(transfer["end_ns"] - transfer["start_ns"] for transfer in answer["transfers"])
     assert spent == answer["communication_ns"]
 
 
@@ -74,39 +59,39 @@ def test_a_runner_up_may_be_out_of_range_or_out_of_time(monkeypatch: pytest.Monk
         return replace(explain(*given), changes=(), timed_out=True)
 
     monkeypatch.setattr(iteration_making, "explain", slow)
-    answer = asked()
-    schemas.validate(answer, "iteration", "answer")
-    assert answer["why"]["runner_up"] is None
+    assert asked()["why"]["runner_up"] is None
     monkeypatch.setattr(iteration_making, "explain", cut)
     answer = asked()
-    schemas.validate(answer, "iteration", "answer")
     second = answer["why"]["runner_up"]
     assert (second["wins_if"], second["timed_out"]) == ([], True)
     text = runner_up_text(msgspec.convert(second, RunnerUp), answer["objective_ns"])
     assert text.endswith("time ran out before it was known what makes it win") or "equally" in text
 
 
-@pytest.mark.parametrize("mode", iteration.MODES)
-@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "ps", "shuffle"])
-def test_algorithms_and_modes_can_be_chosen(algorithm: str, mode: str) -> None:
-    answer = asked(algorithms=[algorithm], modes=[mode])
-    chosen = answer["synchronisation"]
-    assert (chosen["algorithm"], chosen["mode"]) == (algorithm, mode)
-    assert len(answer["alternatives"]) == 1
-    kinds = {transfer["kind"] for transfer in answer["transfers"]}
-    assert kinds == ({"all_reduce"} if mode == "replicated" else {"push", "pull"})
-
-
-def test_computation_is_scaled_exactly() -> None:
-    assert asked(computation_scale=0.1)["computation_ns"] == 360
-    assert asked(computation_scale=3)["computation_ns"] == 10800
+@pytest.mark.parametrize(
+    ("mode", "kinds"), [("replicated", {"all_reduce"}), ("sharded", {"push", "pull"})]
+)
+def test_algorithms_and_modes_can_be_chosen_and_every_transfer_is_drawn(
+    mode: str, kinds: set[str]
+) -> None:
+    for algorithm in ("ring", "halving_doubling", "ps", "shuffle"):
+        answer = asked(algorithms=[algorithm], modes=[mode])
+        chosen = answer["synchronisation"]
+        assert (chosen["algorithm"], chosen["mode"]) == (algorithm, mode)
+        assert len(answer["alternatives"]) == 1
+        found = [transfer["kind"] for transfer in answer["transfers"]]
+        assert {*found} == kinds
+        typed, timeline = decode_answer(json.dumps(answer).encode())
+        check_serial(timeline)
+        assert [window.label.split()[0].replace("-", "_") for window in timeline.windows] == found
+        text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].view(typed), "tiny"), 100)
+        assert "tiny: an iteration on four takes " in text
 
 
 def test_memory_is_counted_and_binds() -> None:
-    parameters, activations = LAYER_SUMS
     answer = asked({"memory_bytes": 10**6}, optimiser_ratio=2, modes=["replicated"])
     largest = max(transfer["bytes"] for transfer in answer["transfers"])
-    needed = (2 + 2) * parameters + activations
+    needed = (2 + 2) * PARAMETERS + ACTIVATIONS
     assert answer["memory"] == {"needed_bytes": needed + largest, "available_bytes": 10**6}
     tight: dict[str, Any] = {"memory_bytes": needed}
     answer = asked(tight, optimiser_ratio=2, modes=["replicated"])
@@ -115,9 +100,10 @@ def test_memory_is_counted_and_binds() -> None:
         other["objective_ns"] is None and other["reason"] for other in answer["alternatives"]
     )
     assert "reason" not in asked(tight, ignore_memory=True, modes=["replicated"])
-    roomy = asked(tight, optimiser_ratio=2, activation_bytes=activations - 400)
+    roomy = asked(tight, optimiser_ratio=2, activation_bytes=ACTIVATIONS - 400)
     assert roomy["memory"]["needed_bytes"] <= needed
-    assert asked(max_transfer_bytes=2, element_bytes=4)["binding"] == ["max_transfer_bytes"]
+    large = asked(optimiser_ratio=2**47, modes=["replicated"])
+    assert large["memory"]["needed_bytes"] > 2**60
 
 
 def test_the_number_of_machines_is_chosen() -> None:
@@ -129,14 +115,8 @@ def test_the_number_of_machines_is_chosen() -> None:
     bcube = {**CLUSTER, "topology": {"kind": "bcube", "n": 2, "k": 2}}
     bcube["nic"] = {**CLUSTER["nic"], "per_machine": 2}
     assert error({**REQUEST, "cluster": bcube, "epoch_samples": 1})[0] == "cluster.topology"
-
-
-def test_no_answer_leaves_its_ranges() -> None:
-    """Sizes end at 2^62, times at 2^63: what would be above is refused."""
-    large = asked(optimiser_ratio=2**47, modes=["replicated"])
-    assert large["memory"]["needed_bytes"] > 2**60
+    # Sizes end at 2^62, times at 2^63: four machines would take 2^62 ns, and one takes 2^64.
     slow = {**PROFILE, "layers": [{**LAYERS[0], "forward_ns": 2**55}, *LAYERS[1:]]}
-    # Four machines would take 2^62 ns, and one takes 2^64.
     path, message = error({**REQUEST, "profile": slow, "epoch_samples": 2**10})
     assert path == "epoch_samples"
     assert "63 bits" in message
@@ -145,9 +125,12 @@ def test_no_answer_leaves_its_ranges() -> None:
 @pytest.mark.slow
 def test_when_the_time_is_up_there_is_a_plan_and_a_bound() -> None:
     """One algorithm is planned without a search, and the others' bounds count."""
-    profile = json.loads((DATA / "profiles/resnet50.json").read_bytes())
-    cluster = json.loads((DATA / "clusters/h100-32.json").read_bytes())
-    request = {"problem": "iteration", "profile": profile, "cluster": cluster}
+    names = {"profile": "profiles/resnet50", "cluster": "clusters/h100-32"}
+    files = {
+        field: json.loads((ROOT / "data" / f"{name}.json").read_bytes())
+        for field, name in names.items()
+    }
+    request = {"problem": "iteration", **files}
     whole = planner.solve(request)
     begin = time.process_time()
     answer = ask({**request, "time_limit_s": 1e-6})
@@ -173,13 +156,59 @@ def test_engines_that_schedule_get_a_group_size() -> None:
     assert refused["binding"]
 
 
-def test_every_transfer_is_drawn() -> None:
-    answer = asked(modes=["sharded"])
-    typed, timeline = decode_answer(json.dumps(answer).encode())
-    check_serial(timeline)
-    labels = [window.label for window in timeline.windows]
-    assert [label.split()[0] for label in labels] == [
-        transfer["kind"] for transfer in answer["transfers"]
-    ]
-    text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].view(typed), "tiny"), 100)
-    assert "tiny: an iteration on four takes " in text
+BCUBE: dict[str, Any] = {
+    "machines": 9,
+    "topology": {"kind": "bcube", "n": 3, "k": 2},
+    "nic": {**CLUSTER["nic"], "per_machine": 2},
+}
+FAILED: dict[str, Any] = {"servers": [[0, 1]], "links": [[[2, 2], 0]], "switches": [[1, [0]]]}
+
+
+def test_around_failures_an_answer_names_the_program_that_is_followed() -> None:
+    whole = asked({**BCUBE, "failed": {}})
+    assert "failed" not in whole["synchronisation"]["program"]
+    answer = asked({**BCUBE, "failed": FAILED}, modes=["replicated"])
+    assert answer["objective_ns"] >= whole["objective_ns"]
+    assert (answer["machines"], answer["workers"]) == (9, 8)
+    others = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle")
+    assert answer["left_out"] == dict.fromkeys(others, "server [0, 1] has failed")
+    program = answer["synchronisation"]["program"]
+    assert (program["generator"], program["shape"][:2]) == ("bml_replan", [3, 2])
+    assert program["checked"] == "replay"
+    assert program["failed"] == {**FAILED, "nics": FAILED["links"], "links": []}
+    decode_answer(json.dumps(answer).encode())
+    followed = program_of(json.dumps(answer).encode())
+    assert isinstance(followed, GradientProgram)
+    failed = Failures(frozenset({1}), frozenset({(8, 0)}), frozenset({(1, 0)}))
+    for recipe in {batch.collective for batch in followed.batches}:
+        assert recipe is not None
+        assert recipe.failed == failed
+        assert made(recipe).ranks == ranks_of(recipe) == 8
+    for field, value, refused in (
+        ("failed", {**program["failed"], "servers": [[0, 3]]}, r"failed.servers\[0\]\[1\]"),
+        ("shape", [9], "shape"),
+    ):
+        program[field] = value
+        with pytest.raises(InvalidInputError, match=refused):
+            program_of(json.dumps(answer).encode())
+
+
+def test_a_network_that_is_cut_is_infeasible() -> None:
+    answer = asked({**BCUBE, "failed": {"links": [[[1, 1], 0], [[1, 1], 1]]}})
+    assert answer["status"] == "infeasible"
+    assert "cut off server [1, 1] from the other 8" in answer["reason"]
+    assert answer["binding"] == ["cluster.failed.nics"]
+    assert "cut off server [1, 1]" in answer["left_out"]["bml"]
+
+
+@pytest.mark.slow
+def test_failures_are_told_in_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps(PROFILE))
+    (tmp_path / "nine.json").write_text(json.dumps({**CLUSTER, **BCUBE, "failed": FAILED}))
+    files = [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "nine.json")]
+    assert main(["plan", *files]) == 0
+    said = capsys.readouterr().out
+    assert "8 workers, BCube(3,2) without 1 server and 1 NIC and 1 switch" in said
+    assert "rank r is the r-th of the 8 servers that work" in said
+    assert re.search(r"left out: [a-z_, ]*\bring\b[a-z_, ]* \(server \[0, 1\] has failed\)", said)
+    assert main(["compare", *files, "--problem", "iteration"]) == 0

@@ -2,7 +2,10 @@
 
 import json
 import re
+from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache, reduce
 from operator import getitem
 from pathlib import Path
@@ -14,13 +17,13 @@ from hypothesis import strategies as st
 
 import planner
 from planner.cli import main
-from planner.jsonio import PROBLEMS, decode_answer
+from planner.families import bml, caramel
+from planner.jsonio import PROBLEMS, decode_answer, decode_plan, decode_request, encode_plan
+from planner.jsonio.results import _kinds
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from planner.programs.collectives import summing_program
-from tests.jsonio.patches import places, text_of
-from tests.jsonio.test_iteration import REQUEST as ITERATION
-from tests.jsonio.test_yan import SMALL
+from tests.jsonio.requests import BASES, places, text_of
 from tests.test_programs import BIGDL as SLICES
 from tests.test_programs import BML as SUMS
 from tests.test_programs import CARAMEL as GRADIENTS
@@ -30,54 +33,7 @@ IBATCH = BATCHES
 CARAMEL = {**GRADIENTS, "network": {"startup_ns": 30, "ns_per_byte": 0.05}}
 BML = {**SUMS, "n": 2, "latency_ns": 10, "schedule": "all"}
 BIGDL = {**SLICES, "elements": 10, "nodes": 3, "partitions_per_node": 2, "latency_ns": 10}
-DRIZZLE = {
-    "problem": "drizzle",
-    "compute_ns": 1000,
-    "group_ns": 5000,
-    "task_ns": 100,
-    "max_overhead": 0.1,
-    "stages": [
-        {"name": "map", "tasks": 3},
-        {"name": "reduce", "tasks": 2, "after": ["map"]},
-    ],
-}
-
-OVERLAP = {
-    "problem": "overlap",
-    "nodes": [
-        {"name": "prepare", "duration_ns": 5},
-        {"name": "start a", "after": [0]},
-        {"name": "wait a", "after": [1]},
-        {"name": "start b", "after": [0]},
-        {"name": "wait b", "after": [3]},
-        {"name": "use", "after": [2, 4], "duration_ns": 7},
-    ],
-    "kinds": [{"name": "all_gather", "channel": "0", "times": [[0, 10], [100, 20]]}],
-    "collectives": [
-        {"start": 1, "wait": 2, "kind": 0, "size_bytes": 50, "pack_ns": 1},
-        {"start": 3, "wait": 4, "kind": 0, "size_bytes": 50, "pack_ns": 1},
-    ],
-    "tensors": [{"size_bytes": 8, "producer": 0, "readers": [1, 2, 3, 4]}],
-}
-
-FSDP = {
-    "problem": "fsdp",
-    "forward_ns": [100, 120, 90],
-    "backward_ns": [200, 240, 180],
-    "parameter_bytes": [400, 500, 300],
-    "gradient_bytes": [400, 500, 310],
-    "activation_bytes": [50, 60, 70],
-    "checkpoint_bytes": [10, 20, 30],
-    "meshes": [
-        {
-            "shards": 4,
-            "all_gather": {"startup_ns": 30, "ns_per_byte": 0.5},
-            "reduce_scatter": {"startup_ns": 30, "ns_per_byte": 0.5},
-        }
-    ],
-    "memory_bytes": 3500,
-    "optimiser_ratio": 2,
-}
+DRIZZLE, OVERLAP, FSDP = (BASES[name] for name in ("drizzle, stages", "overlap", "fsdp"))
 
 METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "ibatch": (
@@ -95,7 +51,7 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
         tuple({"method": one} for one in ("auto", "exact", "caramel", "ddp", "layer_by_layer")),
     ),
     "iteration": (
-        ITERATION,
+        BASES["iteration"],
         ({}, {"method": "ddp"}, {"modes": ["sharded"]}, {"method": "ibatch"}),
     ),
     "bml": (
@@ -115,8 +71,9 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
             {"channels": "two", "method": "no_reshard", "memory_bytes": 10**5},
         ),
     ),
-    "yan": (SMALL, ({}, {"method": "greedy"}, {"pareto": True})),
+    "yan": (BASES["small"], ({}, {"method": "greedy"}, {"pareto": True})),
 }
+"""By problem: a request, and what else it may ask for plans of different kinds."""
 
 LISTS = {
     "batches", "groups", "transfers", "schedule", "steps", "slices", "pull_order", "levels",
@@ -224,12 +181,80 @@ def test_all_commands_refuse_a_plan_in_the_same_words(
             assert capsys.readouterr().err == f"planner: error: {path}: {said}\n", command
 
 
-def test_batches_and_their_schedule_are_compared() -> None:
-    document = planner.solve({**IBATCH, "method": "layer_by_layer"})
-    other = planner.solve({**IBATCH, "method": "one_batch"})
-    assert document["batches"] != other["batches"]
-    text = json.dumps(document | {"batches": other["batches"]}).encode()
-    said = refusal(decode_answer, text)
-    assert said is not None
-    assert said.startswith("schedule")
-    assert refusal(program_of, text) == said
+@cache
+def plans() -> tuple[Any, ...]:
+    """Return plans of all methods of all families."""
+    found = []
+    for name, (request, _) in METHODS.items():
+        made, family = decode_request(json.dumps(request)).to_problem(), PROBLEMS[name].family
+        for method in family.methods:
+            with suppress(InvalidInputError):  # not a method for this problem
+                found.append(family.solve(getattr(made, "problem", made), method=method).plan)
+    return tuple(found)
+
+
+def test_every_kind_of_plan_comes_back_and_nothing_else_is_written() -> None:
+    kinds = set()
+    for plan in plans():
+        text = encode_plan(plan)
+        assert decode_plan(text) == decode_plan(text.encode()) == plan
+        kinds.add(json.loads(text)["kind"])
+    assert kinds == {*_kinds()}
+    for other in (None, {}, METHODS):
+        with pytest.raises(InvalidInputError):
+            encode_plan(other)
+
+
+def test_what_a_plan_has_cached_is_not_written() -> None:
+    plan = next(plan for plan in plans() if type(plan) is bml.TreePlan)
+    fresh = encode_plan(replace(plan))
+    assert plan.steps
+    assert encode_plan(plan) == fresh
+
+
+@given(st.fractions(), st.integers(-(2**200), 2**200))
+def test_numbers_of_any_length_come_back(share: Fraction, size: int) -> None:
+    plan = caramel.Plan((caramel.Group((caramel.Part(0, 0, size),)),), ((0,),), (0,), traffic=share)
+    assert decode_plan(encode_plan(plan)) == plan
+
+
+@given(st.data())
+def test_what_is_left_out_or_added_is_refused_with_its_place(data: st.DataObject) -> None:
+    document = json.loads(encode_plan(data.draw(st.sampled_from(plans()))))
+    inner = [reduce(getitem, path, document) for path in ((), *places(document, most=2))]
+    changed = data.draw(st.sampled_from([one for one in inner if isinstance(one, dict)]))
+    name = data.draw(st.sampled_from([*changed, "other"]))
+    if name in changed:
+        del changed[name]
+    else:
+        changed[name] = 1
+    with pytest.raises(InvalidInputError) as caught:
+        decode_plan(json.dumps(document))
+    assert name in caught.value.path
+
+
+@pytest.mark.parametrize(
+    ("kind", "plan", "path"),
+    [
+        ("bml.Schedul", {}, "kind"),
+        ("ibatch.Plan", [], "plan"),
+        ("ibatch.Plan", {"batches": [[0, "1"]]}, "plan.batches[0][1]"),
+        ("drizzle.Plan", {"group_size": 1.5, "stages": []}, "plan.group_size"),
+        ("bigdl.Exchange", {"elements": 1, "nodes": 1, "order": "x"}, "plan.order"),
+    ],
+)
+def test_what_is_no_plan_is_refused_with_its_place(kind: str, plan: object, path: str) -> None:
+    for text, place in ((json.dumps({"kind": kind, "plan": plan}), path), ("[]", "")):
+        with pytest.raises(InvalidInputError) as caught:
+            decode_plan(text)
+        assert caught.value.path == place
+
+
+@pytest.mark.parametrize("share", ["1/0", "1/00", "0.5", "1e9", 0.5, "1/" + "9" * 9999, None])
+def test_what_is_no_fraction_is_refused(share: object) -> None:
+    plan = caramel.Plan((), ((),), ())
+    document = json.loads(encode_plan(plan))
+    document["plan"]["traffic"] = share
+    with pytest.raises(InvalidInputError, match="a fraction such as") as caught:
+        decode_plan(json.dumps(document))
+    assert caught.value.path == "plan.traffic"

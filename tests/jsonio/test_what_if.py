@@ -1,56 +1,42 @@
 """Answers beyond the plan: regret and scenarios of every family, advice, targets, contention."""
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
-from planner.jsonio import decode_answer, schema
+from planner.jsonio import decode_answer
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import StepTime, compared
 from planner.solving.scenarios import SCENARIOS
 from planner.solving.targets import TARGETS
 from tests import schemas
 from tests.cli.printed import check_answer
-from tests.jsonio.test_caramel import CHAIN
-from tests.jsonio.test_iteration import CLUSTER, REQUEST
-from tests.jsonio.test_service import EXAMPLE
-from tests.test_programs import CARAMEL
+from tests.jsonio.requests import BASES, Request, examples, patched, told
 
-DOCS = Path(__file__).parents[2] / "docs"
-HEADING = "## If the numbers are others"
 PAGES = {"fsdp": 7, "overlap": 6, "bml": 6, "yan": 6, "json": 7}
 """The pages with an example, and how many scenarios of the regret mean anything there."""
 
 FAMILIES = [name for name in PAGES if name != "json"]
-FIELDS = ("regret", "scenarios", "percentile")
+CHAIN, ITERATION, CARAMEL = (BASES[name] for name in ("caramel", "iteration", "untargeted"))
 
 
-def example(page: str) -> dict[str, Any]:
+def example(page: str) -> Request:
     """Return the request in the section about other numbers."""
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    section = text.partition(HEADING)[2].partition("\n## ")[0]
-    (block,) = re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)
-    request: dict[str, Any] = json.loads(block)
+    request: Request = json.loads(examples(page)["If the numbers are others"][0])
     return request
 
 
-def plain(page: str) -> dict[str, Any]:
-    return without(example(page), *FIELDS)
+def plain(page: str) -> Request:
+    return told(example(page), "regret", "scenarios", "percentile")
 
 
-def solved(request: dict[str, Any], **more: Any) -> dict[str, Any]:
+def solved(request: Request, **more: Any) -> dict[str, Any]:
     answer = planner.solve({**request, **more})
     assert "error" not in answer, answer
     check_answer(answer)
     return answer
-
-
-def without(answer: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in answer.items() if name not in {*names, "runtime_s"}}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -61,8 +47,7 @@ def test_the_example_of_the_page_is_answered(page: str) -> None:
         assert row["lower_bound_ns"] <= row["best_ns"] <= row["plan_ns"]
         assert row["at_least"] == row["plan_ns"] / row["best_ns"]
         assert row["at_most"] == row["plan_ns"] / row["lower_bound_ns"]
-        if page != "json":
-            assert row["ddp_ns"] is row["layers_ns"] is None
+        assert page == "json" or row["ddp_ns"] is row["layers_ns"] is None
     prospect = answer["prospect"]
     assert prospect["lower_bound_ns"] <= prospect["value_ns"] <= prospect["usual_value_ns"]
     assert prospect["gain"] == pytest.approx(prospect["usual_value_ns"] / prospect["value_ns"])
@@ -70,27 +55,23 @@ def test_the_example_of_the_page_is_answered(page: str) -> None:
     assert answer["objective_ns"] == round(prospect["loss"] * prospect["usual_ns"])
     read, _ = decode_answer(json.dumps(answer))
     assert len(read.regret) == PAGES[page]
+    # Both were tried by hand: another plan is within 0.5 % of the best, and better over all.
+    assert prospect["gain"] > {"fsdp": 1.04, "overlap": 1.03}.get(page, 0)
+    assert solved(example(page), time_limit_s=0.001)["runtime_s"] < 120
 
 
 @pytest.mark.parametrize("page", [*FAMILIES, "caramel", "iteration", "ibatch"])
 def test_an_answer_has_nothing_of_it_unless_it_is_asked_for(page: str) -> None:
-    others = {"caramel": CHAIN, "iteration": REQUEST, "ibatch": EXAMPLE}
-    request = others.get(page) or plain(page)
+    request = plain(page) if page in FAMILIES else BASES[page]
     usual, asked = solved(request), solved(request, regret=True)
     assert not {"regret", "prospect"} & set(usual)
-    assert without(asked, "regret") == without(usual)
+    assert told(asked, "regret") == told(usual)
     assert len(asked["regret"]) == PAGES.get(page, 7)
     if page in FAMILIES:
-        likely = solved(without(example(page), "regret"))
+        likely = solved(told(example(page), "regret"))
         assert "regret" not in likely
         assert likely["prospect"] == solved(example(page))["prospect"]
         assert likely["prospect"]["usual_ns"] == usual["objective_ns"]
-
-
-def test_a_plan_for_scenarios_gains_what_the_pages_can_show() -> None:
-    """Both were tried by hand: another plan is within 0.5 % of the best, and better over all."""
-    assert solved(example("fsdp"))["prospect"]["gain"] > 1.04
-    assert solved(example("overlap"))["prospect"]["gain"] > 1.03
 
 
 @pytest.mark.parametrize("page", FAMILIES)
@@ -115,34 +96,23 @@ def test_what_means_nothing_is_refused(page: str, more: dict[str, Any], path: st
     assert (answer["error"]["code"], answer["error"]["path"]) == ("invalid_request", path)
 
 
-def test_a_scenario_of_yan_has_a_latency() -> None:
-    error = planner.solve({**plain("yan"), "scenarios": [{}, {"startup": 0}]})["error"]
-    assert error["path"] == "scenarios[1].startup"
-
-
-@pytest.mark.parametrize("page", FAMILIES)
-def test_with_little_time_there_is_an_answer(page: str) -> None:
-    assert solved(example(page), time_limit_s=0.001)["runtime_s"] < 120
-
-
 def test_a_start_plan_is_ignored_with_scenarios_and_the_answer_says_so() -> None:
     kept = solved(example("overlap"), with_plan=True)
     again = solved(example("overlap"), start_plan=kept["plan"])
     assert any("start_plan is ignored" in warning for warning in again["warnings"])
-    assert without(again, "warnings") == without(kept, "plan", "warnings")
+    assert told(again, "warnings") == told(kept, "plan", "warnings")
 
 
 @pytest.mark.parametrize(
     ("request_", "longer"),
     [
         (CHAIN, {"ops": [{**op, "ns": op["ns"] * 12 // 10} for op in CHAIN["ops"]]}),
-        (REQUEST, {"computation_scale": 1.2}),
+        (ITERATION, {"computation_scale": 1.2}),
     ],
 )
-def test_computation_that_takes_longer_is_computation_that_takes_longer(
-    request_: dict[str, Any], longer: dict[str, Any]
+def test_a_row_is_what_a_request_with_these_numbers_says(
+    request_: Request, longer: dict[str, Any]
 ) -> None:
-    """A row is what a request with these numbers says of the same methods."""
     row = solved(request_, regret=True)["regret"][1]
     assert (row["computation"], row["startup"], row["bandwidth"], row["late"]) == (1.2, 1, 1, 0)
     for name, method in (("ddp_ns", "ddp"), ("layers_ns", "layer_by_layer")):
@@ -152,8 +122,8 @@ def test_computation_that_takes_longer_is_computation_that_takes_longer(
     assert row["lower_bound_ns"] <= best["lower_bound_ns"]
 
 
-@pytest.mark.parametrize("request_", [CHAIN, REQUEST])
-def test_only_what_plans_by_itself_gives_advice(request_: dict[str, Any]) -> None:
+@pytest.mark.parametrize("request_", [CHAIN, ITERATION])
+def test_only_what_plans_by_itself_gives_advice(request_: Request) -> None:
     answer = solved(request_)
     advice = answer["advice"]
     assert advice["gain"] == advice["ddp_ns"] / answer["objective_ns"]
@@ -165,22 +135,10 @@ def test_only_what_plans_by_itself_gives_advice(request_: dict[str, Any]) -> Non
     assert len(alone["regret"]) == 7
 
 
-def test_without_a_plan_there_is_neither() -> None:
-    cluster = {**CLUSTER, "memory_bytes": 5}
-    answer = planner.solve({**REQUEST, "cluster": cluster, "regret": True})
-    assert answer["status"] == "infeasible"
-    assert not {"advice", "regret"} & answer.keys()
-
-
-# ---
-# Targets.
-
-
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_answer_says_what_it_was_made_for(name: str) -> None:
     answer = planner.solve({**CARAMEL, "target": name})
-    assert answer["method"] == "buckets"
-    assert answer["barrier"]
+    assert (answer["method"], answer["barrier"]) == ("buckets", True)
     assert answer["target"]["name"] == name
     assert TARGETS[name].version in answer["target"]["version"]
     assert answer["targets"].keys() == TARGETS.keys()
@@ -188,84 +146,45 @@ def test_an_answer_says_what_it_was_made_for(name: str) -> None:
     default = planner.solve({**CARAMEL, "target": name, "method": name})
     assert default["objective_ns"] == answer["targets"][name]["default_ns"]
     assert default["lower_bound_ns"] == answer["lower_bound_ns"] <= answer["objective_ns"]
-    whole = planner.solve({**REQUEST, "target": name, "algorithms": ["ring", "ps"]})
-    assert whole["synchronisation"]["algorithm"] == "ring"
-    assert whole["synchronisation"]["mode"] == "replicated"
+    whole = planner.solve({**ITERATION, "target": name, "algorithms": ["ring", "ps"]})
+    chosen = whole["synchronisation"]
+    assert (chosen["algorithm"], chosen["mode"]) == ("ring", "replicated")
     priced = whole["targets"][name]
     assert priced["plan_ns"] == whole["objective_ns"] <= priced["default_ns"]
 
 
-def test_planner_is_no_target() -> None:
-    usual, same = planner.solve(CARAMEL), planner.solve({**CARAMEL, "target": "planner"})
-    assert "target" not in same
-    assert without(usual) == without(same)
-
-
-def test_times_beyond_63_bits_are_left_out() -> None:
-    """A plan of chunks is short where whole messages take longer than can be said."""
-    network = {
-        "startup_ns": 0,
-        "ns_per_byte": 4 * 10**18,
-        "depths": {"2": {"startup_ns": 5, "ns_per_byte": 1}},
-    }
-    answer = planner.solve({**CARAMEL, "network": network})
-    assert answer["objective_ns"] < 2**63
-    assert "targets" not in answer
-    refused = planner.solve({**CARAMEL, "network": network, "target": "ddp"})
-    assert refused["error"]["path"] == "network"
-
-
-@pytest.mark.parametrize(
-    ("problem", "names"), [("iteration", TARGETS), ("caramel", TARGETS), ("ibatch", ("fsdp2",))]
-)
-def test_schemas_list_the_targets_that_a_problem_takes(problem: str, names: list[str]) -> None:
-    request = schema(problem)["request"]["$defs"][f"{problem.title()}Request"]
-    assert request["properties"]["target"]["enum"] == [*names, "planner"]
-
-
-# ---
-# Plans that count contention with computation.
-
 BESIDE = {"startup_ns": 40, "ns_per_byte": 0.5, "slowdown": 1.25}
-CLUSTERED: dict[str, Any] = {**REQUEST, "cluster": {**CLUSTER, "interference": BESIDE}}
-BATCHES: dict[str, Any] = {
+BATCHES: Request = {
     "problem": "ibatch",
     "layer_bytes": [100, 200, 300, 1],
     "compute_ns": [500, 600, 700, 10],
-    "network": {"startup_ns": 100, "ns_per_byte": 2, "interference": BESIDE},
+    "network": {"startup_ns": 100, "ns_per_byte": 2},
 }
 
 
 @pytest.mark.parametrize(
-    ("request_", "changes"),
+    ("bare", "place", "changes"),
     [
-        (CLUSTERED, {}),
-        (CLUSTERED, {"modes": ["sharded"]}),
-        (CLUSTERED, {"method": "ddp"}),
-        (BATCHES, {}),
-        (BATCHES, {"direction": "push"}),
-        (BATCHES, {"direction": "push", "method": "layer_by_layer"}),
+        (ITERATION, "cluster", {}),
+        (ITERATION, "cluster", {"modes": ["sharded"]}),
+        (ITERATION, "cluster", {"method": "ddp"}),
+        (BATCHES, "network", {}),
+        (BATCHES, "network", {"direction": "push"}),
+        (BATCHES, "network", {"direction": "push", "method": "layer_by_layer"}),
     ],
 )
 def test_answers_beside_contention_agree_with_themselves(
-    request_: dict[str, Any], changes: dict[str, Any]
+    bare: Request, place: str, changes: dict[str, Any]
 ) -> None:
-    name = "cluster" if "cluster" in request_ else "network"
-    bare = {**request_, name: without(request_[name], "interference")}
-    answer, alone = solved(request_, **changes), solved(bare, **changes)
-    schemas.validate({**request_, **changes}, answer["problem"], "request")
-    read = read_plan(json.dumps(answer).encode())
-    _, timeline = decode_answer(json.dumps(answer).encode())
-    assert timeline.intervals
+    request = patched({**bare, **changes}, {f"{place}.interference": BESIDE})
+    answer, alone = solved(request), solved(bare, **changes)
+    schemas.validate(request, answer["problem"], "request")
+    text = json.dumps(answer).encode()
+    assert decode_answer(text)[1].intervals
     assert alone["objective_ns"] <= answer["objective_ns"]
     assert answer["slowed_ns"] >= 0
     assert "slowed_ns" not in alone
     assert answer["lower_bound_ns"] >= alone["lower_bound_ns"] or changes
     steps = [StepTime(*(10**6 for _ in StepTime._fields))] * 2
-    predicted = {time.name: time.predicted_ns for time in compared([read], steps)}
+    predicted = {time.name: time.predicted_ns for time in compared([read_plan(text)], steps)}
     assert answer["objective_ns"] in predicted.values()
-
-
-def test_contention_that_takes_nothing_is_not_there() -> None:
-    cluster = {**CLUSTER, "interference": {"slowdown": 1}}
-    assert "slowed_ns" not in solved(REQUEST, cluster=cluster)
