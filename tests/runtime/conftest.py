@@ -1,6 +1,7 @@
 """Settings of the tests that run several processes, some of them on an emulated cluster."""
 
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +18,7 @@ collect_ignore = [
 ]
 
 
-@pytest.fixture(scope="session")
+@cache
 def why_no_cluster() -> str | None:
     """Say why no cluster can be emulated here."""
     from emulated_network import reason_unavailable
@@ -25,10 +26,7 @@ def why_no_cluster() -> str | None:
     return reason_unavailable()
 
 
-@pytest.fixture(autouse=True)
-def _cluster(request: pytest.FixtureRequest) -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked `emulated` where no cluster can be."""
-    if request.node.get_closest_marker("emulated"):
-        reason = request.getfixturevalue("why_no_cluster")
-        if reason is not None:
-            pytest.skip(reason)
+    if item.get_closest_marker("emulated") and (reason := why_no_cluster()) is not None:
+        pytest.skip(reason)

@@ -1,5 +1,6 @@
 """Training in which ranks die, hang, raise and leave: what the tests of faults share."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +21,8 @@ from planner.runtime.collectives.ring import Ring
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import Outcome, free_port
+from tests.runtime.launching import Outcome, free_port, running
+from tests.runtime.recipes import of
 
 TIMEOUT_S = 3.0
 LIMIT_S = TIMEOUT_S + 25  # for the steps before and a roll call, on a busy machine
@@ -125,12 +126,7 @@ def backward(model: nn.Module, rank: int, step: int, factor: float = 1.0) -> Non
     loss.backward()
 
 
-def sgd(model: nn.Module) -> Optimizer:
-    return SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-
-def adam(model: nn.Module) -> Optimizer:
-    return Adam(model.parameters())
+sgd, adam = of(SGD, lr=0.1, momentum=0.9), of(Adam, lr=0.001)
 
 
 def expected(
@@ -164,20 +160,18 @@ def train(fault: Fault | None = None, store: int | None = None) -> dict[str, Ten
     model = net()
     assert isinstance(model, Net)
     with join(TIMEOUT_S) as world:
-        here = fault is not None and world.rank in fault.ranks
-        batch = -1
+        what, phase = (fault.what, fault.phase) if fault and world.rank in fault.ranks else ("", "")
+        batches = itertools.count()
 
         def struck() -> None:
-            nonlocal batch
-            batch += 1
-            if here and fault and batch == len(PROGRAM.batches) * BAD_STEP + BAD_BATCH:
-                strike(fault.what, world)
+            if next(batches) == len(PROGRAM.batches) * BAD_STEP + BAD_BATCH:
+                strike(what, world)
 
-        spied = Spied(world, struck if fault and fault.phase == "transfer" else lambda: None)
+        spied = Spied(world, struck if phase == "transfer" else lambda: None)
         with GradientExecutor(model, PROGRAM, sgd(model), world, spied) as executor:
             for step in range(STEPS):
-                if here and fault and step == BAD_STEP:
-                    setattr(model, f"in_{fault.phase}", lambda: strike(fault.what, world))
+                if step == BAD_STEP:
+                    setattr(model, f"in_{phase}", lambda: strike(what, world))
                 backward(model, world.rank, step)
                 executor.step()
     return model.state_dict()
@@ -222,13 +216,6 @@ def store_of_a_launcher() -> Iterator[int]:
 
 def end(rank: int) -> Callable[[Sequence[int]], None]:
     """Return what kills a rank once the others have ended, since it cannot end itself."""
-
-    def running(process: int) -> bool:
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        return state not in "ZX"
 
     def wait(processes: Sequence[int]) -> None:
         limit = time.monotonic() + LIMIT_S

@@ -24,25 +24,16 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 PRELOADED = [
+    "tests.runtime.sharing",  # which imports most
     "encodings.idna",  # for names of hosts
-    "hypothesis",
-    "numpy",
     "numpy.ma",  # for numpy.unique
-    "pytest",
-    "torch",
     "torch._dynamo.convert_frame",
     "torch._functorch.aot_autograd",
     "torch._subclasses.schema_check_mode",  # for a dispatch mode
-    "torch.distributed",
-    "torch.nn.parallel",
     "torch.profiler._cupti_monitor",  # for the first optimiser
     "torch.utils.serialization.config",
     "scipy.optimize",  # for fits
-    "planner.runtime.attaching",
-    "planner.runtime.collectives.interpreter",
-    "planner.runtime.world.joining",
     "planner.runtime.measuring.trial",
-    "tests.runtime.sharing",
     "tests.runtime.preloaded",  # the last one
 ]
 """What the fork server imports; what does not exist is left out."""
@@ -107,14 +98,13 @@ def launch(
     context.set_forkserver_preload(PRELOADED)
     port = free_port()
     processes: list[ForkServerProcess] = []
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         try:
             for rank in range(size):
                 host = hosts[rank] if hosts is not None else None
-                surroundings = _environment(rank, size, port)
-                if host is not None:
-                    surroundings |= {**host.environment(port), "WORLD_SIZE": str(size)}
-                job = (Path(folder), rank, surroundings, host, timeout_s, worker, args)
+                surroundings = _environment(rank, size, port, host)
+                job = (folder, rank, surroundings, host, timeout_s, worker, args)
                 process = context.Process(target=_work, args=job, daemon=True)
                 processes.append(process)
                 process.start()
@@ -134,16 +124,12 @@ def launch(
                 if process.pid is not None:
                     process.kill()
                     process.join()
-        outcomes = [
-            _outcome(Path(folder), rank, process.exitcode or 0)
-            for rank, process in enumerate(processes)
-        ]
-        stacks = [(Path(folder) / f"{rank}.stack") for rank in range(size)]
-        texts = [path.read_text() if path.exists() else "" for path in stacks]
+        outcomes = [_outcome(folder, rank, one.exitcode or 0) for rank, one in enumerate(processes)]
+        stacks = [_text(folder / f"{rank}.stack") for rank in range(size)]
         for process in processes:
             process.close()
-    if any(stuck) or any(texts):
-        raise HangError(_report(outcomes, stuck, texts, timeout_s))
+    if any(stuck) or any(stacks):
+        raise HangError(_report(outcomes, stuck, stacks, timeout_s))
     return outcomes
 
 
@@ -160,6 +146,15 @@ def errors(outcomes: Sequence[Outcome]) -> list[Error]:
     found = [outcome.error for outcome in outcomes if outcome.error is not None]
     assert len(found) == len(outcomes), outcomes
     return found
+
+
+def running(process: int) -> bool:
+    """Tell whether a process runs; one that ended and nobody waited for does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
 
 
 def free_port() -> int:
@@ -184,15 +179,13 @@ FIRST_PORT, PORT_PARTS, PORTS_OF_A_PART, PORTS_APART = 10_000, 16, 1_200, 8
 _TAKEN = itertools.count(os.getpid())  # so that two runs of the tests seldom meet
 
 
-def _environment(rank: int, size: int, port: int) -> dict[str, str]:
-    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    return loopback | {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(size),
-        "LOCAL_RANK": str(rank),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+def _environment(rank: int, size: int, port: int, host: Host | None) -> dict[str, str]:
+    surroundings = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    surroundings |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    surroundings |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if host is not None:
+        surroundings |= host.environment(port)
+    return surroundings | {"WORLD_SIZE": str(size)}
 
 
 def _work(
@@ -249,10 +242,13 @@ def _pickles(value: Any) -> bool:
 
 
 def _outcome(folder: Path, rank: int, exit_code: int) -> Outcome:
-    result, output = folder / f"{rank}.result", folder / f"{rank}.output"
+    result = folder / f"{rank}.result"
     value, error = pickle.loads(result.read_bytes()) if result.exists() else (None, None)
-    text = output.read_text(errors="replace") if output.exists() else ""
-    return Outcome(rank, value, error, exit_code, text)
+    return Outcome(rank, value, error, exit_code, _text(folder / f"{rank}.output"))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _report(
@@ -260,12 +256,8 @@ def _report(
 ) -> str:
     lines = [f"not every worker ended within {timeout_s} s"]
     for outcome, killed, stack in zip(outcomes, stuck, stacks, strict=True):
-        if stack or killed:
-            state = "still ran" + (", and could not even say where" if not stack else "")
-        else:
-            state = f"ended with {outcome.exit_code}"
-        lines.append(f"--- rank {outcome.rank} {state}")
-        lines += [stack] if stack else []
-        lines += [outcome.error.trace] if outcome.error else []
-        lines += [outcome.output] if outcome.output else []
-    return "\n".join(lines)
+        state = "still ran" if stack or killed else f"ended with {outcome.exit_code}"
+        silent = ", and could not even say where" if killed and not stack else ""
+        trace = outcome.error.trace if outcome.error else ""
+        lines += [f"--- rank {outcome.rank} {state}{silent}", stack, trace, outcome.output]
+    return "\n".join(filter(None, lines))

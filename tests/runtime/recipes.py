@@ -1,9 +1,9 @@
 """Ways of training that an executor has to repeat exactly, told to it and to DDP alike."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -98,29 +98,23 @@ class Failing(Perceptron):
         return super().forward(inputs)
 
 
-def scripted() -> nn.Module:
-    """Return a model with a scripted part."""
-    model = Perceptron()
-    model.second = torch.jit.script(model.second)  # type: ignore[assignment]
-    return model
+def changed(change: Callable[[Perceptron], object]) -> Callable[[], nn.Module]:
+    """Return what makes a model and changes it."""
+
+    def make() -> nn.Module:
+        model = Perceptron()
+        change(model)
+        return model
+
+    return make
 
 
-def compiled() -> nn.Module:
-    """Return a model with a compiled part."""
-    model = Perceptron()
-    model.second = torch.compile(model.second, backend="eager")  # type: ignore[assignment]
-    return model
+def script_part(model: Perceptron) -> None:
+    model.add_module("second", torch.jit.script(model.second))
 
 
-def compiled_in_place() -> nn.Module:
-    """Return a model that is compiled as a whole, its hooks included."""
-    model = Perceptron()
-    model.compile(backend="eager")
-    return model
-
-
-def momentum(model: nn.Module) -> Optimizer:
-    return SGD(model.parameters(), lr=0.1, momentum=0.9)
+def compile_part(model: Perceptron) -> None:
+    model.add_module("second", torch.compile(model.second, backend="eager"))  # type: ignore[arg-type]
 
 
 def two_groups(model: nn.Module) -> Optimizer:
@@ -133,12 +127,13 @@ def tensor_rate(model: nn.Module) -> Optimizer:
     return SGD(model.parameters(), lr=torch.tensor(0.1), momentum=0.9)
 
 
-def halved(optimizer: Optimizer) -> LRScheduler:
-    return lr_scheduler.StepLR(optimizer, 1, 0.5)
+def of(kind: Callable[..., Optimizer], **options: Any) -> Callable[[nn.Module], Optimizer]:
+    return lambda model: kind(model.parameters(), **{"lr": 0.01, **options})
 
 
-def one_cycle(optimizer: Optimizer) -> LRScheduler:
-    return lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=STEPS)
+momentum = of(SGD, lr=0.1, momentum=0.9)
+halved = partial(lr_scheduler.StepLR, step_size=1, gamma=0.5)
+one_cycle = partial(lr_scheduler.OneCycleLR, max_lr=0.3, total_steps=STEPS)
 
 
 def evaluate(model: nn.Module, step: int) -> None:
@@ -184,10 +179,6 @@ class Recipe:
     between: Callable[[nn.Module, int], None] | None = None
 
 
-def _of(kind: Callable[..., Optimizer], **options: float | bool) -> Recipe:
-    return Recipe(optimizer=lambda model: kind(model.parameters(), lr=0.01, **options))
-
-
 RECIPES = {
     "accumulated": Recipe(passes=3),
     "clipped": Recipe(clip=0.1),
@@ -196,16 +187,14 @@ RECIPES = {
     "scheduled, rate in a tensor": Recipe(optimizer=tensor_rate, scheduler=halved),
     "one cycle": Recipe(scheduler=one_cycle),
     "two groups": Recipe(optimizer=two_groups, scheduler=halved),
-    "Adagrad": _of(torch.optim.Adagrad),
-    "RMSprop": _of(torch.optim.RMSprop, momentum=0.9),
-    "NAdam": _of(torch.optim.NAdam),
-    "ASGD": _of(torch.optim.ASGD),
-    "AdamW foreach": _of(torch.optim.AdamW, foreach=True, amsgrad=True),
-    "AdamW fused": _of(torch.optim.AdamW, fused=True),
-    "Adafactor": _of(torch.optim.Adafactor),
-    "Adafactor, autocast": Recipe(
-        Autocast, lambda model: torch.optim.Adafactor(model.parameters(), lr=0.01)
-    ),
+    "Adagrad": Recipe(optimizer=of(torch.optim.Adagrad)),
+    "RMSprop": Recipe(optimizer=of(torch.optim.RMSprop, momentum=0.9)),
+    "NAdam": Recipe(optimizer=of(torch.optim.NAdam)),
+    "ASGD": Recipe(optimizer=of(torch.optim.ASGD)),
+    "AdamW foreach": Recipe(optimizer=of(torch.optim.AdamW, foreach=True, amsgrad=True)),
+    "AdamW fused": Recipe(optimizer=of(torch.optim.AdamW, fused=True)),
+    "Adafactor": Recipe(optimizer=of(torch.optim.Adafactor)),
+    "Adafactor, autocast": Recipe(Autocast, of(torch.optim.Adafactor)),
     "evaluated": Recipe(between=evaluate),
     "failing": Recipe(Failing, between=fail),
     "saved": Recipe(between=save),
@@ -213,29 +202,20 @@ RECIPES = {
     "loaded": Recipe(between=move),
     "shared": Recipe(Shared),
     "checkpointed": Recipe(Checkpointed),
-    "mixed": Recipe(Mixed, lambda model: SGD(model.parameters(), lr=0.1)),
-    "scripted": Recipe(scripted),
+    "mixed": Recipe(Mixed, of(SGD, lr=0.1)),
+    "scripted": Recipe(changed(script_part)),
 }
 """What is tested by default."""
 
 SLOW = {
-    "compiled": Recipe(compiled),
-    "compiled in place": Recipe(compiled_in_place),
+    "compiled": Recipe(changed(compile_part)),
+    "compiled in place": Recipe(changed(lambda model: model.compile(backend="eager"))),  # and hooks
 }
 """What takes seconds to import."""
 
 
-class Loop(Protocol):
-    """What differs between executors: how gradients are summed up and used."""
-
-    def forward(self, inputs: Tensor) -> Tensor: ...
-    def no_sync(self) -> AbstractContextManager[None]: ...
-    def clip(self, norm: float) -> None: ...
-    def step(self) -> None: ...
-
-
 class Plain:
-    """DDP."""
+    """DDP, by what differs between it and executors: `forward`, `no_sync`, `clip` and `step`."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
         self.forward = DistributedDataParallel(model)
@@ -259,17 +239,21 @@ def made(recipe: Recipe) -> tuple[nn.Module, Optimizer]:
     return model, recipe.optimizer(model)
 
 
-def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Loop) -> Weights:
+def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Any) -> Weights:
     """Train; return the weights."""
     scheduler = recipe.scheduler(optimizer) if recipe.scheduler else None
     rank = distributed.get_rank()
+
+    def passed(step: int) -> None:
+        loss_of(loop.forward(make_inputs("perceptron", rank, step)), rank, step).backward()
+
     for step in range(STEPS):
         if recipe.between is not None:
             recipe.between(model, step)
         for number in range(recipe.passes - 1):
             with loop.no_sync():
-                _backward(loop, rank, step + 100 * number + 100)
-        _backward(loop, rank, step)
+                passed(step + 100 * number + 100)
+        passed(step)
         if recipe.clip is not None:
             loop.clip(recipe.clip)
         loop.step()
@@ -277,8 +261,3 @@ def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Loop) -
             scheduler.step()
     model.eval().state_dict()  # which finishes everything
     return weights_of(model)
-
-
-def _backward(loop: Loop, rank: int, step: int) -> None:
-    outputs = loop.forward(make_inputs("perceptron", rank, step))
-    loss_of(outputs, rank, step).backward()

@@ -162,16 +162,21 @@ def weights_of(model: nn.Module) -> Weights:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
-def ddp_weights(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weights:
-    """Train as DDP does, in a job that has its process group; return the weights."""
-    model = make_model(name)
-    parallel = DistributedDataParallel(model)
-    updates = make_optimizer(optimizer, model)
+def trained(
+    parallel: DistributedDataParallel, name: str, optimizer: str = "sgd", steps: int = STEPS
+) -> Weights:
+    """Train a model under DDP; return its weights."""
+    updates = make_optimizer(optimizer, parallel.module)
     for step in range(steps):
         backward(parallel, name, distributed.get_rank(), step)
         updates.step()
         updates.zero_grad()
-    return weights_of(model)
+    return weights_of(parallel.module)
+
+
+def ddp_weights(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weights:
+    """Train as DDP does, in a job that has its process group; return the weights."""
+    return trained(DistributedDataParallel(make_model(name)), name, optimizer, steps)
 
 
 def away_from_ddp(
@@ -184,11 +189,11 @@ def away_from_ddp(
     return largest_difference(weights_of(model), ddp_weights(name, optimizer, steps))
 
 
-def ddp_worker(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weights:
-    """Do the same as the worker of a job of its own."""
+def in_job(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a job; what uses the job's group is gone when the group is."""
     distributed.init_process_group("gloo")
     try:
-        return ddp_weights(name, optimizer, steps)
+        return function(*arguments)
     finally:
         distributed.destroy_process_group()
 

@@ -20,7 +20,7 @@ from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.world import World
-from tests.runtime.recipes import RECIPES, Plain, Recipe, follow, made
+from tests.runtime.recipes import RECIPES, Plain, Recipe, changed, follow, made, of
 from tests.runtime.reference import (
     CLASSES,
     MODELS,
@@ -48,10 +48,8 @@ def executor_of(kind: str, model: nn.Module, optimizer: Optimizer, world: World)
     if kind == "shards":
         program = ShardProgram.pushes_first(batches, batches[::-1])
         return ShardExecutor(model, program, optimizer, world)
-    plan = Exchange(
-        sum(parameter.numel() for parameter in trainable(model).values()), world.size, "rotated"
-    )
-    ranks = range(world.size)
+    elements = sum(parameter.numel() for parameter in trainable(model).values())
+    plan, ranks = Exchange(elements, world.size, "rotated"), range(world.size)
     slices = SliceProgram(tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks)))
     return SliceExecutor(model, slices, optimizer, world)
 
@@ -78,22 +76,16 @@ class Tiny(nn.Module):
         return outputs
 
 
-class Transposed(Perceptron):
-    """Has parameters whose elements do not lie in memory in their order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for layer in (self.first, self.second):
-            layer.weight = nn.Parameter(layer.weight.detach().T.contiguous().T)
+def transpose(model: Perceptron) -> None:
+    """Let elements of parameters lie in memory in another order than theirs."""
+    for layer in (model.first, model.second):
+        layer.weight = nn.Parameter(layer.weight.detach().T.contiguous().T)
 
 
-class Frozen(Perceptron):
-    """Has frozen layers, which the optimiser knows of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first.requires_grad_(requires_grad=False)
-        self.second.requires_grad_(requires_grad=False)
+def freeze(model: Perceptron) -> None:
+    """Freeze layers that the optimiser knows of."""
+    for layer in (model.first, model.second):
+        layer.requires_grad_(requires_grad=False)
 
 
 def clamp(model: nn.Module, step: int) -> None:
@@ -104,36 +96,30 @@ def clamp(model: nn.Module, step: int) -> None:
             parameter.clamp_(-0.2, 0.2)
 
 
-def _of(kind: Callable[..., Optimizer], **options: Any) -> Recipe:
-    return Recipe(optimizer=lambda model: kind(model.parameters(), lr=0.01, **options))
-
-
 def _named(model: nn.Module) -> Optimizer:
     """Return an optimiser that knows names, in two groups."""
-    names = dict(model.named_parameters())
-    weights = [(name, parameter) for name, parameter in names.items() if name.endswith("weight")]
-    others = [(name, parameter) for name, parameter in names.items() if not name.endswith("weight")]
+    named = list(model.named_parameters())
     groups: list[dict[str, Any]] = [
-        {"params": weights, "weight_decay": 0.01},
-        {"params": others, "lr": 0.03, "momentum": 0.5},
+        {"params": [row for row in named if "weight" in row[0]], "weight_decay": 0.01},
+        {"params": [row for row in named if "bias" in row[0]], "lr": 0.03, "momentum": 0.5},
     ]
     return SGD(groups, lr=0.1, momentum=0.9)
 
 
 OWN = {
     "tiny": Recipe(Tiny),
-    "tiny, Adam": Recipe(Tiny, lambda model: torch.optim.Adam(model.parameters(), eps=1e-4)),
-    "transposed": Recipe(Transposed),
-    "frozen": Recipe(Frozen),
+    "tiny, Adam": Recipe(Tiny, of(torch.optim.Adam, lr=0.001, eps=1e-4)),
+    "transposed": Recipe(changed(transpose)),
+    "frozen": Recipe(changed(freeze)),
     "named, scheduled": replace(RECIPES["scheduled"], optimizer=_named),
     "clamped": Recipe(between=clamp),
-    "SGD fused": _of(SGD, fused=True, momentum=0.9, nesterov=True),
-    "SGD foreach": _of(SGD, foreach=True, momentum=0.9, maximize=True),
-    "Adadelta": _of(torch.optim.Adadelta),
-    "Adagrad, begun at 1": _of(torch.optim.Adagrad, initial_accumulator_value=1.0),
-    "Adamax": _of(torch.optim.Adamax, eps=1e-4),
-    "RAdam": _of(torch.optim.RAdam, eps=1e-4),
-    "Rprop": _of(torch.optim.Rprop),
+    "SGD fused": Recipe(optimizer=of(SGD, fused=True, momentum=0.9, nesterov=True)),
+    "SGD foreach": Recipe(optimizer=of(SGD, foreach=True, momentum=0.9, maximize=True)),
+    "Adadelta": Recipe(optimizer=of(torch.optim.Adadelta)),
+    "Adagrad, begun at 1": Recipe(optimizer=of(torch.optim.Adagrad, initial_accumulator_value=1.0)),
+    "Adamax": Recipe(optimizer=of(torch.optim.Adamax, eps=1e-4)),
+    "RAdam": Recipe(optimizer=of(torch.optim.RAdam, eps=1e-4)),
+    "Rprop": Recipe(optimizer=of(torch.optim.Rprop)),
 }
 
 LEFT_OUT = {"clipped", "clipped and accumulated", "Adafactor", "Adafactor, autocast"}
@@ -173,19 +159,13 @@ MANY = ["frozen", "mixed", "tiny", "tiny, Adam"]
 
 def jobs(kind: str) -> list[Any]:
     """Return numbers of ranks, and recipes."""
-    rest = DIVIDED[kind]
-    some = QUICK if THOROUGH else [name for name in QUICK if name not in MANY]
-    return [
-        *((size, QUICK) for size in ((1, 2) if THOROUGH else (2,))),
-        *([] if THOROUGH else [(1, ["accumulated", "tiny, Adam"])]),
-        pytest.param(3, some, marks=pytest.mark.slow),
-        # With three ranks all models are trained by `test_cut_shards`, too.
-        *(
-            pytest.param(size, rest, marks=pytest.mark.slow)
-            for size in ((2, 3) if THOROUGH else (2,))
-        ),
-        pytest.param(6, MANY, marks=pytest.mark.slow),
-    ]
+    rest, few = DIVIDED[kind], [name for name in QUICK if name not in MANY]
+    if THOROUGH:
+        jobs, slow = [(1, QUICK), (2, QUICK)], [(3, QUICK), (2, rest), (3, rest), (6, MANY)]
+    else:  # with three ranks all models are trained by `test_cut_shards`, too
+        jobs, slow = [(2, QUICK), (1, ["accumulated", "tiny, Adam"])], [(3, few), (2, rest)]
+        slow.append((6, MANY))
+    return [*jobs, *(pytest.param(*job, marks=pytest.mark.slow) for job in slow)]
 
 
 ROUNDED = {"SGD fused": 1e-6, "AdamW fused": 1e-6, "mixed": 0.02}
@@ -203,9 +183,6 @@ class Ours:
         self.forward = model
         self.no_sync = executor.no_sync
         self.step = executor.step
-
-    def clip(self, norm: float) -> None:
-        raise NotImplementedError
 
 
 def compare(attach: Attach, recipes: Collection[str]) -> dict[str, Pair]:

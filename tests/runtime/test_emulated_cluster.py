@@ -23,7 +23,7 @@ from emulated_network import clean, cluster
 
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
-from tests.runtime.launching import launch
+from tests.runtime.launching import launch, running, values
 
 SCRIPT = Path(emulated_cluster.__file__)
 RATE = 50_000_000
@@ -42,14 +42,6 @@ def namespaces(owner: int | None = None) -> set[str]:
     return {name for name in names if name.startswith(f"planner-{owner or os.getpid()}-")}
 
 
-def running(process: int) -> bool:
-    """Tell whether a process runs; one that ended and nobody waited for does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @contextmanager
 def script(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, str(SCRIPT), *arguments]
@@ -60,16 +52,26 @@ def script(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def connect(address: str, port: int, limit_s: float) -> str:
-    """Return why a server on another host is not reached, or that it is."""
+@contextmanager
+def sleeping() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Run a script whose two hosts sleep; yield its process, and those of the hosts."""
+    with script("--flat", "2", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
+        assert process.stdout is not None
+        inside = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        assert len(namespaces(process.pid)) == 3
+        yield process, inside
+
+
+def connect(address: str, port: int, limit_s: float) -> bool:
+    """Tell whether a server on another host is reached."""
     try:
         with socket.create_connection((address, port), timeout=limit_s):
-            return "reached"
-    except OSError as error:
-        return type(error).__name__
+            return True
+    except OSError:
+        return False
 
 
-def meet(hosts: tuple[Host, ...], place: int) -> str | None:
+def meet(hosts: tuple[Host, ...], place: int) -> bool | None:
     """Let every host but the first connect to the first, over the interface at a place."""
     port = 4000
     server, control = hosts[0].nics[place].address, hosts[0].control_address
@@ -79,35 +81,35 @@ def meet(hosts: tuple[Host, ...], place: int) -> str | None:
             for _ in range(2 * (len(hosts) - 1)):
                 doors.accept()[0].close()
         return None
-    while connect(control, port, 5) != "reached":
+    while not connect(control, port, 5):
         time.sleep(0.05)
     answer = connect(server, port, 2)
     connect(control, port, 5)
     return answer
 
 
-def answers(hosts: tuple[Host, ...], place: int) -> list[str]:
-    outcomes = launch(meet, len(hosts), hosts, place, timeout_s=30, hosts=hosts)
-    return [outcome.value for outcome in outcomes[1:]]
+def reached(hosts: tuple[Host, ...], place: int) -> list[bool]:
+    _, *others = values(launch(meet, len(hosts), hosts, place, timeout_s=30, hosts=hosts))
+    return others
 
 
-def reduce_over_switches(n: int, k: int) -> tuple[list[float], float]:
-    """Return the sums over the servers on each of a server's switches, and over all."""
+def reduce_over_switches() -> None:
+    """Sum up over the servers on each of a server's switches, and over all."""
     dist.init_process_group("gloo")
-    rank, bcube, sums = dist.get_rank(), BCube(n, k), []
-    for level in range(k):
+    rank, bcube = dist.get_rank(), BCube(2, 2)
+    for level in range(2):
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["PLANNER_INTERFACES"].split(",")[level]
-        for switch in range(n ** (k - 1)):
-            group = dist.new_group(list(bcube.on_switch(level, switch)))
+        for switch in range(2):
+            there = list(bcube.on_switch(level, switch))
+            group, number = dist.new_group(there), torch.tensor([float(rank)])
             if switch == bcube.switch(rank, level):
-                tensor = torch.tensor([float(rank)])
-                dist.all_reduce(tensor, group=group)
-                sums.append(float(tensor))
+                dist.all_reduce(number, group=group)
+                assert number == sum(there)
     everywhere = torch.tensor([float(rank)])
     dist.all_reduce(everywhere)
+    assert everywhere == 6
     dist.barrier()
     dist.destroy_process_group()
-    return sums, float(everywhere)
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (3, 2), (2, 3), (4, 3)])
@@ -145,38 +147,24 @@ def test_a_layout_that_cannot_be() -> None:
 @emulated
 def test_hosts_reach_each_other_unless_an_interface_is_down() -> None:
     with cluster(Layout.flat(3, nics=2), RATE) as hosts:
-        assert answers(hosts, 0) == answers(hosts, 1) == ["reached", "reached"]
+        assert reached(hosts, 0) == reached(hosts, 1) == [True, True]
         hosts[1].link("eth0", up=False)
-        cut, fine = answers(hosts, 0)
-        assert cut != "reached"
-        assert fine == "reached"
-        assert answers(hosts, 1) == ["reached", "reached"]
+        assert reached(hosts, 0) == [False, True]
+        assert reached(hosts, 1) == [True, True]
         hosts[0].link("eth1", up=False)
-        assert "reached" not in answers(hosts, 1)
+        assert reached(hosts, 1) == [False, False]
         hosts[1].link("eth0", up=True)
-        assert answers(hosts, 0) == ["reached", "reached"]
+        assert reached(hosts, 0) == [True, True]
         with pytest.raises(ClusterError, match="eth7"):
             hosts[0].link("eth7", up=False)
 
 
 @emulated
-def test_hosts_of_a_bcube_reach_only_their_neighbours() -> None:
+def test_hosts_of_a_bcube_reach_their_neighbours_alone_and_have_a_group_on_each_switch() -> None:
     with cluster(Layout.bcube(2, 2), RATE) as hosts:
-        assert [answer == "reached" for answer in answers(hosts, 0)] == [True, False, False]
-        assert [answer == "reached" for answer in answers(hosts, 1)] == [False, True, False]
-
-
-@emulated
-def test_a_job_has_a_group_on_each_switch_and_one_of_all() -> None:
-    bcube = BCube(2, 2)
-    with cluster(Layout.bcube(2, 2), RATE) as hosts:
-        outcomes = launch(reduce_over_switches, 4, 2, 2, hosts=hosts)
-    for outcome in outcomes:
-        assert outcome.error is None
-        expected = [
-            sum(bcube.on_switch(level, bcube.switch(outcome.rank, level))) for level in range(2)
-        ]
-        assert outcome.value == (expected, 6)
+        assert reached(hosts, 0) == [True, False, False]
+        assert reached(hosts, 1) == [False, True, False]
+        values(launch(reduce_over_switches, 4, hosts=hosts))
 
 
 @emulated
@@ -233,23 +221,18 @@ def test_the_script_runs_a_command_on_every_host() -> None:
 
 @emulated
 def test_a_script_that_is_asked_to_end_leaves_nothing() -> None:
-    with script("--flat", "2", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
-        assert process.stdout is not None
-        inside = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
-        assert len(namespaces(process.pid)) == 3
+    with sleeping() as (process, inside):
         process.terminate()
         assert process.wait(30) == 143
     assert namespaces(process.pid) == set()
-    assert not any(running(number) for number in inside)
+    assert not any(map(running, inside))
 
 
 @emulated
 def test_what_a_killed_script_leaves_is_removed_and_what_runs_is_not() -> None:
     with cluster(Layout.flat(1), RATE):
         own = namespaces()
-        with script("--flat", "2", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
-            assert process.stdout is not None
-            inside = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        with sleeping() as (process, inside):
             with script("--clean") as cleaner:
                 cleaner.communicate(timeout=60)
             left = namespaces(process.pid)
@@ -260,7 +243,7 @@ def test_what_a_killed_script_leaves_is_removed_and_what_runs_is_not() -> None:
             with script("--flat", "1", "--", "true") as following:
                 following.communicate(timeout=60)
             assert namespaces(process.pid) == set()
-            assert not any(running(number) for number in inside)
+            assert not any(map(running, inside))
             assert namespaces() == own
             assert not left & set(clean())
 
