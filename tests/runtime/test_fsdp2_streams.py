@@ -18,6 +18,7 @@ from unittest import mock
 import pytest
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard import (
     _fsdp_collectives,
     _fsdp_param_group,
@@ -36,16 +37,17 @@ from planner.programs import program_of
 from planner.programs.units import by_streams
 from planner.runtime import fsdp2
 from planner.runtime.fsdp2 import as_fsdp2
-from tests.runtime.fsdp2_watching import RULES_OF_FSDP2, as_people_do, devices
 from tests.runtime.launching import launch, values
+from tests.runtime.test_fsdp2_units import devices
 from tests.thorough import THOROUGH
 
 SHARDS = 4
 INSTANCES = 12 if THOROUGH else 6
+RULES_OF_FSDP2 = ("fsdp2", "fsdp2_ahead_2", "no_reshard", "one_unit")
 
 
 class Span(NamedTuple):
-    """When something was done."""
+    """When a collective was carried out."""
 
     kind: str
     start_ns: int
@@ -77,13 +79,6 @@ class Stream:
     def record_event(self) -> Event:
         return Event(self.at)
 
-    def does(self, kind: str, duration: int, channel: "Stream | None" = None) -> int:
-        start = self.at if channel is None else max(self.at, channel.at)
-        CLOCK.spans.append(Span(kind, start, start + duration))
-        if channel is not None:
-            channel.at = start + duration
-        return start + duration
-
 
 class Clock:
     """What FSDP2 takes for a kind of device."""
@@ -105,11 +100,14 @@ class Clock:
         yield
         self.current = before
 
-    def compute(self, kind: str, duration: int) -> None:
-        self.current.at = self.current.does(kind, duration)
+    def compute(self, duration: int) -> None:
+        self.current.at += duration
 
     def communicate(self, kind: str, duration: int, group: Any, wait: bool) -> Any:
-        end = self.current.does(kind, duration, self.channels.setdefault(group, Stream()))
+        channel = self.channels.setdefault(group, Stream())
+        start = max(self.current.at, channel.at)
+        channel.at = end = start + duration
+        self.spans.append(Span(kind, start, end))
         if wait:
             self.current.at = end
             return None
@@ -129,18 +127,6 @@ class Pending(distributed.Work):
         return True
 
 
-class Backward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, duration: int) -> Tensor:
-        ctx.duration = duration
-        return tensor.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        CLOCK.compute("backward", ctx.duration)
-        return gradient, None
-
-
 class Layer(nn.Linear):
     """A layer that takes a known time."""
 
@@ -149,11 +135,24 @@ class Layer(nn.Linear):
         self.forward_ns, self.backward_ns = forward_ns, backward_ns
 
     def forward(self, inputs: Tensor) -> Tensor:
-        CLOCK.compute("forward", self.forward_ns)
-        outputs: Tensor = Backward.apply(  # type: ignore[no-untyped-call]
-            super().forward(inputs), self.backward_ns
-        )
-        return outputs
+        CLOCK.compute(self.forward_ns)
+        outputs = super().forward(inputs)
+        outputs.register_hook(lambda _: CLOCK.compute(self.backward_ns))
+        return outputs.clone()  # whose gradient comes first: FSDP2's hooks are on it
+
+
+def as_people_do(make: Callable[[], nn.Sequential], rule: str, over: Mesh) -> nn.Module:
+    """Return a model that FSDP2 shards by a rule, called as people do."""
+    model, mesh = make(), devices(over)
+    options: dict[str, Any] = {"reshard_after_forward": False} if rule == "no_reshard" else {}
+    own = [] if rule == "one_unit" else [layer for layer in model if list(layer.parameters())]
+    layers = [fully_shard(layer, mesh=mesh, **options) for layer in own]
+    fully_shard(model, mesh=mesh, **options)
+    for place, layer in enumerate(layers):
+        if rule == "fsdp2_ahead_2":
+            layer.set_modules_to_forward_prefetch(layers[place + 1 : place + 3])
+            layer.set_modules_to_backward_prefetch(layers[max(place - 2, 0) : place][::-1])
+    return model
 
 
 def instance(seed: int, **changes: Any) -> tuple[Problem, Callable[[], nn.Sequential]]:
@@ -164,13 +163,13 @@ def instance(seed: int, **changes: Any) -> tuple[Problem, Callable[[], nn.Sequen
     cost, other, third = (
         AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4)) for _ in range(3)
     )
-    hybrid = bool(seed % 2)
+    replicas = 1 + seed % 2
     mesh = Mesh(
-        shards=SHARDS // 2 if hybrid else SHARDS,
-        replicas=2 if hybrid else 1,
+        shards=SHARDS // replicas,
+        replicas=replicas,
         all_gather=cost,
         reduce_scatter=other,
-        all_reduce=third if hybrid else None,
+        all_reduce=third if replicas > 1 else None,
     )
     problem = Problem(
         forward_ns=[forward for forward, _ in times],
@@ -209,51 +208,41 @@ def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span
     def add(tensor: Tensor, group: Any, **_: Any) -> Any:
         return CLOCK.communicate("sum", mesh.sum_ns(4 * tensor.numel()), group, True)
 
-    with (
-        mock.patch.object(_fsdp_state, "_get_device_handle", return_value=CLOCK),
-        mock.patch.object(_fsdp_param_group, "_get_device_handle", return_value=CLOCK),
-        mock.patch.object(_fsdp_collectives, "_get_device_handle", return_value=CLOCK),
-        mock.patch.object(distributed, "all_gather_single", gather),
-        mock.patch.object(distributed, "reduce_scatter_single", scatter),
-        mock.patch.object(distributed, "all_reduce", add),
-        mock.patch.object(fsdp2, "_has_streams", return_value=True),
-    ):
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (_fsdp_state, _fsdp_param_group, _fsdp_collectives):
+            patch.setattr(module, "_get_device_handle", lambda _: CLOCK)
+        patch.setattr(distributed, "all_gather_single", gather)
+        patch.setattr(distributed, "reduce_scatter_single", scatter)
+        patch.setattr(distributed, "all_reduce", add)
+        patch.setattr(fsdp2, "_has_streams", lambda _: True)
         model = sharded()
         width: int = next(iter(model.children())).in_features  # type: ignore[assignment]
         model(torch.ones(1, width)).sum().backward()
-    return CLOCK.spans, CLOCK.current.at
+    return in_order(CLOCK.spans), CLOCK.current.at
 
 
 def foreseen(evaluation: Schedule | Evaluation) -> tuple[list[Span], int]:
-    count = len(evaluation.steps) // 2
-    spans = [
-        Span("forward" if step < count else "backward", row.start_ns, row.end_ns)
-        for step, row in enumerate(evaluation.steps)
-    ]
-    for kind, rows in (
-        ("gather", evaluation.gathers),
-        ("scatter", evaluation.reduces),
-        ("sum", evaluation.sums),
-    ):
-        spans += [Span(kind, row.start_ns, row.end_ns) for row in rows]
-    return spans, evaluation.iteration_ns
+    kinds = {"gather": evaluation.gathers, "scatter": evaluation.reduces, "sum": evaluation.sums}
+    spans = [Span(kind, row.start_ns, row.end_ns) for kind, rows in kinds.items() for row in rows]
+    return in_order(spans), evaluation.iteration_ns
 
 
-Row = tuple[str, int, tuple[list[Span], int], tuple[list[Span], int]]
+def in_order(spans: list[Span]) -> list[Span]:
+    """Return what takes time, in its order."""
+    return sorted(span for span in spans if span.end_ns > span.start_ns)
 
 
-def compare_all() -> list[Row]:
-    """Return what FSDP2 does and what the simulator says, of rules and of plans."""
+def compare_all() -> None:
+    """Compare what FSDP2 does with what the simulator says, of rules and of plans."""
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=SHARDS)
-    rows: list[Row] = []
     for seed in range(INSTANCES):
         problem, make = instance(seed)
         for rule in RULES_OF_FSDP2:
             plan = RULES[rule](problem, 0)
             found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
-            rows.append((rule, seed, found, foreseen(evaluate(problem, plan))))
+            assert found == foreseen(evaluate(problem, plan)), (rule, seed)
             if "fsdp2" in rule:
-                rows += as_planned(problem, plan, make, f"as_fsdp2 {rule}", seed)
+                compare(problem, plan, make)
         for channels in ("one", "two"):
             free, make = instance(seed, channels=channels)
             peak = evaluate(free, RULES["fsdp2"](free, 0)).peak_bytes
@@ -261,47 +250,32 @@ def compare_all() -> list[Row]:
                 limited = free.within(limit)
                 solved = fsdp.solve(limited).plan
                 assert solved is not None
-                rows += as_planned(limited, solved, make, f"{channels} {limit}", seed)
+                compare(limited, solved, make)
     distributed.destroy_process_group()
-    return rows
 
 
-def as_planned(
-    problem: Problem, plan: Plan, make: Callable[[], nn.Sequential], about: str, seed: int
-) -> Iterator[Row]:
-    """Yield what a plan comes to with all of its settings, and without each."""
+def compare(problem: Problem, plan: Plan, make: Callable[[], nn.Sequential]) -> None:
+    """Compare what a plan comes to with all of its settings, and without each."""
     program: Any = program_of((problem, plan))
     mesh = devices(problem.meshes[0])
     loads, settings = evaluate(problem, plan).loads, dict(needed(program))
     for missing in (None, *settings):
-        left, channels = (plan, problem.channels)
-        if missing is not None:
-            left, channels = without(plan, problem.channels, missing)
+        left, channels = without(plan, problem.channels, missing)
         rest = [row for row in settings.items() if row[0] != missing]
         with mock.patch.object(fsdp2, "needed", return_value=rest):
             found = timed(problem, lambda: as_fsdp2(make(), program, mesh))
-        yield f"{about} without {missing}", seed, found, foreseen(follow(left, loads, channels))
+        assert found == foreseen(follow(left, loads, channels)), (problem, plan, missing)
 
 
-def without(plan: Plan, channels: Channels, method: str) -> tuple[Plan, Channels]:
+def without(plan: Plan, channels: Channels, method: str | None) -> tuple[Plan, Channels]:
     """Return what remains of a plan without a method of FSDP2's, which the checker may refuse."""
     if method == SEPARATE:
         return plan, "one"
     if method == BUFFERS:
         return replace(plan, buffers=1), channels
-    return by_streams(plan, channels), channels
-
-
-def in_order(spans: list[Span]) -> list[Span]:
-    """Return what takes time, in its order; with layers of a unit as one computation."""
-    return sorted(span for span in spans if span.end_ns > span.start_ns)
+    return (by_streams(plan, channels) if method else plan), channels
 
 
 @pytest.mark.slow
 def test_streams_of_fsdp2_take_as_long_as_planned() -> None:
-    (value,) = values(launch(compare_all, 1))
-    for about, seed, (spans, time), (planned, planned_time) in value:
-        assert time == planned_time, (about, seed)
-        for kind in ("gather", "scatter", "sum"):
-            own = [span for span in in_order(spans) if span.kind == kind]
-            assert own == [span for span in in_order(planned) if span.kind == kind], (about, seed)
+    values(launch(compare_all, 1))
