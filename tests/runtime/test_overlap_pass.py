@@ -1,7 +1,6 @@
 """A plan of `overlap`, imposed on the graphs of a small Transformer that is sharded by hand."""
 
 import operator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -67,13 +66,13 @@ def planned(graph: Graph) -> tuple[overlap.Problem, Any]:
     return problem, overlap.solve(problem, method="search", time_limit=0.5)
 
 
-def worker(size: int) -> dict[str, Any]:
-    """Run the model as it is, and as planned; return both, and which orders there were."""
+def worker(size: int) -> list[tuple[Any, ...]]:
+    """Run the model as it is, and as planned; return which orders there were."""
     distributed.init_process_group("gloo")
     store: Any = distributed.distributed_c10d._get_default_store()
     orders: list[tuple[Any, ...]] = []
 
-    def compiled(*, impose: bool, module: GraphModule, _: Any) -> Any:
+    def compiled(impose: bool, module: GraphModule) -> Any:
         if impose:
             # A plan that is made in a limited time may be another one on each rank. While torch
             # compiles, only the store can be used.
@@ -101,51 +100,47 @@ def worker(size: int) -> dict[str, Any]:
     results = []
     for impose in (False, True):
         model = Sharded(size)
-        one = partial(compiled, impose=impose)
 
-        def compile_graph(module: GraphModule, inputs: Any, one: Any = one) -> Any:
-            return one(module=module, _=inputs)
+        def compile_graph(module: GraphModule, _: Any, impose: bool = impose) -> Any:
+            return compiled(impose, module)
 
         torch._dynamo.reset()
-        called = torch.compile(
-            model, backend=aot_autograd(fw_compiler=compile_graph), dynamic=False
-        )
+        backend = aot_autograd(fw_compiler=compile_graph)
+        called = torch.compile(model, backend=backend, dynamic=False)
         torch.manual_seed(distributed.get_rank() + 10)
         outputs = called(torch.randn(3, 5, WIDTH))
         outputs.square().mean().backward()
         results.append([outputs.detach(), *(p.grad for p in model.parameters())])
     distributed.destroy_process_group()
-    return {"results": results, "orders": orders}
+    assert all(map(torch.equal, *results))
+    return orders
 
 
 @pytest.mark.slow
 def test_planned_order_and_merging_compute_the_same() -> None:
-    ranks = values(launch(worker, 2, 2))
-    for rank in ranks:
-        plain, imposed = rank["results"]
-        assert all(map(torch.equal, plain, imposed))
-        assert rank["orders"] == ranks[0]["orders"]
-        assert len(rank["orders"]) == 2  # forward and backward
-    assert any(before != wanted for before, wanted, _, _ in ranks[0]["orders"])
-    assert any(merged for _, _, merged, _ in ranks[0]["orders"])
-    assert any("coalesced" in text for *_, text in ranks[0]["orders"])
+    orders, others = values(launch(worker, 2, 2))
+    assert orders == others
+    assert len(orders) == 2  # forward and backward
+    assert any(before != wanted for before, wanted, _, _ in orders)
+    assert any(merged for _, _, merged, _ in orders)
+    assert any("coalesced" in text for *_, text in orders)
 
 
-def chain() -> Graph:
-    """Return a graph of three operations in line."""
+@pytest.mark.parametrize(
+    ("names", "order", "message"),
+    [
+        (("neg", "abs_1", "neg_1"), (1, 0, 2), "which it depends on"),
+        (("other",), (0,), r"has no .*other"),
+    ],
+)
+def test_plans_of_other_graphs_and_orders_that_break_dependences_are_refused(
+    names: tuple[str, ...], order: tuple[int, ...], message: str
+) -> None:
     graph = Graph()
     node = graph.placeholder("x")
-    for target in (operator.neg, operator.abs, operator.neg):
+    for target in (operator.neg, operator.abs, operator.neg):  # in line
         node = graph.call_function(target, (node,))
     graph.output((node,))
-    return graph
-
-
-def test_plans_of_other_graphs_and_orders_that_break_dependences_are_refused() -> None:
-    names = [node.name for node in operations(chain())]
-    free = overlap.Problem(nodes=[overlap.Node(name) for name in names])
-    with pytest.raises(InvalidPlanError, match="which it depends on"):
-        impose_overlap(chain(), (free, overlap.Plan((1, 0, 2))))
-    other = overlap.Problem(nodes=[overlap.Node("other")])
-    with pytest.raises(InvalidPlanError, match=r"has no .*other"):
-        impose_overlap(chain(), (other, overlap.Plan((0,))))
+    problem = overlap.Problem(nodes=[overlap.Node(name) for name in names])
+    with pytest.raises(InvalidPlanError, match=message):
+        impose_overlap(graph, (problem, overlap.Plan(order)))

@@ -45,11 +45,8 @@ def lines(source: str) -> list[str]:
     name, places = source.split(":")
     folder = FOLDERS[name.split("/")[0] if "/" in name else ""]
     text = (folder / name).read_text().splitlines()
-    found = []
-    for place in places.split(","):
-        first, _, last = place.partition("-")
-        found += text[int(first) - 1 : int(last or first)]
-    return found
+    spans = (place.partition("-") for place in places.split(","))
+    return [line for first, _, last in spans for line in text[int(first) - 1 : int(last or first)]]
 
 
 @pytest.mark.skipif(
