@@ -44,7 +44,6 @@ from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.programs import program_of
-from planner.programs.from_plans import TypedPlan, answer_of
 from planner.runtime import Ring, World, attach, join
 from planner.runtime.collectives.halves import ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
@@ -52,10 +51,8 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.executors.trace import Event
 from planner.solving.result import Result
 from tests.runtime.launching import errors, launch, values
-from tests.runtime.plans import typed_plans
 from tests.runtime.reference import (
     Weights,
-    away_from_ddp,
     backward,
     largest_difference,
     make_model,
@@ -439,25 +436,6 @@ def test_no_decision_of_a_plan_is_dropped_and_transfers_go_by_the_algorithms_the
     cases += map(mixed, iteration.MODES) if ranks == 3 else ()
     assert {case.plan.mode for case in cases} == set(iteration.MODES)
     values(launch(run, ranks, cases, timeout_s=600 if THOROUGH else 120))
-
-
-def follow(plans: dict[str, list[TypedPlan]]) -> dict[str, float]:
-    """Train by typed plans on rank 0, and by their answers on others; return how far DDP is."""
-    differences = {}
-    with join() as world:
-        for name, typed in plans.items():
-            answers = [msgspec.json.encode(answer_of(plan)) for plan in typed]
-            plan = answers if world.rank else typed
-            differences[name] = away_from_ddp(plan, NAME, world, steps=STEPS)
-    return differences
-
-
-@pytest.mark.slow
-def test_plans_of_other_families_are_followed_typed_and_as_answers_alike() -> None:
-    plans = typed_plans(NAME)
-    assert plans.keys() == {"caramel", "ibatch", "bigdl"}
-    for value in values(launch(follow, 2, plans)):
-        assert value == dict.fromkeys(plans, 0)
 
 
 # ---

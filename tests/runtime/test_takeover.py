@@ -4,28 +4,25 @@ import copy
 import pickle
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from planner.model.errors import NotApplicableError
+from planner.programs.from_plans import TypedPlan, answer_of
 from planner.runtime import join, take_over
 from tests.runtime.launching import errors, launch, values
-from tests.runtime.plans import plan_of, typed_plans
+from tests.runtime.plans import typed_plans
 from tests.runtime.reference import (
     STEPS,
     backward,
     largest_difference,
-    make_inputs,
     make_model,
     make_optimizer,
     weights_of,
 )
-
-
-def plan() -> bytes:
-    return plan_of(make_model("perceptron"), make_inputs("perceptron", 0, 0))
 
 
 def looped(model: Any, optimizer: Any, *, clips: Any = None) -> None:
@@ -52,13 +49,16 @@ def looped(model: Any, optimizer: Any, *, clips: Any = None) -> None:
         schedule.step()
 
 
-def followed(clip: bool, plan: bytes) -> None:
+def followed(clip: bool, plan: list[TypedPlan]) -> None:
+    """Follow a plan as it is on rank 0, and its answers on others."""
+    answers = [msgspec.json.encode(answer_of(one)) for one in plan]
     with join() as world:
         plain = DistributedDataParallel(make_model("perceptron"))
         looped(plain, make_optimizer("adam", plain), clips=(lambda: None) if clip else None)
         model = make_model("perceptron")
         optimizer = make_optimizer("adam", model)
-        with take_over(model, optimizer, plan, world=world) as executor:
+        attached: Any = answers if world.rank else plan
+        with take_over(model, optimizer, attached, world=world) as executor:
             clips = executor.synchronise if clip else None
             looped(model, optimizer, clips=clips)
             counted = executor.steps
@@ -75,12 +75,14 @@ def followed(clip: bool, plan: bytes) -> None:
         assert largest_difference(before, weights_of(model)) > 0
 
 
-@pytest.mark.parametrize("clip", [False, True])
-def test_a_loop_that_knows_nothing_of_plans_follows_one(clip: bool) -> None:
-    values(launch(followed, 2, clip, plan()))
+@pytest.mark.parametrize(
+    ("family", "clip"), [("caramel", False), ("caramel", True), ("ibatch", False), ("bigdl", False)]
+)
+def test_a_loop_that_knows_nothing_of_plans_follows_one(family: str, clip: bool) -> None:
+    values(launch(followed, 2, clip, typed_plans("perceptron")[family]))
 
 
-def failing(plan: bytes) -> None:
+def failing(plan: Any) -> None:
     model = make_model("perceptron")
     optimizer = make_optimizer("sgd", model)
     with take_over(model, optimizer, plan, timeout_s=20):
@@ -92,7 +94,7 @@ def failing(plan: bytes) -> None:
 
 @pytest.mark.slow
 def test_what_ends_one_loop_ends_all() -> None:
-    first, second = errors(launch(failing, 2, plan()))
+    first, second = errors(launch(failing, 2, typed_plans("perceptron")["caramel"]))
     assert (first.type, second.type) == ("CommunicationError", "ValueError")
     assert "rank 1 stopped: ValueError: no more data" in first.text
 
