@@ -71,9 +71,9 @@ def copy_of(root: Path, into: Path) -> None:
         text=True,
     )
     for name in filter(None, listed.stdout.split("\0")):
-        if (root / name).is_file():
+        if (root / name).is_file() or (root / name).is_symlink():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
-            copyfile(root / name, into / name)
+            copyfile(root / name, into / name, follow_symlinks=False)
 
 
 def verdict_of(folder: Path, tests: Sequence[str], limit_s: float) -> Verdict:
