@@ -47,6 +47,9 @@ for request in json.load(sys.stdin):
     check(f"planner.solve of {{request['problem']}}")
     planner.jsonio.decode_answer(json.dumps(answer).encode())
     check(f"reading an answer of {{request['problem']}}")
+    if request["problem"] in ("bigdl", "caramel", "ibatch", "iteration"):
+        planner.programs.program_of(answer)
+        check(f"a program of {{request['problem']}}")
 """
 
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from planner.model.errors import InvalidPlanError
-from planner.solving.deadline import Deadline, Incumbent
+from planner.solving.deadline import Deadline, Incumbent, TimeUpError
+from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import REPLAN, Method, Outcome
 from planner.solving.result import Status
 from tests.words import Words
@@ -94,3 +95,54 @@ def test_what_is_no_plan_is_a_fault_of_the_method() -> None:
         Letters(COSTS, answering("nothing")).solve("a problem")
     with pytest.raises(InvalidPlanError):
         Letters(COSTS, {}).price("a problem", "nothing")
+
+
+def late(*_: object) -> None:
+    raise TimeUpError
+
+
+def test_a_plan_whose_bound_comes_too_late_is_kept_without_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("good")
+        raise TimeUpError
+
+    family = Words({"good": 5}, {"m": method})
+    monkeypatch.setattr(Words, "bound", late)
+    result = family.solve("a problem", method="m", on_progress=lambda _: None)
+    assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("good", 5, None)
+    assert result.timed_out
+
+
+def test_plans_that_are_told_of_are_checked_within_the_limit() -> None:
+    told: list[Incumbent[str]] = []
+
+    class Slow(Words):
+        def check(self, problem: str, plan: str, deadline: Deadline) -> None:
+            assert deadline.remaining_s is not None
+            if plan == "large":
+                raise TimeUpError
+
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("large")
+        deadline.offer("small")
+        return Outcome("small", 5)
+
+    family = Slow({"small": 5}, {"m": method})
+    result = family.solve("a problem", method="m", time_limit=60, on_progress=told.append)
+    assert [one.objective_ns for one in told] == [5, 5]
+    assert result.plan == "small"
+
+
+def test_an_old_plan_that_there_is_no_time_to_check_or_improve_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = Words({"good": 5, "old": 4}, {"m": lambda *_: Outcome("good", 5)})
+    monkeypatch.setattr(Words, "improve", late)
+    assert family.solve("a problem", method="m", start="old").plan == "good"
+    slow = Words({"old": 5}, {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)})
+    monkeypatch.setattr(Words, "check", late)
+    assert slow.solve("a problem", method="m", start="old").warnings == (
+        "start_plan is ignored: the time limit passed before it was checked",
+    )

@@ -23,7 +23,7 @@ from planner.solving.deadline import NEVER
 from planner.solving.family import Family
 from planner.solving.methods import concrete, loaded
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
-from tests.test_numbers import MAKERS
+from tests.test_numbers import PROBLEMS as NUMBERS
 
 ALL: tuple[Family[Any, Any, Any], ...] = (
     *(IBATCH, CARAMEL, YAN, BML, BIGDL),
@@ -33,7 +33,7 @@ FAMILIES = {family.name: family for family in ALL}
 
 
 def problem_of(family: str) -> Any:
-    problem = MAKERS[f"{family}.Problem"](int, int)
+    problem = NUMBERS[family]
     return replace(problem, memory_bytes=None) if family == "yan" else problem
 
 

@@ -1,9 +1,10 @@
 """One opinion about numbers: every typed constructor takes those of NumPy, and keeps Python's."""
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,181 +48,147 @@ EXACT: dict[str, Number] = {
 }
 
 
-def graph(n: Number = int) -> Graph:
-    ops = (Op("f", n(3), "forward"), Op("b", n(5), "backward", ("f",)))
-    return Graph(ops, (Parameter("w", n(8), ("b",), ("f",)),))
+LINE = AffineCost(3, Fraction(2))
+GRAPH = Graph(
+    (Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))), (Parameter("w", 8, ("b",), ("f",)),)
+)
+PROFILE = Profile(
+    "p",
+    (Layer("a", 1, 2, 8, 8, 4, 2, 1, 1, 1, ("w",), 4),),
+    Provenance(kind="synthetic", source="a test"),
+    batch_size=4,
+)
+NIC = Nic(Fraction(9), 3, 2, 1)
+CLUSTER = Cluster("c", "s", 4, Switch(4), NIC, 2, 100, Fraction(7), Scheduling(1, 2, 3, 2))
+NETWORK = Network(Fraction(9), 3, Fraction(2))
+RATES = [Fraction(4), Fraction(5)]
 
-
-def profile(n: Number = int) -> Profile:
-    layer = Layer("a", n(1), n(2), n(8), n(8), n(4), n(2), n(1), n(1), n(1), ("w",), n(4))
-    return Profile("p", (layer,), Provenance(kind="synthetic", source="a test"), batch_size=n(4))
-
-
-def cluster(n: Number = int, x: Number = int) -> Cluster:
-    return Cluster(
-        "c",
-        "s",
-        n(4),
-        Switch(n(4)),
-        nic(n, x),
-        n(2),
-        n(100),
-        x(7),
-        Scheduling(n(1), n(2), n(3), n(2)),
-    )
-
-
-def nic(n: Number = int, x: Number = int) -> Nic:
-    return Nic(x(9), n(3), n(2), n(1))
-
-
-def network(n: Number = int, x: Number = int) -> Network:
-    return Network(x(9), n(3), x(2))
-
-
-def constants(x: Number = int) -> yan.Constants:
-    return yan.Constants(x(1), x(2), x(3), [x(4), x(5)], x(6), [x(1), x(2)], x(32), x(16))
-
-
-def yan_problem(n: Number = int, x: Number = int) -> yan.Problem:
-    conv = yan.NeuronLayer(
-        "c",
-        "conv",
-        n(32),
-        n(288),
-        n(18),
-        shape=(n(2), n(4), n(4)),
-        kernel=n(3),
-        stride=n(1),
-        pool=n(1),
-    )
-    full = yan.NeuronLayer("f", "full", n(4), n(128), n(128))
-    fixed = Fixed(
-        n(1), n(1), n(1), (LayerChoice(n(1), n(1), n(1), ()), LayerChoice(n(1), n(1), n(1), ()))
-    )
-    return yan.Problem(
-        machines=n(4),
-        cores=n(2),
-        layers=[conv, full],
-        constants=constants(x),
-        samples=n(9),
-        read_every=n(3),
-        max_copies=n(2),
-        memory_bytes=n(100),
-        machine_speeds=[x(1)] * 4,
-        fixed=[fixed],
-        top=n(3),
-    )
-
-
-def drizzle_problem(n: Number = int, x: Number = int) -> drizzle.Problem:
-    return drizzle.Problem(
-        compute_ns=n(100),
-        tasks=n(3),
-        group_ns=x(2),
-        task_ns=x(1),
-        constant_task_ns=x(0),
-        max_overhead=0.5,
-        max_group_ns=n(120),
-        stages=[Stage("a", n(3))],
-    )
-
-
-def fsdp_problem(n: Number = int, x: Number = int) -> fsdp.Problem:
-    cost = AffineCost(n(3), x(2))
-    return fsdp.Problem(
-        forward_ns=[n(5), n(6)],
-        backward_ns=(n(7), n(8)),
-        parameter_bytes=[n(9), n(4)],
-        gradient_bytes=[n(9), n(4)],
-        activation_bytes=[n(3), n(2)],
-        checkpoint_bytes=[n(1), n(1)],
-        meshes=[fsdp.Mesh(shards=n(2), replicas=n(1), all_gather=cost, reduce_scatter=cost)],
-        memory_bytes=n(500),
-        optimiser=x(2),
-        tied=[(n(0), n(0))],
-        blocks=[n(0)],
-        element_bytes=n(2),
-    )
-
-
-MAKERS: dict[str, Callable[[Number, Number], Any]] = {
-    "AffineCost": lambda n, x: AffineCost(n(3), x(2)),
-    "from_bandwidth": lambda n, x: AffineCost.from_bandwidth(n(3), x(2)),
-    "TableCost": lambda n, _: TableCost(((n(1), n(2)), (n(3), n(4)))),
-    "DepthCost": lambda n, x: DepthCost(((n(1), AffineCost(n(3), x(2))),)),
-    "Network": network,
-    "Nic": nic,
-    "Cluster": cluster,
-    "Fabric": lambda n, _: Fabric(n(4), n(2), n(1)),
-    "BCube": lambda n, _: BCube(n(3), n(2)),
-    "FatTree": lambda n, _: FatTree(n(4)),
-    "Rails": lambda n, x: Rails(n(2), n(4), x(9), n(1)),
-    "Graph": lambda n, _: graph(n),
-    "Profile": lambda n, _: profile(n),
-    "ibatch.Problem": lambda n, _: ibatch.Problem(
-        compute_ns=(n(1), n(2)), startup_ns=n(3), transfer_ns=(n(4), n(5))
+PROBLEMS: dict[str, Any] = {
+    "ibatch": ibatch.Problem(compute_ns=(1, 2), startup_ns=3, transfer_ns=(4, 5)),
+    "caramel": caramel.Problem(
+        GRAPH, LINE, workers=4, servers=2, seed=1, threshold_bytes=9, element_bytes=4
     ),
-    "ibatch.Problem of sizes": lambda n, x: ibatch.Problem(
-        compute_ns=[n(1), n(2)],
-        layer_bytes=[n(8), n(9)],
-        cost=AffineCost(n(3), x(2)),
-        max_batch_bytes=n(20),
+    "yan": yan.Problem(
+        machines=4,
+        cores=2,
+        layers=[
+            yan.NeuronLayer("c", "conv", 32, 288, 18, shape=(2, 4, 4), kernel=3, stride=1, pool=1),
+            yan.NeuronLayer("f", "full", 4, 128, 128),
+        ],
+        constants=yan.Constants(*RATES, Fraction(3), RATES, Fraction(6), RATES, 32, 16),
+        samples=9,
+        read_every=3,
+        max_copies=2,
+        memory_bytes=100,
+        machine_speeds=[Fraction(1)] * 4,
+        fixed=[Fixed(1, 1, 1, (LayerChoice(1, 1, 1, ()), LayerChoice(1, 1, 1, ())))],
+        top=3,
     ),
-    "caramel.Problem": lambda n, x: caramel.Problem(
-        graph(n),
-        AffineCost(n(3), x(2)),
-        workers=n(4),
-        servers=n(2),
-        seed=n(1),
-        threshold_bytes=n(9),
-        element_bytes=n(4),
+    "bml": bml.Problem(BCube(3, 2), NETWORK, 24, (12, 12), 4),
+    "bigdl": bigdl.Problem(
+        elements=9, element_bytes=4, nodes=3, partitions_per_node=2, network=NETWORK
     ),
-    "bml.Problem": lambda n, x: bml.Problem(
-        BCube(n(3), n(2)), network(n, x), n(24), (n(12), n(12)), n(4)
+    "drizzle": drizzle.Problem(
+        compute_ns=100,
+        tasks=3,
+        group_ns=Fraction(2),
+        task_ns=Fraction(1),
+        constant_task_ns=Fraction(0),
+        max_overhead=Fraction(1, 2),
+        max_group_ns=120,
+        stages=[Stage("a", 3)],
     ),
-    "bigdl.Problem": lambda n, x: bigdl.Problem(
-        elements=n(9),
-        element_bytes=n(4),
-        nodes=n(3),
-        partitions_per_node=n(2),
-        network=network(n, x),
+    "fsdp": fsdp.Problem(
+        forward_ns=[5, 6],
+        backward_ns=(7, 8),
+        parameter_bytes=[9, 4],
+        gradient_bytes=[9, 4],
+        activation_bytes=[3, 2],
+        checkpoint_bytes=[1, 1],
+        meshes=[fsdp.Mesh(shards=2, replicas=1, all_gather=LINE, reduce_scatter=LINE)],
+        memory_bytes=500,
+        optimiser=Fraction(2),
+        tied=[(0, 0)],
+        blocks=[0],
+        element_bytes=2,
     ),
-    "drizzle.Problem": drizzle_problem,
-    "fsdp.Problem": fsdp_problem,
-    "drizzle.Problem of tasks": lambda n, x: dataclasses.replace(
-        drizzle_problem(n, x), stages=(), tasks=n(3)
+    "iteration": iteration.Problem(
+        GRAPH,
+        CLUSTER,
+        pull_bytes=[8],
+        footprint=Footprint(8, 8, 1, Fraction(2)),
+        max_transfer_bytes=8,
+        element_bytes=4,
+        seed=1,
     ),
-    "Band": lambda n, x: Band(x(0), x(0), x(2), n(1), n(8)),
-    "State": lambda n, _: State(n(3)),
-    "yan.Problem": yan_problem,
-    "iteration.Problem": lambda n, x: iteration.Problem(
-        graph(n),
-        cluster(n, x),
-        pull_bytes=[n(8)],
-        footprint=Footprint(n(8), n(8), n(1), x(2)),
-        max_transfer_bytes=n(8),
-        element_bytes=n(4),
-        seed=n(1),
-    ),
-    "overlap.Problem": lambda n, _: overlap.Problem(
-        nodes=[overlap.Node("a", (), n(3)), overlap.Node("s", (n(0),)), overlap.Node("w", (n(1),))],
-        kinds=[overlap.Kind("k", "0", ((n(1), n(2)), (n(3), n(4))))],
-        collectives=[overlap.Collective(n(1), n(2), n(0), n(8), n(1), n(1), n(8), n(8))],
-        tensors=[overlap.Tensor(n(8), n(0), (n(1), n(2)))],
-        memory_limit_bytes=n(99),
-    ),
-    "iteration.from_profile": lambda n, x: iteration.Problem.from_profile(
-        profile(n), cluster(n, x), computation=x(2), optimiser=x(1), activation_bytes=n(4)
+    "overlap": overlap.Problem(
+        nodes=[overlap.Node("a", (), 3), overlap.Node("s", (0,)), overlap.Node("w", (1,))],
+        kinds=[overlap.Kind("k", "0", ((1, 2), (3, 4)))],
+        collectives=[overlap.Collective(1, 2, 0, 8, 1, 1, 8, 8)],
+        tensors=[overlap.Tensor(8, 0, (1, 2))],
+        memory_limit_bytes=99,
     ),
 }
+"""A problem of each family with numbers in all fields, small ones, that all kinds can hold."""
+
+MADE: dict[str, Any] = {
+    **{type(one).__name__: one for one in (LINE, NETWORK, NIC, CLUSTER, GRAPH, PROFILE)},
+    "TableCost": TableCost(((1, 2), (3, 4))),
+    "DepthCost": DepthCost(((1, LINE),)),
+    "Fabric": Fabric(4, 2, 1),
+    "BCube": BCube(3, 2),
+    "FatTree": FatTree(4),
+    "Rails": Rails(2, 4, Fraction(9), 1),
+    "Band": Band(Fraction(0), Fraction(0), Fraction(2), 1, 8),
+    "State": State(3),
+    **PROBLEMS,
+    "ibatch of sizes": ibatch.Problem(
+        compute_ns=[1, 2], layer_bytes=[8, 9], cost=LINE, max_batch_bytes=20
+    ),
+    "drizzle of tasks": replace(PROBLEMS["drizzle"], stages=(), tasks=3),
+}
+
+MAKERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "from_bandwidth": (AffineCost.from_bandwidth, (3, Fraction(2))),
+    "iteration.from_profile": (
+        lambda profile, cluster, computation, optimiser, kept: iteration.Problem.from_profile(
+            profile, cluster, computation=computation, optimiser=optimiser, activation_bytes=kept
+        ),
+        (PROFILE, CLUSTER, Fraction(2), Fraction(1), 4),
+    ),
+    **{name: (lambda one: one, (one,)) for name, one in MADE.items()},
+}
+"""What takes numbers, and what it is given."""
+
+
+def remade(value: Any, whole: Number, exact: Number) -> Any:
+    """Return the value, made again, with other kinds of integers and of whole fractions."""
+    again = partial(remade, whole=whole, exact=exact)
+    if is_dataclass(value) and not isinstance(value, type):
+        known = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        return type(value)(**{name: again(one) for name, one in known.items()})
+    if isinstance(value, list | tuple | frozenset):
+        return type(value)(map(again, value))
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return exact(int(value))
+    return whole(value) if type(value) is int else value
+
+
+class Wrong:
+    """Makes another thing of one number: the one that is met at a place, the first at 1."""
+
+    def __init__(self, place: int, kind: Number) -> None:
+        self.left, self.kind = place, kind
+
+    def __call__(self, value: int) -> Any:
+        self.left -= 1
+        return self.kind(value) if self.left == 0 else value
 
 
 def numbers_in(value: Any) -> list[Any]:
     """Return every number that an instance keeps."""
-    if dataclasses.is_dataclass(value):
-        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
-        return [number for field in fields for number in numbers_in(field)]
+    if is_dataclass(value):
+        return numbers_in([getattr(value, field.name) for field in fields(value)])
     if isinstance(value, dict):
         return numbers_in(list(value.values()))
     if isinstance(value, list | tuple | frozenset):
@@ -229,41 +196,32 @@ def numbers_in(value: Any) -> list[Any]:
     return [] if value is None or isinstance(value, str | bool) else [value]
 
 
-@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
-def test_numbers_of_numpy_are_numbers(maker: Callable[[Number, Number], Any]) -> None:
-    plain = maker(int, int)
+@pytest.mark.parametrize(("make", "given"), MAKERS.values(), ids=MAKERS)
+def test_numbers_of_numpy_are_numbers(make: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    plain = make(*given)
     for whole in WHOLE.values():
         for number in EXACT.values():
-            made = maker(whole, number)
+            made = make(*remade(given, whole, number))
             assert made == plain
             for kept in numbers_in(made):
                 assert type(kept) in (int, Fraction), kept
                 assert type(getattr(kept, "numerator", 0)) is int
 
 
-@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(("make", "given"), MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(
     "wrong", [bool, np.bool_, str, lambda _: float("nan"), lambda _: np.float64("nan"), complex]
 )
-def test_what_is_no_number_is_refused(
-    maker: Callable[[Number, Number], Any], wrong: Callable[[int], Any]
+def test_what_is_no_number_is_refused_wherever_it_stands(
+    make: Callable[..., Any], given: tuple[Any, ...], wrong: Number
 ) -> None:
-    with pytest.raises(InvalidInputError, match="expected"):
-        maker(wrong, int)
-    if number_in_use(maker):
+    none = Wrong(0, wrong)
+    remade(given, none, none)
+    assert none.left < 0
+    for place in range(1, 1 - none.left):
+        put = Wrong(place, wrong)
         with pytest.raises(InvalidInputError, match="expected"):
-            maker(int, wrong)
-
-
-def number_in_use(maker: Callable[[Number, Number], Any]) -> bool:
-    asked: list[int] = []
-
-    def seen(value: int) -> int:
-        asked.append(value)
-        return value
-
-    maker(int, seen)
-    return bool(asked)
+            make(*remade(given, put, put))
 
 
 @given(st.integers(0, 2**62), st.sampled_from([np.int64, np.uint64]))
