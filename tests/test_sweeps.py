@@ -24,12 +24,9 @@ from planner.model.measured import Collective
 
 def swept(*depths: Sequence[Sequence[int]], collective: Collective = "all_reduce") -> Sweep:
     """Make a sweep of rows (bytes, time, time, …), a list of rows for each depth 1, 2, …"""
-    timings = [
-        Timing(row[0], depth, tuple(row[1:]))
-        for depth, rows in enumerate(depths, 1)
-        for row in rows
-    ]
-    return Sweep(collective, "ring", 4, 2, len(depths[0][0]) - 1, tuple(timings))
+    rows = [(depth, *row) for depth, rows in enumerate(depths, 1) for row in rows]
+    timings = tuple(Timing(size, depth, tuple(times)) for depth, size, *times in rows)
+    return Sweep(collective, "ring", 4, 2, len(depths[0][0]) - 1, timings)
 
 
 def fitted(rows: Sequence[Sequence[int]]) -> DepthFit:
@@ -73,10 +70,8 @@ def test_an_affine_fit_does_not_start_below_zero() -> None:
     assert float(cost.ns_per_byte) == pytest.approx(ratios.sum() / (ratios**2).sum())
 
 
-def deviations(values: Sequence[float], samples: Sequence[Sequence[int]]) -> float:
-    return sum(
-        abs(value - time) for value, times in zip(values, samples, strict=True) for time in times
-    )
+def deviation(value: float, times: Sequence[int]) -> float:
+    return sum(abs(value - time) for time in times)
 
 
 def least_deviations(samples: Sequence[Sequence[int]]) -> float:
@@ -84,7 +79,7 @@ def least_deviations(samples: Sequence[Sequence[int]]) -> float:
     values = sorted({time for times in samples for time in times})
     best = [0.0] * len(values)
     for times in samples:
-        here = [sum(abs(value - time) for time in times) for value in values]
+        here = [deviation(value, times) for value in values]
         best = [min(best[: place + 1]) + cost for place, cost in enumerate(here)]
     return min(best)
 
@@ -104,7 +99,7 @@ def test_the_table_is_the_nearest_function_that_never_falls(samples: list[list[i
     assert table.is_monotone
     assert table.points[-1][0] == rows[-1][0]
     values = [times.get(row[0], table.points[-1][1]) for row in rows]
-    assert deviations(values, samples) == least_deviations(samples)
+    assert sum(map(deviation, values, samples)) == least_deviations(samples)
     if len({time for _, time in table.points}) > 1:
         assert table.points[-1][1] > table.points[-2][1]
     medians = [median_low(sample) for sample in samples]
@@ -118,22 +113,20 @@ def test_the_last_slope_is_not_that_of_a_pool() -> None:
     assert fit.table.cost_ns(40_000) == 200 + 36_000 // 30
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(64, 10), (128, 20)],
-        [(128, 10), (4_000_000, 20)],
-        [(64, 20), (4_000_000, 10)],
-        [(64, 1), (4_000_000, 4_000_000)],
-    ],
-    ids=["no 4 MB", "no 64 B", "it falls", "it starts below 0"],
-)
+NO_LINE = {
+    "no 4 MB": [(64, 10), (128, 20)],
+    "no 64 B": [(128, 10), (4_000_000, 20)],
+    "it falls": [(64, 20), (4_000_000, 10)],
+    "it starts below 0": [(64, 1), (4_000_000, 4_000_000)],
+}
+
+
+@pytest.mark.parametrize("rows", NO_LINE.values(), ids=NO_LINE)
 def test_without_a_line_through_two_points(rows: list[tuple[int, int]]) -> None:
     fit = fitted(rows)
     assert fit.two_point is None
     assert fit_network(swept(rows)).cost("two_point") is None
-    text = encode_network(swept(rows), fit_network(swept(rows)), {})
-    assert "two_point" not in json.loads(text)
+    assert "two_point" not in written_of(swept(rows))
 
 
 def test_medians_and_spreads() -> None:
@@ -147,15 +140,10 @@ def test_every_depth_has_its_models() -> None:
     other = [(size, 2 * time) for size, time in LINE]
     fit = fit_network(swept(LINE, other))
     assert [depth for depth, _ in fit.by_depth] == [1, 2]
-    line = fit.cost("two_point")
-    assert isinstance(line, DepthCost)
-    assert (line.at_depth(1), line.at_depth(2)) == (
-        AffineCost(150_000, Fraction(3)),
-        AffineCost(300_000, Fraction(6)),
-    )
-    table = fit.cost("table")
-    assert isinstance(table, DepthCost)
-    assert table.at_depth(2) == TableCost(tuple(other))
+    lines = AffineCost(150_000, Fraction(3)), AffineCost(300_000, Fraction(6))
+    assert fit.cost("two_point") == DepthCost(tuple(enumerate(lines, 1)))
+    tables = TableCost(tuple(LINE)), TableCost(tuple(other))
+    assert fit.cost("table") == DepthCost(tuple(enumerate(tables, 1)))
 
 
 @pytest.mark.parametrize("largest", [128, 1000, 4096, 4_000_000, 4 * 2**20, 64 * 10**6])
@@ -185,18 +173,21 @@ CHAIN: dict[str, Any] = {
 }
 
 
+def written_of(sweep: Sweep, **provenance: str) -> Any:
+    """Return the file of a sweep's fit."""
+    return json.loads(encode_network(sweep, fit_network(sweep), provenance))
+
+
 @pytest.mark.parametrize("depths", [1, 3])
 def test_what_is_written_is_what_requests_take(depths: int) -> None:
     sweep = swept(*[NOISY] * depths)
-    fit = fit_network(sweep)
-    text = encode_network(sweep, fit, {"date": "2026-01-02"})
-    written = json.loads(text)
+    fit, written = fit_network(sweep), written_of(sweep, date="2026-01-02")
     answer = planner.solve({**CHAIN, "network": written["network"]})
     assert answer["status"] in ("optimal", "feasible")
     table = fit.cost("table")
     assert table is not None
     assert answer["groups"][0]["end_ns"] - answer["groups"][0]["start_ns"] == table.cost_ns(4096)
-    found = decode_network(text.encode())
+    found = decode_network(json.dumps(written).encode())
     assert (found.network, found.collective) == (table, "all_reduce")
     assert (found.algorithm, found.ranks) == ("ring", 4)
     for model in ("affine", "two_point"):
@@ -206,25 +197,18 @@ def test_what_is_written_is_what_requests_take(depths: int) -> None:
         assert not isinstance(got, Nic)
         assert got.cost_ns(10**6) == pytest.approx(expected.cost_ns(10**6), rel=1e-9)
     assert written["provenance"]["date"] == "2026-01-02"
-    assert [one["depth"] for one in written["timings"]] == [
-        depth for depth in range(1, depths + 1) for _ in NOISY
-    ]
+    counted = [one["depth"] for one in written["timings"]]
+    assert counted == sorted([*range(1, depths + 1)] * len(NOISY))
     first = written["timings"][0]
     assert (first["bytes"], first["median_ns"], first["least_ns"]) == (64, 6, 5)
     assert first["table_error"] == pytest.approx(5 / 6 - 1, abs=1e-6)  # pooled with the next
 
 
 def test_a_table_is_what_batches_take() -> None:
-    sweep = swept(NOISY, collective="all_gather")
-    written = json.loads(encode_network(sweep, fit_network(sweep), {}))
-    request = {
-        "problem": "ibatch",
-        "compute_ns": [5, 5],
-        "layer_bytes": [1000, 64],
-        "cost_table": written["network"]["table"],
-        "method": "layer_by_layer",
-    }
-    schedule = planner.solve(request)["schedule"]
+    table = written_of(swept(NOISY, collective="all_gather"))["network"]["table"]
+    layers = {"compute_ns": [5, 5], "layer_bytes": [1000, 64], "cost_table": table}
+    answer = planner.solve({"problem": "ibatch", **layers, "method": "layer_by_layer"})
+    schedule = answer["schedule"]
     spans = {one["transfer_end_ns"] - one["transfer_start_ns"] for one in schedule}
     assert spans == {90, 5}
 
