@@ -22,28 +22,20 @@ READ = (property, cached_property)
 MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Yield all of the package's source, and where it is."""
-    for path in ROOT.rglob("*.py"):
-        where = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield where, node
-
-
 @cache
-def read() -> tuple[list[tuple[str, ast.ClassDef]], set[tuple[str, str]]]:
-    """Return classes and names that say nothing, and where they are: of one reading."""
-    kinds, vague = [], set()
-    for where, node in nodes():
-        if isinstance(node, ast.ClassDef):
-            kinds.append((where, node))
-        vague |= {(where, name) for name in names_that_say_nothing(node)}
-    return kinds, vague
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Return what says something: classes, and names that say nothing, and where they are."""
+    return [
+        (path.relative_to(ROOT).as_posix(), node)
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) or any(names_that_say_nothing(node))
+    ]
 
 
 def classes() -> list[tuple[str, ast.ClassDef]]:
     """Return all classes of the package, and where they are."""
-    return read()[0]
+    return [(where, node) for where, node in nodes() if isinstance(node, ast.ClassDef)]
 
 
 def fields_of(node: ast.ClassDef) -> set[str]:
@@ -53,9 +45,8 @@ def fields_of(node: ast.ClassDef) -> set[str]:
 
 @pytest.mark.slow
 def test_methods_have_one_kind_of_outcome() -> None:
-    assert [path for path, node in classes() if node.name == Outcome.__name__] == [
-        "solving/methods.py"
-    ]
+    homes = [path for path, node in classes() if node.name == Outcome.__name__]
+    assert homes == ["solving/methods.py"]
 
 
 @pytest.mark.slow
@@ -77,35 +68,31 @@ def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> No
         and {"start", "stop"} <= fields_of(node)
     ]
     of_the_whole_vector = "families/collectives/script.py"
-    assert sorted(forms) == [
-        of_the_whole_vector,
-        "programs/forms.py",
-        "runtime/model/parameters.py",
-    ]
+    expected = [of_the_whole_vector, "programs/forms.py", "runtime/model/parameters.py"]
+    assert sorted(forms) == expected
 
 
-def names_of(kind: type) -> set[str]:
-    """Return what can be read of a class's instances."""
-    read = {name for name, member in vars(kind).items() if isinstance(member, READ)}
-    return read | set(vars(kind).get("__annotations__", ()))
-
-
+@cache
 def public_names() -> set[tuple[str, str]]:
     """Return what typed problems, plans, networks and profiles say of themselves."""
     modules = {name: import_module(f"planner.{name}") for name in PUBLIC}
-    return {
-        (f"{module}.{exported}", name)
+    kinds = {
+        f"{module}.{exported}": getattr(contents, exported)
         for module, contents in modules.items()
         for exported in getattr(contents, "__all__", vars(contents))
-        if isinstance(kind := getattr(contents, exported), type) and not exported.startswith("_")
-        for name in names_of(kind)
+        if not exported.startswith("_")
+    }
+    return {
+        (where, name)
+        for where, kind in kinds.items()
+        if isinstance(kind, type)
+        for name, member in {**vars(kind).get("__annotations__", {}), **vars(kind)}.items()
+        if name in vars(kind).get("__annotations__", {}) or isinstance(member, READ)
     }
 
 
 def test_a_start_up_is_called_one() -> None:
-    startups = {
-        (where, name) for where, name in public_names() if "latency" in name or "startup" in name
-    }
+    startups = {pair for pair in public_names() if "latency" in pair[1] or "startup" in pair[1]}
     other = {pair for pair in startups if not pair[1].endswith("startup_ns")}
     assert len(startups) > 5
     assert other == {("yan.Constants", "latency_ns")}  # the paper's λ, by the number of threads
@@ -140,7 +127,7 @@ def names_that_say_nothing(node: ast.AST) -> Iterator[str]:
 @pytest.mark.slow
 def test_variables_are_called_what_they_are() -> None:
     """`found` may be what a search returns, which finds it or not."""
-    assert not read()[1]
+    assert not [(path, name) for path, node in nodes() for name in names_that_say_nothing(node)]
 
 
 @pytest.mark.slow

@@ -64,37 +64,28 @@ def command(*words: object) -> None:
         assert main([str(word) for word in words]) == 0
 
 
-def a_layers_size(_: Path) -> None:
-    planner.solve(
-        {
-            "problem": "ibatch",
-            "layer_bytes": [100, 200, 300],
-            "cost_table": [[0, 10], [1000, 500], [2000, 700]],
-            "compute_ns": [2, 6, 1],
-        }
-    )
+LAYERS = {
+    "problem": "ibatch",
+    "layer_bytes": [100, 200, 300],
+    "cost_table": [[0, 10], [1000, 500], [2000, 700]],
+    "compute_ns": [2, 6, 1],
+}
+BCUBE = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 5e9}
 
 
-def a_startup(folder: Path) -> None:
+def plan(folder: Path) -> None:
     network = ("--startup", "50us", "--bandwidth", "1Gb/s", "--workers", 4)
     output = ("--methods", "search", "-o", folder / "plan.json")
     command("compare", PROFILE, "--problem", "caramel", *network, *output)
 
 
-def a_bcube(_: Path) -> None:
-    request = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 5e9}
-    planner.solve(request)
-
-
-def a_plan_file(folder: Path) -> None:
-    command("draw", folder / "plan.json", "-o", folder / "plan.svg")
-
-
-ACTIONS = {
-    "A layer's size, from JSON to an iBatch answer": a_layers_size,
-    "A start-up, from the command line to a Caramel plan": a_startup,
-    "A BCube, from a request to the checker": a_bcube,
-    "A plan file, to a picture": a_plan_file,
+ACTIONS: dict[str, Callable[[Path], object]] = {
+    "A layer's size, from JSON to an iBatch answer": lambda _: planner.solve(LAYERS),
+    "A start-up, from the command line to a Caramel plan": plan,
+    "A BCube, from a request to the checker": lambda _: planner.solve(BCUBE),
+    "A plan file, to a picture": lambda folder: command(
+        "draw", folder / "plan.json", "-o", folder / "plan.svg"
+    ),
 }
 
 GRADIENT = "A gradient, from a profile to an all-reduce"
@@ -108,7 +99,7 @@ def test_there_are_five_walks_of_at_most_eight_hops() -> None:
 @pytest.mark.parametrize("title", ACTIONS)
 def test_calls_take_this_way(title: str, tmp_path: Path) -> None:
     if title == "A plan file, to a picture":
-        a_startup(tmp_path)
+        plan(tmp_path)
     calls = calls_of(lambda: ACTIONS[title](tmp_path))
     assert missing(walks()[title], calls) == ""
     assert missing([*walks()[title], "planner.nobody.calls_this"], calls)  # it can fail
