@@ -1,4 +1,4 @@
-"""Cost models: exact arithmetic, and fitting."""
+"""What transfers cost: exact arithmetic, and fitting."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -12,8 +12,29 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.model.costs import DepthCost
 from planner.model.fitting import fit_affine
+from planner.model.network import Network
 from planner.model.validation import total
 from tests.strategies import affine_costs, table_costs
+
+networks = st.builds(
+    Network,
+    st.fractions(Fraction(1, 9), 10**10, max_denominator=9),
+    st.integers(0, 10**6),
+    st.fractions(0, 5, max_denominator=9),
+)
+shares = st.fractions(0, 10**6, max_denominator=50)
+
+
+@given(networks, shares, shares, st.integers(0, 6), st.integers(1, 10**12))
+def test_steps_on_links_start_send_and_add(
+    network: Network, sent: Fraction, reduced: Fraction, steps: int, size: int
+) -> None:
+    rate, each = network.link_bytes_per_s, network.reduce_ns_per_byte
+    exact = sent * 10**9 / rate + reduced * each
+    assert network.time(sent, reduced, steps) == exact + steps * network.startup_ns
+    if sent:
+        assert network.step(sent, reduced) == exact + network.startup_ns
+    assert network.full_transfer_ns(size) == ceil(size * 10**9 / rate)
 
 
 def interpolated(points: tuple[tuple[int, int], ...], size: int) -> Fraction:
@@ -26,16 +47,13 @@ def interpolated(points: tuple[tuple[int, int], ...], size: int) -> Fraction:
 
 @given(table_costs(), st.integers(0, 300))
 def test_tables_are_linear_between_points_and_rounded_up(cost: TableCost, size: int) -> None:
-    assert cost.cost_ns(size) == ceil(interpolated(cost.points, size))
-
-
-@given(table_costs(), st.integers(0, 300))
-def test_pieces_of_a_table_follow_each_other_and_say_its_time(cost: TableCost, size: int) -> None:
+    exact = interpolated(cost.points, size)
+    assert cost.cost_ns(size) == ceil(exact)
     pieces = cost.pieces()
     assert (pieces[0].start, pieces[-1].stop) == (0, None)
     assert [one.start for one in pieces[1:]] == [one.stop for one in pieces[:-1]]
     piece = next(one for one in pieces if one.stop is None or size <= one.stop)
-    assert piece.time(size) == interpolated(cost.points, size)
+    assert piece.time(size) == exact
 
 
 @given(affine_costs(), st.integers(0, 2**40))

@@ -1,4 +1,4 @@
-"""Among plans of equal cost the one with the fewest transfers, in every family that sends any."""
+"""Among plans of equal cost the one with the fewest transfers, or the least sensitive one."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +21,17 @@ from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.deadline import NEVER
+from planner.solving.simulator import TimedTransfer, simulate
+from planner.solving.tie_break import (
+    NOMINAL,
+    STRAINS,
+    Limit,
+    Step,
+    Strain,
+    end_under,
+    most_robust,
+    strained,
+)
 from tests.caramel.graph_strategies import graphs
 from tests.oracles import all_boundaries, objective
 from tests.strategies import affine_costs, problems, table_costs
@@ -157,3 +168,64 @@ def test_requests_choose_among_equal_plans_at_nominal_times_only() -> None:
         refused = planner.solve({**spread, field: value, "tie_break": "robust"})["error"]
         assert refused["path"] == field
         assert "not with tie_break" in refused["message"]
+
+
+times = st.integers(0, 20)
+
+
+@given(
+    st.lists(times, min_size=1, max_size=4),
+    st.lists(times, min_size=1, max_size=4),
+    st.lists(st.tuples(times, times, st.integers(0, 3)), max_size=5),
+    st.sampled_from([NOMINAL, *STRAINS, Strain(5, 1)]),
+)
+def test_a_strain_multiplies_what_the_simulator_is_given(
+    backward: list[int],
+    forward: list[int],
+    drawn: list[tuple[int, int, int]],
+    strain: Strain,
+) -> None:
+    slower, longer = strain
+    sent = [(ready, duration, min(by, len(forward) - 1)) for ready, duration, by in drawn]
+    iteration = simulate(
+        [longer * time for time in backward],
+        [longer * time for time in forward],
+        [
+            TimedTransfer(0, slower * duration, by, not_before_ns=longer * ready)
+            for ready, duration, by in sent
+        ],
+    )
+    steps = [Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
+    computed = sum(backward) + sum(forward)
+    assert end_under(strain, steps, computed) == iteration.end_ns
+    assert strained(steps, computed) == tuple(end_under(one, steps, computed) for one in STRAINS)
+
+
+def test_slow_transfers_count_before_slow_computation() -> None:
+    assert strained([Step(0, 10, 0)], 0) == (30, 20)
+    assert strained([], 10) == (20, 30)
+
+
+@given(st.lists(st.tuples(times, times), min_size=1, max_size=8), st.integers(0, 7))
+def test_the_search_ends_at_the_best_of_the_plans_there_are(
+    plans: list[tuple[int, int]], start: int
+) -> None:
+    """Plans are what they last under the two strains; whoever is asked tries all of them."""
+    value = 3
+    known = [(2 * value + first, 2 * value + second) for first, second in plans]
+
+    def lasts(plan: tuple[int, int], strain: Strain) -> int:
+        return plan[STRAINS.index(strain)]
+
+    def attempt(limits: list[Limit], last: Limit) -> tuple[tuple[int, int] | None, int]:
+        fitting = [
+            plan
+            for plan in known
+            if all(lasts(plan, strain) <= most for strain, most in limits[1:])
+        ]
+        best = min(fitting, key=lambda plan: lasts(plan, last.strain))
+        reached = lasts(best, last.strain)
+        return (best, reached) if reached <= last.most_ns else (None, reached)
+
+    begin = known[start % len(known)]
+    assert most_robust(begin, value, lasts, attempt, NEVER) == min(known)  # type: ignore[arg-type]

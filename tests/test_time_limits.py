@@ -310,75 +310,56 @@ def test_there_is_nothing_to_try_with_one_layer() -> None:
     assert ended(request, 100)["batches"] == [[0, 1]]
 
 
-def all_but_auto(name: str) -> list[str]:
-    return [method for method in methods_of(name) if method != "auto"]
-
-
-IBATCH = all_but_auto("ibatch")
-LARGE: dict[str, tuple[Callable[[], Request], list[str]]] = {
-    "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),
-    "ibatch, Eq. 4, 390 layers": (lambda: ibatch_sums(390, objective="eq4"), IBATCH),
-    "ibatch, Eq. 4, 4,096 layers": (lambda: ibatch_sums(4096, objective="eq4"), ["exact"]),
-    "ibatch, a table, 5,000 layers": (lambda: ibatch_table(5000), IBATCH),
-    "yan, 1,000 machines": (lambda: yan_request(1000), YAN),
-    "yan, 1,000 machines, memory": (lambda: yan_request(1000, memory_bytes=3 * 10**9), YAN),
-    "yan, 1,000 machines, short memory": (
-        lambda: yan_request(1000, memory_bytes=3 * 10**8),
-        ["exact", "greedy"],
+IBATCH, CARAMEL, BIGDL, ITERATION = (
+    [method for method in methods_of(family) if method != "auto"]
+    for family in ("ibatch", "caramel", "bigdl", "iteration")
+)
+RULES = ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"]
+RESNET, GPT = ("resnet152", "bml-bcube"), ("gpt2_small", "h100-32")
+LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
+    *(
+        (name, REQUESTS[name], size, methods)
+        for name, size, methods in (
+            ("yan", 500, YAN),
+            ("yan, memory", 1000, ["exact", "greedy"]),
+            ("yan, machines that differ", 500, ["auto"]),
+            ("yan, layers", 300, ["exact", "median"]),
+            ("fsdp", 400, RULES),
+            ("overlap", 1500, ["search", "greedy", "own_order", "auto"]),
+            ("caramel, affine", 600, [*CARAMEL, "auto"]),
+            ("bml", 4, ["bml", "detour", "trees"]),
+            ("bml, failures", 4, ["detour", "trees", "auto"]),
+            ("bigdl", 512, BIGDL),
+        )
     ),
-    "yan, machines that differ": (
-        lambda: yan_request(1000, machine_speeds=[1.0, 0.5] * 500),
-        ["auto"],
-    ),
-    "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
-    "fsdp, 400 layers": (
-        lambda: fsdp_request(400),
-        ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
-    ),
-    "overlap, 9,000 nodes": (
-        lambda: overlap_request(1500),
-        ["search", "greedy", "own_order", "auto"],
-    ),
-    "caramel, 600 parameters": (lambda: caramel_request(600), methods_of("caramel")),
-    "caramel, 65,536 workers": (
-        lambda: caramel_request(15, workers=2**16),
-        methods_of("caramel"),
-    ),
-    "bml": (bml_request, ["bml", "detour", "trees"]),
-    "bml, 8,000 servers": (lambda: bml_request(n=20), ["trees"]),
-    "bml, around failures": (
-        lambda: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
-        ["detour", "trees", "auto"],
-    ),
-    "bigdl, 512 nodes": (
-        lambda: {**shipped("bigdl/vgg19-16.json"), "nodes": 512},
-        all_but_auto("bigdl"),
-    ),
-    "iteration, ResNet-152": (
-        lambda: iteration_request("resnet152", "bml-bcube"),
-        all_but_auto("iteration"),
-    ),
-    "iteration, 65,536 workers": (lambda: tiny_iteration(2**16), ["ddp", "joint"]),
-    "iteration, pieces of 3 bytes": (
-        lambda: tiny_iteration(4, max_transfer_bytes=3),
-        ["joint"],
-    ),
-    "iteration, GPT-2": (lambda: iteration_request("gpt2_small", "h100-32"), ["auto"]),
-}
+    ("ibatch, sums", partial(ibatch_sums, direction="push"), 390, IBATCH),
+    ("ibatch, sums, Eq. 4", partial(ibatch_sums, objective="eq4"), 390, IBATCH),
+    ("ibatch, sums, Eq. 4", partial(ibatch_sums, objective="eq4"), 4096, ["exact"]),
+    ("ibatch, a table that falls", ibatch_table, 5000, IBATCH),
+    ("yan, more memory", partial(yan_request, memory_bytes=3 * 10**9), 1000, YAN),
+    ("caramel, workers", partial(caramel_request, workers=2**16), 15, [*CARAMEL, "auto"]),
+    ("bml, servers", lambda n: bml_request(n=n), 20, ["trees"]),
+    ("iteration, ResNet-152", lambda _: iteration_request(*RESNET), 152, ITERATION),
+    ("iteration, workers", tiny_iteration, 2**16, ["ddp", "joint"]),
+    ("iteration, pieces", partial(tiny_iteration, max_transfer_bytes=3), 4, ["joint"]),
+    ("iteration, GPT-2", lambda _: iteration_request(*GPT), 12, ["auto"]),
+]
 """Large instances, and the methods that are asked for each. One that does not apply says so."""
 
 
 @pytest.mark.parametrize(
-    ("name", "method"),
+    ("name", "make", "size", "method"),
     [
-        pytest.param(name, method, marks=[pytest.mark.slow] if place else [])
-        for name, (_, methods) in LARGE.items()
+        pytest.param(name, make, size, method, marks=[pytest.mark.slow] if place else [])
+        for name, make, size, methods in LARGE
         for place, method in enumerate(methods)
     ],
 )
-def test_large_instances_have_honest_answers_in_time(name: str, method: str) -> None:
+def test_large_instances_have_honest_answers_in_time(
+    name: str, make: Callable[[int], Request], size: int, method: str
+) -> None:
     warm()
-    request = {**LARGE[name][0](), "method": method}
+    request = {**make(size), "method": method}
     answers = []
     for limit in (0.001, 0.1):
         answer = ended(request, limit, late_s=1.5)
@@ -395,8 +376,8 @@ def test_large_instances_have_honest_answers_in_time(name: str, method: str) -> 
         assert (one["status"] == "optimal") == proven
         # Nothing but packing trees takes these too long to find some plan, and each has one; but
         # where something has failed a plan must be checked in time, which a busy machine may miss.
-        breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
-        late = one["status"] == "time_limit" and name == "bml, around failures"
+        breaks_eq5 = name.endswith("Eq. 4") and method == "layer_by_layer"
+        late = one["status"] == "time_limit" and name == "bml, failures"
         late |= method == "trees"
         # A rule may need more memory than there is, whatever the time.
         late |= name.startswith("fsdp") and one["status"] == "infeasible"
