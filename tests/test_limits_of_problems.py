@@ -11,10 +11,10 @@ import planner
 from planner.families.iteration import transfers
 from planner.solving.methods import concrete
 from tests import schemas
+from tests.contract.test_every_method import FAMILIES
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import DRIZZLE, FSDP, IBATCH, OVERLAP
 from tests.jsonio.test_yan import SMALL as YAN
-from tests.test_methods import FAMILIES
 
 Request = dict[str, Any]
 

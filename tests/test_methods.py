@@ -8,28 +8,13 @@ from typing import Any
 import pytest
 
 import planner
-from planner.families.bigdl import BIGDL
-from planner.families.bml import BML
-from planner.families.caramel import CARAMEL
-from planner.families.drizzle import DRIZZLE
-from planner.families.fsdp import FSDP
-from planner.families.ibatch import IBATCH
-from planner.families.iteration import ITERATION
-from planner.families.overlap import OVERLAP
-from planner.families.yan import YAN
 from planner.jsonio import PROBLEMS
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER
-from planner.solving.family import Family
 from planner.solving.methods import concrete, loaded
+from tests.contract.test_every_method import FAMILIES
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_numbers import PROBLEMS as NUMBERS
-
-ALL: tuple[Family[Any, Any, Any], ...] = (
-    *(IBATCH, CARAMEL, YAN, BML, BIGDL),
-    *(DRIZZLE, FSDP, ITERATION, OVERLAP),
-)
-FAMILIES = {family.name: family for family in ALL}
 
 
 def problem_of(family: str) -> Any:

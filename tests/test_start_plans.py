@@ -25,11 +25,12 @@ from planner.model.graphs import Graph
 from planner.solving.deadline import NEVER, Incumbent
 from planner.solving.methods import REPLAN
 from tests import schemas
+from tests.contract.test_every_method import FAMILIES
 from tests.fuzzing.plans import start_plan
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
-from tests.test_methods import FAMILIES, problem_of
+from tests.test_methods import problem_of
 from tests.test_programs import CARAMEL, IBATCH
 from tests.thorough import THOROUGH
 
