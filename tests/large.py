@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import planner
-from planner.families import yan
 
 Request = dict[str, Any]
 
@@ -45,7 +44,7 @@ def ibatch_table(layers: int) -> Request:
     }
 
 
-def yan_request(machines: int, **more: Any) -> Request:
+def yan(machines: int, **more: Any) -> Request:
     return {**shipped("yan/imagenet22k.json"), "machines": machines, **more}
 
 
@@ -55,10 +54,10 @@ def yan_deep(layers: int) -> Request:
     for before, after in pairwise(range(4096, 4097 + layers)):
         shape = {"neurons": after, "connections": before * after, "weights": before * after}
         full.append({"name": str(after), "kind": "full", **shape})
-    return yan_request(60, layers=full)
+    return yan(60, layers=full)
 
 
-def caramel_request(parameters: int, **more: Any) -> Request:
+def caramel(parameters: int, **more: Any) -> Request:
     """A chain of layers."""
     random, places = Random(3), range(parameters)
     ops: list[Request] = []
@@ -79,12 +78,12 @@ def caramel_request(parameters: int, **more: Any) -> Request:
     return {"problem": "caramel", "ops": ops, "parameters": sizes, "network": network, **more}
 
 
-def bml_request(**more: Any) -> Request:
+def bml(**more: Any) -> Request:
     request = {"problem": "bml", "n": 4, "k": 3, "gradient_bytes": 10**8, "link_bytes_per_s": 5e9}
     return {**request, **more}
 
 
-def iteration_request(profile: str, cluster: str) -> Request:
+def shipped_iteration(profile: str, cluster: str) -> Request:
     return {
         "problem": "iteration",
         "profile": shipped(f"profiles/{profile}.json"),
@@ -117,7 +116,7 @@ def tiny_iteration(machines: int, **more: Any) -> Request:
     return {**synthetic_iteration(rows, machines, nic=nic), **more}
 
 
-def fsdp_request(layers: int, **more: Any) -> Request:
+def fsdp(layers: int, **more: Any) -> Request:
     cost = {"startup_ns": 30_000, "ns_per_byte": 0.02}
     return {
         "problem": "fsdp",
@@ -131,7 +130,7 @@ def fsdp_request(layers: int, **more: Any) -> Request:
     }
 
 
-def overlap_request(layers: int, **more: Any) -> Request:
+def overlap(layers: int, **more: Any) -> Request:
     """Gathers and sums of layers whose memory is what the order as listed takes."""
     draw = Random(5)
     nodes: list[Request] = []
@@ -170,7 +169,7 @@ def shipped(path: str) -> Request:
     return request
 
 
-YAN = sorted(set(yan.METHODS) - {"auto", "brute_force"})
+YAN = sorted(set(planner.yan.METHODS) - {"auto", "brute_force"})
 
 
 @cache
@@ -179,4 +178,4 @@ def warm() -> None:
     for method in ("milp", "cpsat", "exact"):
         planner.solve(ibatch_sums(2, method=method))
     for method in YAN:
-        planner.solve(yan_request(3, method=method))
+        planner.solve(yan(3, method=method))

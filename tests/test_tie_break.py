@@ -20,18 +20,9 @@ from planner.families.drizzle import DRIZZLE
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
+from planner.solving import tie_break
 from planner.solving.deadline import NEVER
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.tie_break import (
-    NOMINAL,
-    STRAINS,
-    Limit,
-    Step,
-    Strain,
-    end_under,
-    most_robust,
-    strained,
-)
 from tests.caramel.graph_strategies import graphs
 from tests.oracles import all_boundaries, objective
 from tests.strategies import affine_costs, problems, table_costs
@@ -177,13 +168,13 @@ times = st.integers(0, 20)
     st.lists(times, min_size=1, max_size=4),
     st.lists(times, min_size=1, max_size=4),
     st.lists(st.tuples(times, times, st.integers(0, 3)), max_size=5),
-    st.sampled_from([NOMINAL, *STRAINS, Strain(5, 1)]),
+    st.sampled_from([tie_break.NOMINAL, *tie_break.STRAINS, tie_break.Strain(5, 1)]),
 )
 def test_a_strain_multiplies_what_the_simulator_is_given(
     backward: list[int],
     forward: list[int],
     drawn: list[tuple[int, int, int]],
-    strain: Strain,
+    strain: tie_break.Strain,
 ) -> None:
     slower, longer = strain
     sent = [(ready, duration, min(by, len(forward) - 1)) for ready, duration, by in drawn]
@@ -195,15 +186,17 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
             for ready, duration, by in sent
         ],
     )
-    steps = [Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
+    steps = [tie_break.Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
     computed = sum(backward) + sum(forward)
-    assert end_under(strain, steps, computed) == iteration.end_ns
-    assert strained(steps, computed) == tuple(end_under(one, steps, computed) for one in STRAINS)
+    assert tie_break.end_under(strain, steps, computed) == iteration.end_ns
+    assert tie_break.strained(steps, computed) == tuple(
+        tie_break.end_under(one, steps, computed) for one in tie_break.STRAINS
+    )
 
 
 def test_slow_transfers_count_before_slow_computation() -> None:
-    assert strained([Step(0, 10, 0)], 0) == (30, 20)
-    assert strained([], 10) == (20, 30)
+    assert tie_break.strained([tie_break.Step(0, 10, 0)], 0) == (30, 20)
+    assert tie_break.strained([], 10) == (20, 30)
 
 
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=8), st.integers(0, 7))
@@ -214,10 +207,12 @@ def test_the_search_ends_at_the_best_of_the_plans_there_are(
     value = 3
     known = [(2 * value + first, 2 * value + second) for first, second in plans]
 
-    def lasts(plan: tuple[int, int], strain: Strain) -> int:
-        return plan[STRAINS.index(strain)]
+    def lasts(plan: tuple[int, int], strain: tie_break.Strain) -> int:
+        return plan[tie_break.STRAINS.index(strain)]
 
-    def attempt(limits: list[Limit], last: Limit) -> tuple[tuple[int, int] | None, int]:
+    def attempt(
+        limits: list[tie_break.Limit], last: tie_break.Limit
+    ) -> tuple[tuple[int, int] | None, int]:
         fitting = [
             plan
             for plan in known
@@ -228,4 +223,4 @@ def test_the_search_ends_at_the_best_of_the_plans_there_are(
         return (best, reached) if reached <= last.most_ns else (None, reached)
 
     begin = known[start % len(known)]
-    assert most_robust(begin, value, lasts, attempt, NEVER) == min(known)  # type: ignore[arg-type]
+    assert tie_break.most_robust(begin, value, lasts, attempt, NEVER) == min(known)  # type: ignore[arg-type]

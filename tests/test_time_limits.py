@@ -25,26 +25,8 @@ from planner.jsonio.bml import answer as bml_answer
 from planner.solving.deadline import Deadline
 from planner.solving.methods import REPLAN
 from planner.solving.targets import TARGETS
-from tests.large import (
-    SWITCH,
-    YAN,
-    Request,
-    bml_request,
-    caramel_request,
-    drawn,
-    fsdp_request,
-    ibatch_sums,
-    ibatch_table,
-    iteration_request,
-    overlap_request,
-    shipped,
-    synthetic_iteration,
-    tiny_iteration,
-    used_s,
-    warm,
-    yan_deep,
-    yan_request,
-)
+from tests import large
+from tests.large import Request
 from tests.thorough import THOROUGH
 
 LATE_S = 2.0
@@ -77,34 +59,36 @@ def ibatch(layers: int, **more: Any) -> Request:
     return {
         "problem": "ibatch",
         "direction": "push",
-        "compute_ns": drawn(1, layers, 10**6),
-        "spread_ns": drawn(2, layers, 10**5),
-        "layer_bytes": drawn(3, layers, 10**6),
+        "compute_ns": large.drawn(1, layers, 10**6),
+        "spread_ns": large.drawn(2, layers, 10**5),
+        "layer_bytes": large.drawn(3, layers, 10**6),
         "outlook": "nominal",
         **more,
     }
 
 
 def caramel(layers: int, **more: Any) -> Request:
-    request = caramel_request(layers)
-    for op, spread in zip(request["ops"], drawn(1, 2 * layers, 10**5, 0), strict=True):
+    request = large.caramel(layers)
+    for op, spread in zip(request["ops"], large.drawn(1, 2 * layers, 10**5, 0), strict=True):
         op["spread_ns"] = spread
     return {**request, "outlook": "nominal", **more}
 
 
 def iteration(layers: int, machines: int, topology: Request, **cluster: Any) -> Request:
-    draw = Random(layers)
-    mosts = dict.fromkeys(("forward_ns", "backward_ns", "activation_bytes"), 10**6)
-    mosts |= dict.fromkeys(("forward_spread_ns", "backward_spread_ns"), 10**5)
+    draw = Random(layers // 2)
     rows = [
         {
             "name": f"l{place}",
+            "forward_ns": draw.randrange(10**6),
+            "backward_ns": draw.randrange(10**6),
+            "forward_spread_ns": draw.randrange(10**5),
+            "backward_spread_ns": draw.randrange(10**5),
             "parameter_bytes": 4 * draw.randrange(1, 10**6),
-            **{field: draw.randrange(most) for field, most in mosts.items()},
+            "activation_bytes": draw.randrange(10**6),
         }
         for place in range(layers // 2)
     ]
-    request = synthetic_iteration(rows, machines, topology=topology, **cluster)
+    request = large.synthetic_iteration(rows, machines, topology=topology, **cluster)
     return {**request, "outlook": "nominal"}
 
 
@@ -114,33 +98,33 @@ REQUESTS: dict[str, Callable[[int], Request]] = {
     "ibatch, Eq. 4": partial(ibatch, network=COST, objective="eq4"),
     **{f"caramel, {name}": partial(caramel, network=network) for name, network in NETWORKS.items()},
     "caramel, depths": partial(caramel, network={**COST, "depths": {"2": COST, "8": TABLE}}),
-    "iteration, switch": partial(iteration, machines=8, topology=SWITCH),
+    "iteration, switch": partial(iteration, machines=8, topology=large.SWITCH),
     "iteration, BCube": partial(iteration, machines=9, topology={"kind": "bcube", "n": 3, "k": 2}),
     "iteration, interference": partial(
-        iteration, machines=8, topology=SWITCH, interference=DISTURBING
+        iteration, machines=8, topology=large.SWITCH, interference=DISTURBING
     ),
     "iteration, memory": lambda layers: iteration(
-        layers, 8, SWITCH, memory_bytes=int(2.5 * 10**6 * layers)
+        layers, 8, large.SWITCH, memory_bytes=int(2.5 * 10**6 * layers)
     ),
-    "yan": lambda layers: yan_request(2 * layers),
-    "yan, memory": partial(yan_request, memory_bytes=3 * 10**8),
-    "yan, machines that differ": lambda layers: yan_request(
+    "yan": lambda layers: large.yan(2 * layers),
+    "yan, memory": partial(large.yan, memory_bytes=3 * 10**8),
+    "yan, machines that differ": lambda layers: large.yan(
         2 * layers, machine_speeds=[1.0, 0.5] * layers
     ),
-    "yan, layers": lambda layers: yan_deep(layers // 3),
-    "bml": lambda _: bml_request(),
-    "bml, failures": lambda _: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
-    "bml, listed": lambda _: bml_request(n=3, schedule="all"),
-    "bigdl": lambda layers: {**shipped("bigdl/vgg19-16.json"), "nodes": layers},
-    "drizzle": lambda _: shipped("drizzle/inception64.json"),
-    "fsdp": fsdp_request,
-    "fsdp, memory": lambda layers: fsdp_request(layers, memory_bytes=6 * 10**7 * layers),
-    "fsdp, many meshes": lambda layers: fsdp_request(
-        layers, memory_bytes=6 * 10**7 * layers, meshes=100 * fsdp_request(1)["meshes"]
+    "yan, layers": lambda layers: large.yan_deep(layers // 3),
+    "bml": lambda _: large.bml(),
+    "bml, failures": lambda _: large.bml(failed={"nics": [[[0, 1, 2], 0]]}),
+    "bml, listed": lambda _: large.bml(n=3, schedule="all"),
+    "bigdl": lambda layers: {**large.shipped("bigdl/vgg19-16.json"), "nodes": layers},
+    "drizzle": lambda _: large.shipped("drizzle/inception64.json"),
+    "fsdp": large.fsdp,
+    "fsdp, memory": lambda layers: large.fsdp(layers, memory_bytes=6 * 10**7 * layers),
+    "fsdp, many meshes": lambda layers: large.fsdp(
+        layers, memory_bytes=6 * 10**7 * layers, meshes=100 * large.fsdp(1)["meshes"]
     ),
-    "fsdp, two channels": partial(fsdp_request, channels="two"),
-    "overlap": overlap_request,
-    "overlap, no limit": partial(overlap_request, memory_limit_bytes=10**12),
+    "fsdp, two channels": partial(large.fsdp, channels="two"),
+    "overlap": large.overlap,
+    "overlap, no limit": partial(large.overlap, memory_limit_bytes=10**12),
 }
 """Makers of requests, by their family and what is special about them, of a number of layers."""
 
@@ -259,10 +243,10 @@ def ended(
     """Return the answer to a request that has so many seconds, which must come in time."""
     if not cancelled:
         request = {**request, "time_limit_s": seconds}
-    begin = used_s()
+    begin = large.used_s()
     with interrupted(seconds + HANGING_S):
         answer = planner.solve(request, cancel=At(seconds) if cancelled else None)
-    assert used_s() - begin <= seconds + late_s, (seconds, cancelled)
+    assert large.used_s() - begin <= seconds + late_s, (seconds, cancelled)
     if "error" in answer:
         assert answer["error"]["code"] == "invalid_request", answer
         assert answer["error"]["path"] in REFUSED_AT, answer
@@ -273,7 +257,7 @@ def ended(
 
 @pytest.mark.parametrize(("name", "method", "option"), QUICK)
 def test_a_search_without_time_ends_at_once(name: str, method: str, option: str) -> None:
-    warm()
+    large.warm()
     request = asked(name, SMALL, method, option)
     ended(request, 1e-9)
     ended(request, 0.0, cancelled=True)
@@ -282,7 +266,7 @@ def test_a_search_without_time_ends_at_once(name: str, method: str, option: str)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "method", "option"), CASES if THOROUGH else QUICK)
 def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, option: str) -> None:
-    warm()
+    large.warm()
     request = asked(name, MIDDLE, method, option)
     draw = Random(f"{name} {method} {option}")
     for limit in LIMITS if THOROUGH else [draw.choice(LIMITS[:-1])]:
@@ -295,7 +279,7 @@ def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, opti
 @pytest.mark.parametrize("memory", [1, 4000, 9601, 10_804])
 def test_an_old_plan_is_not_cut_into_pieces_without_end(mode: str, memory: int) -> None:
     """The parameters and their gradients alone take 9,600 bytes."""
-    request = tiny_iteration(4, modes=[mode])
+    request = large.tiny_iteration(4, modes=[mode])
     plan = planner.solve({**request, "with_plan": True})["plan"]
     request["cluster"]["memory_bytes"] = memory
     answer = ended({**request, "method": REPLAN, "start_plan": plan}, 1)
@@ -320,7 +304,7 @@ LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
     *(
         (name, REQUESTS[name], size, methods)
         for name, size, methods in (
-            ("yan", 500, YAN),
+            ("yan", 500, large.YAN),
             ("yan, memory", 1000, ["exact", "greedy"]),
             ("yan, machines that differ", 500, ["auto"]),
             ("yan, layers", 300, ["exact", "median"]),
@@ -332,17 +316,17 @@ LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
             ("bigdl", 512, BIGDL),
         )
     ),
-    ("ibatch, sums", partial(ibatch_sums, direction="push"), 390, IBATCH),
-    ("ibatch, sums, Eq. 4", partial(ibatch_sums, objective="eq4"), 390, IBATCH),
-    ("ibatch, sums, Eq. 4", partial(ibatch_sums, objective="eq4"), 4096, ["exact"]),
-    ("ibatch, a table that falls", ibatch_table, 5000, IBATCH),
-    ("yan, more memory", partial(yan_request, memory_bytes=3 * 10**9), 1000, YAN),
-    ("caramel, workers", partial(caramel_request, workers=2**16), 15, [*CARAMEL, "auto"]),
-    ("bml, servers", lambda n: bml_request(n=n), 20, ["trees"]),
-    ("iteration, ResNet-152", lambda _: iteration_request(*RESNET), 152, ITERATION),
-    ("iteration, workers", tiny_iteration, 2**16, ["ddp", "joint"]),
-    ("iteration, pieces", partial(tiny_iteration, max_transfer_bytes=3), 4, ["joint"]),
-    ("iteration, GPT-2", lambda _: iteration_request(*GPT), 12, ["auto"]),
+    ("ibatch, sums", partial(large.ibatch_sums, direction="push"), 390, IBATCH),
+    ("ibatch, sums, Eq. 4", partial(large.ibatch_sums, objective="eq4"), 390, IBATCH),
+    ("ibatch, sums, Eq. 4", partial(large.ibatch_sums, objective="eq4"), 4096, ["exact"]),
+    ("ibatch, a table that falls", large.ibatch_table, 5000, IBATCH),
+    ("yan, more memory", partial(large.yan, memory_bytes=3 * 10**9), 1000, large.YAN),
+    ("caramel, workers", partial(large.caramel, workers=2**16), 15, [*CARAMEL, "auto"]),
+    ("bml, servers", lambda n: large.bml(n=n), 20, ["trees"]),
+    ("iteration, ResNet-152", lambda _: large.shipped_iteration(*RESNET), 152, ITERATION),
+    ("iteration, workers", large.tiny_iteration, 2**16, ["ddp", "joint"]),
+    ("iteration, pieces", partial(large.tiny_iteration, max_transfer_bytes=3), 4, ["joint"]),
+    ("iteration, GPT-2", lambda _: large.shipped_iteration(*GPT), 12, ["auto"]),
 ]
 """Large instances, and the methods that are asked for each. One that does not apply says so."""
 
@@ -358,7 +342,7 @@ LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
 def test_large_instances_have_honest_answers_in_time(
     name: str, make: Callable[[int], Request], size: int, method: str
 ) -> None:
-    warm()
+    large.warm()
     request = {**make(size), "method": method}
     answers = []
     for limit in (0.001, 0.1):
@@ -388,7 +372,7 @@ def test_large_instances_have_honest_answers_in_time(
 def test_models_answer_with_a_plan_as_good_as_the_greedy_one_when_there_is_no_time(
     method: str,
 ) -> None:
-    request = ibatch_sums(60, direction="push")
+    request = large.ibatch_sums(60, direction="push")
     greedy = planner.solve({**request, "method": "greedy_backward"})["objective_ns"]
     answer = planner.solve({**request, "method": method, "time_limit_s": 1e-9})
     assert answer["status"] == "time_limit"
@@ -396,9 +380,9 @@ def test_models_answer_with_a_plan_as_good_as_the_greedy_one_when_there_is_no_ti
 
 
 def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up() -> None:
-    warm()
+    large.warm()
     given = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": 900}
-    answer = planner.solve(yan_request(1000, fixed=[given], time_limit_s=0.001))
+    answer = planner.solve(large.yan(1000, fixed=[given], time_limit_s=0.001))
     assert (answer["status"], answer["binding"]) == ("time_limit", ["time_limit_s"])
 
 
@@ -454,24 +438,24 @@ def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatc
         return bml_answer(*arguments)
 
     monkeypatch.setattr("planner.jsonio.bml.answer", answered)
-    planner.solve(bml_request(schedule={"server": [0, 0, 0]}, time_limit_s=100))
+    planner.solve(large.bml(schedule={"server": [0, 0, 0]}, time_limit_s=100))
     assert left[0] <= 100.5 / 2
 
 
 DISTURBED = [{"startup": 2}, {"late": 1}]
 STEPPED: dict[str, Callable[[], Request]] = {
-    "iteration, pieces": lambda: tiny_iteration(4, max_transfer_bytes=300),
-    "iteration": lambda: tiny_iteration(3),
-    "iteration, regret": lambda: tiny_iteration(3, regret=True),
-    "caramel": lambda: caramel_request(4),
-    "caramel, regret": lambda: caramel_request(4, regret=True),
-    "caramel, scenarios": lambda: caramel_request(4, scenarios=DISTURBED),
-    "ibatch, sums": lambda: ibatch_sums(6),
-    "ibatch, a table": lambda: ibatch_table(6),
-    "ibatch, regret": lambda: ibatch_sums(6, regret=True),
-    "ibatch, scenarios": lambda: ibatch_sums(6, scenarios=DISTURBED),
-    "ibatch, spreads": lambda: {**ibatch_table(6), "spread_ns": list(range(6))},
-    "yan": lambda: yan_request(3),
+    "iteration, pieces": lambda: large.tiny_iteration(4, max_transfer_bytes=300),
+    "iteration": lambda: large.tiny_iteration(3),
+    "iteration, regret": lambda: large.tiny_iteration(3, regret=True),
+    "caramel": lambda: large.caramel(4),
+    "caramel, regret": lambda: large.caramel(4, regret=True),
+    "caramel, scenarios": lambda: large.caramel(4, scenarios=DISTURBED),
+    "ibatch, sums": lambda: large.ibatch_sums(6),
+    "ibatch, a table": lambda: large.ibatch_table(6),
+    "ibatch, regret": lambda: large.ibatch_sums(6, regret=True),
+    "ibatch, scenarios": lambda: large.ibatch_sums(6, scenarios=DISTURBED),
+    "ibatch, spreads": lambda: {**large.ibatch_table(6), "spread_ns": list(range(6))},
+    "yan": lambda: large.yan(3),
 }
 """Instances so small that the clock is looked at seldom."""
 
