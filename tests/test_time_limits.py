@@ -386,48 +386,30 @@ def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up(
     assert (answer["status"], answer["binding"]) == ("time_limit", ["time_limit_s"])
 
 
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Deadlines look at a clock that stands at the number in this list."""
-    moment = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: moment[0])
+def test_deadlines_are_put_off_shared_and_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr("planner.solving.deadline.time", clock)
-    return moment
-
-
-def test_a_deadline_put_off_is_never_earlier_and_ends_that_long_after_a_cancel(
-    now: list[float],
-) -> None:
+    cancel = threading.Event()
     assert Deadline(None).at_least(1).remaining_s is None
     assert Deadline(1e-9).at_least(1000).remaining_s == 1000
-    whole, cancel = Deadline(1000), threading.Event()
+    whole, late, again = Deadline(1000), Deadline(None, cancel).later(5), Deadline.of(Deadline(3))
     assert whole.at_least(1) is whole
-    late = Deadline(None, cancel).later(5)
-    now[0] = 3
-    assert not late.passed
-    cancel.set()
-    for moment, over in ((3, False), (7, False), (8, True)):
-        now[0] = moment
-        assert late.passed == over
-
-
-def test_shares_are_equal_and_cancelled_together(now: list[float]) -> None:
-    cancel = threading.Event()
     share = Deadline(100, cancel).share(4)
     assert share.remaining_s == 25
     assert Deadline(None).share(4).remaining_s is None
     assert (Deadline(0).share(4).remaining_s or 0) > 0  # enough for a first plan
+    now[0] = 2
+    assert (again.remaining_s, again.passed) == (1, False)
+    now[0] = 3
+    assert again.passed
+    assert not late.passed
     assert not share.passed
     cancel.set()
     assert share.passed
-
-
-def test_a_deadline_that_is_passed_on_ends_when_it_did(now: list[float]) -> None:
-    again = Deadline.of(Deadline(10))
-    now[0] = 9
-    assert (again.remaining_s, again.passed) == (1, False)
-    now[0] = 10
-    assert again.passed
+    for moment, over in ((3, False), (7, False), (8, True)):  # five seconds after the cancel
+        now[0] = moment
+        assert late.passed == over
 
 
 def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
