@@ -1,4 +1,4 @@
-"""Results files of the benchmarks: what they hold, how they are made, what pages show of them."""
+"""Results of benchmarks: what files hold, how they are made and compared, what pages show."""
 
 import ast
 import datetime
@@ -13,6 +13,7 @@ import pytest
 import record
 import versions
 from results import FOLDER, Section, Table, dumps, load, markdown, sections
+from same_answers import answers, differences, documented, main, requests_in
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
@@ -216,3 +217,32 @@ def _ms(time: object, unit: str) -> float | None:
         return time * factors[unit]
     words = str(time).split()
     return float(words[0]) * factors[words[1]] if len(words) == 2 else None
+
+
+def test_requests_are_found_in_pages() -> None:
+    text = 'echo \'{"problem": "x", "n": [1]}\' | cat {"problem": "y", "status": "optimal"}'
+    text += ' {"problem": …}'
+    assert list(requests_in(text)) == [{"problem": "x", "n": [1]}]
+
+
+def test_all_families_are_asked_and_answer() -> None:
+    named = [document for document in documented(ROOT, ()) if document[1]["problem"] != "iteration"]
+    families = {"ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"}
+    assert {one["problem"] for _, one in named} == families
+    small = [one for _, one in named if one["problem"] in ("ibatch", "drizzle")]
+    found = list(answers(ROOT, small))
+    assert len(found) == len(small)
+    assert all("status" in one for one in found)
+
+
+def test_differences_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert differences({"a": 1, "runtime_s": 1}, {"a": 1, "runtime_s": 2}) == []
+    assert differences({"a": 1}, {"b": 1}) == ["a"]
+    for folder, objective in (("old", 1), ("new", 2)):
+        (tmp_path / folder / "planner").mkdir(parents=True)
+        code = f"def solve(request): return {{'objective_ns': {objective}}}"
+        (tmp_path / folder / "planner" / "__init__.py").write_text(code)
+        (tmp_path / folder / "README.md").write_text('{"problem": "x"}')
+    assert main([str(tmp_path / "old"), str(tmp_path / "old")]) == 0
+    assert main([str(tmp_path / "old"), str(tmp_path / "new")]) == 1
+    assert "objective_ns: 1 → 2" in capsys.readouterr().out

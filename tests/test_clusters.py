@@ -1,11 +1,14 @@
-"""Clusters whose parts fit together, and what models of networks and clusters refuse."""
+"""Topologies as their papers build them, clusters of them, and what models of both refuse."""
 
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.model.costs import AffineCost, TableCost
@@ -14,6 +17,126 @@ from planner.model.layers import Layer
 from planner.model.network import Network
 from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests.iteration.iteration_strategies import clusters
+
+Cable = tuple[int, int, int]
+"""Server, level, switch of that level."""
+
+SMALL = [BCube(n, k) for n, k in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 5))]
+bcubes = st.builds(BCube, st.integers(2, 9), st.integers(1, 6))
+
+
+def cabled(n: int, k: int) -> tuple[int, list[int], list[Cable]]:
+    """Build a BCube as its authors do: n smaller ones, and switches that join their i-th servers.
+
+    Returns the number of servers, of switches at each level, and all cables.
+    """
+    if k == 0:
+        return 1, [], []
+    servers, switches, cables = cabled(n, k - 1)
+    copied = [
+        (server + copy * servers, level, switch + copy * switches[level])
+        for copy in range(n)
+        for server, level, switch in cables
+    ]
+    joining = [
+        (server + copy * servers, k - 1, server) for copy in range(n) for server in range(servers)
+    ]
+    return n * servers, [n * count for count in switches] + [servers], copied + joining
+
+
+@pytest.mark.parametrize("bcube", SMALL, ids=str)
+def test_bcube_is_cabled_as_its_authors_do(bcube: BCube) -> None:
+    servers, switches, cables = cabled(bcube.n, bcube.k)
+    assert (bcube.servers, bcube.switches, bcube.nics) == (servers, sum(switches), len(cables))
+    assert {(server, level): switch for server, level, switch in cables} == {
+        (server, level): bcube.switch(server, level)
+        for server, level in product(range(servers), range(bcube.k))
+    }
+    for level, count in enumerate(switches):
+        for switch in range(count):
+            ends = {one for one, at, to in cables if (at, to) == (level, switch)}
+            assert sorted(bcube.on_switch(level, switch)) == sorted(ends)
+            assert len(ends) == bcube.n
+            for server in ends:
+                assert sorted([*bcube.neighbours(server, level), server]) == sorted(ends)
+
+
+@given(bcubes, st.data())
+def test_digits_are_the_server_in_base_n(bcube: BCube, data: st.DataObject) -> None:
+    server = data.draw(st.integers(0, bcube.servers - 1))
+    digits = bcube.digits(server)
+    assert len(digits) == bcube.k
+    assert sum(digit * bcube.n**place for place, digit in enumerate(reversed(digits))) == server
+    assert bcube.server(digits) == bcube.server(list(digits)) == server
+    for level, place in enumerate(reversed(range(bcube.k))):
+        assert bcube.digit(server, level) == digits[place]
+        rest = [*digits[:place], *digits[place + 1 :]]
+        assert bcube.switch_of(rest) == bcube.switch(server, level)
+        value = data.draw(st.integers(0, bcube.n - 1))
+        changed = [*digits[:place], value, *digits[place + 1 :]]
+        assert bcube.with_digit(server, level, value) == bcube.server(changed)
+
+
+@given(bcubes, st.data())
+def test_nobody_is_sent_to_by_two_in_the_same_turn(bcube: BCube, data: st.DataObject) -> None:
+    level = data.draw(st.integers(0, bcube.k - 1))
+    switch = data.draw(st.integers(0, bcube.servers // bcube.n - 1))
+    servers = bcube.on_switch(level, switch)
+    for turn in range(bcube.n - 1):
+        targets = [bcube.neighbours(server, level)[turn] for server in servers]
+        assert sorted(targets) == sorted(servers)
+
+
+def test_the_papers_figures() -> None:
+    assert (BCube(3, 2).servers, BCube(3, 2).switches) == (9, 6)
+    assert BCube(16, 4).servers == 65536
+    assert BCube(3, 2).digits(5) == (1, 2)
+    assert FatTree(4).servers == 16
+    assert (FatTree(16).servers, FatTree(16).switches) == (1024, 320)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 56), (2**30, 2), (2**62, 1)])
+def test_the_largest_bcubes(n: int, k: int) -> None:
+    bcube = BCube(n, k)
+    last = bcube.servers - 1
+    assert bcube.digits(last) == (n - 1,) * k
+    assert bcube.server(bcube.digits(last)) == last
+    assert bcube.switch(last, k - 1) == n ** (k - 1) - 1
+
+
+def wired_fat_tree(ports: int) -> tuple[int, int]:
+    """Return how many servers and switches a Fat-Tree has, cable by cable, no port left over."""
+    pods, half = range(ports), range(ports // 2)
+    used = Counter(("edge", pod, edge) for pod, edge, _ in product(pods, half, half))
+    servers = used.total()
+    for pod, edge, above in product(pods, half, half):
+        used.update([("edge", pod, edge), ("aggregation", pod, above)])
+    for pod, above, core in product(pods, half, half):
+        used.update([("aggregation", pod, above), ("core", above, core)])
+    assert set(used.values()) == {ports}
+    return servers, len(used)
+
+
+@pytest.mark.parametrize("ports", [2, 4, 6, 8, 16])
+def test_fat_tree_is_wired_with_no_port_left_over(ports: int) -> None:
+    tree = FatTree(ports)
+    assert (tree.servers, tree.switches) == wired_fat_tree(ports)
+    edge, pod, pods = tree.groups
+    assert edge * pod * pods == tree.servers
+    assert tree.switches * ports == 5 * tree.servers
+
+
+@given(st.integers(1, 5000))
+def test_the_smallest_fat_tree(servers: int) -> None:
+    """P pods have p/2 edge switches with p/2 servers each."""
+    ports = next(p for p in range(2, 30, 2) if p * (p // 2) ** 2 >= servers)
+    assert FatTree.smallest_for(servers) == FatTree(ports)
+
+
+def test_fat_trees_for_the_most_servers() -> None:
+    tree = FatTree.smallest_for(2**62)
+    assert tree.servers >= 2**62 > FatTree(tree.ports - 2).servers
+
 
 SPEED = Fraction(10**9)
 GOOD: dict[str, Any] = {

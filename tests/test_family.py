@@ -1,14 +1,21 @@
-"""The one path from a problem to a result, in a family whose plans are words."""
+"""The one path from a problem to a result, and results of several methods side by side."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from planner.model.errors import InvalidPlanError
+from planner import Result, Status
+from planner.families import bigdl, ibatch
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.network import Network
+from planner.solving.compare import compare
 from planner.solving.deadline import Deadline, Incumbent, TimeUpError
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import REPLAN, Method, Outcome
-from planner.solving.result import Status
+from planner.solving.result import Infeasibility
 from tests.words import Words
 
 COSTS = {"abc": 5, "ab": 5, "a": 7, "b": 6}
@@ -146,3 +153,115 @@ def test_an_old_plan_that_there_is_no_time_to_check_or_improve_is_left(
     assert slow.solve("a problem", method="m", start="old").warnings == (
         "start_plan is ignored: the time limit passed before it was checked",
     )
+
+
+WHY = Infeasibility("because", ("field",))
+
+
+def test_optimal_is_derived_from_the_bound() -> None:
+    assert Result("m", "plan", 5, 5, 0.0).status == Status.OPTIMAL
+    assert Result("m", "plan", 5, 5, 0.0, timed_out=True).status == Status.OPTIMAL
+    assert Result("m", "plan", 5, 4, 0.0).status == Status.FEASIBLE
+    assert Result("m", "plan", 5, None, 0.0).status == Status.FEASIBLE
+    assert Result("m", "plan", 5, 4, 0.0, timed_out=True).status == Status.TIME_LIMIT
+    assert Result("m", None, None, None, 0.0, infeasibility=WHY).status == Status.INFEASIBLE
+    assert Result("m", None, None, None, 0.0, True, WHY).status == Status.TIME_LIMIT
+
+
+def test_gap() -> None:
+    assert Result("m", "plan", 5, 4, 0.0).gap == pytest.approx(0.25)
+    assert Result("m", "plan", 0, 0, 0.0).gap == 0.0
+    assert Result("m", "plan", 1, 0, 0.0).gap == float("inf")
+    assert Result("m", "plan", 5, None, 0.0).gap is None
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ValueError, match="less than the bound"):
+        Result("m", "plan", 3, 4, 0.0)
+    with pytest.raises(ValueError, match="either a plan"):
+        Result[str, None]("m", None, None, None, 0.0)
+    with pytest.raises(ValueError, match="either a plan"):
+        Result("m", "plan", 3, None, 0.0, infeasibility=WHY)
+    with pytest.raises(ValueError, match="objective"):
+        Result("m", "plan", None, None, 0.0)
+
+
+def test_a_result_is_printed_as_a_table() -> None:
+    made: Result[str, None] = Result(
+        "greedy", "p" * 99, 1_500_000, 1_000_000, 0.25, warnings=("one", "two")
+    )
+    assert str(made).splitlines() == [
+        "status       feasible",
+        "method       greedy",
+        "objective    1.5 ms",
+        "lower bound  1 ms",
+        "above bound  50.00%",
+        "run time     250 ms",
+        f"plan         '{'p' * 74}…",
+        "warning      one",
+        "warning      two",
+    ]
+    none: Result[str, None] = Result("auto", None, None, None, 0.0, infeasibility=WHY)
+    assert str(none).splitlines() == [
+        "status       infeasible",
+        "method       auto",
+        "run time     0 ns",
+        "no plan      because",
+    ]
+    assert "above bound" not in str(Result("m", "plan", 1, 0, 0.0))
+
+
+def test_a_result_is_shown_in_one_line() -> None:
+    made: Result[str, None] = Result("greedy", "p" * 99, 1_500_000, 1_000_000, 0.25)
+    assert repr(made) == "Result(greedy: feasible, objective_ns=1500000, lower_bound_ns=1000000)"
+
+
+SLICED = bigdl.Problem(
+    elements=1000,
+    element_bytes=4,
+    nodes=5,
+    partitions_per_node=2,
+    network=Network(Fraction(10**9)),
+)
+PULLED = ibatch.Problem(startup_ns=4, transfer_ns=(3, 1, 5), compute_ns=(2, 6, 1))
+
+
+@pytest.mark.parametrize(("family", "problem"), [(bigdl, SLICED), (ibatch, PULLED)])
+def test_the_best_comes_first(family: Any, problem: Any) -> None:
+    named: list[str] = []
+    found = compare(
+        problem,
+        family.METHODS,
+        solve=family.solve,
+        progress=named.append,
+    )
+    listed = list(family.METHODS)
+    assert named == [f"{name} ({n} of {len(listed)})" for n, name in enumerate(listed, start=1)]
+    # `auto` is one of the others, and is not told twice.
+    assert len(found.rows) + len(found.left_out) == len(named) - 1
+    times = [row.objective_ns for row in found.rows]
+    assert times == sorted(times, key=lambda time: (time is None, time or 0))
+    for row in found.rows:
+        assert (row.evaluation is None) == (row.plan is None)
+
+
+def test_what_does_not_apply_is_left_out() -> None:
+    found = compare(PULLED, ["ddp", "exact"], solve=ibatch.solve, time_limit=10)
+    assert [row.method for row in found.rows] == ["exact"]
+    ((method, reason),) = found.left_out
+    assert method == "ddp"
+    assert "push" in reason
+
+
+def test_who_cancels_has_one_plan_and_no_more() -> None:
+    cancel = threading.Event()
+    cancel.set()
+    methods = ["ddp", "exact", "greedy"]  # the first does not apply
+    found = compare(PULLED, methods, solve=ibatch.solve, cancel=cancel)
+    assert [row.method for row in found.rows] == ["exact"]
+
+
+@pytest.mark.parametrize("methods", [["no_such"], ["exact", "no_such"]])
+def test_unknown_methods_are_errors(methods: Iterable[str]) -> None:
+    with pytest.raises(InvalidInputError):
+        compare(PULLED, methods, solve=ibatch.solve)
