@@ -8,7 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from msgspec import to_builtins
+
 import planner
+from planner import Layer, Profile, Provenance
+from planner.jsonio.graphs import documents_of
 
 Request = dict[str, Any]
 
@@ -59,21 +63,10 @@ def yan_deep(layers: int) -> Request:
 
 def caramel(parameters: int, **more: Any) -> Request:
     """A chain of layers."""
-    random, places = Random(3), range(parameters)
-    ops: list[Request] = []
-    for name in [*(f"f{place}" for place in places), *(f"b{place}" for place in places[::-1])]:
-        kind = "forward" if name.startswith("f") else "backward"
-        after = [op["name"] for op in ops[-1:]]
-        ops.append({"name": name, "ns": random.randrange(10**6), "pass": kind, "after": after})
-    sizes = [
-        {
-            "name": f"w{place}",
-            "bytes": 4 * random.randrange(1, 10**6),
-            "updated_by": f"b{place}",
-            "read_by": f"f{place}",
-        }
-        for place in places
-    ]
+    drawn_of = zip(*(drawn(seed, parameters, 10**6) for seed in (1, 2, 3)), strict=True)
+    layers = (Layer(str(place), f, b, 4 * size) for place, (f, b, size) in enumerate(drawn_of))
+    profile = Profile("p", tuple(layers), Provenance("synthetic", "a test"))
+    ops, sizes = to_builtins(documents_of(profile.dataflow()))
     network = {"startup_ns": 50_000, "ns_per_byte": 0.8}
     return {"problem": "caramel", "ops": ops, "parameters": sizes, "network": network, **more}
 

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 import planner
 from planner.cli import main
 from planner.families import bml, caramel, ibatch, iteration
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.graphs import documents_of
 from planner.jsonio.service import decode_request
 from planner.model.clusters import Nic
 from planner.model.costs import AffineCost, TableCost
@@ -105,26 +107,9 @@ def test_ibatch(folder: Folder, network: Any, described: Any, direction: Any) ->
 
 
 def caramel_request(layers: list[dict[str, Any]], network: Any, **more: Any) -> dict[str, Any]:
-    graph = typed(layers).dataflow()
-    return {
-        "problem": "caramel",
-        "ops": [
-            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": op.after}
-            for op in graph.ops
-        ],
-        "parameters": [
-            {
-                "name": parameter.name,
-                "bytes": parameter.size_bytes,
-                "updated_by": parameter.updated_by,
-                "read_by": parameter.read_by,
-            }
-            for parameter in graph.parameters
-        ],
-        "network": network,
-        "method": "exact_split",
-        **more,
-    }
+    ops, parameters = to_builtins(documents_of(typed(layers).dataflow()))
+    graph = {"problem": "caramel", "ops": ops, "parameters": parameters}
+    return {**graph, "network": network, "method": "exact_split", **more}
 
 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
