@@ -79,7 +79,6 @@ PROBLEMS: dict[str, Any] = {
         samples=9,
         read_every=3,
         max_copies=2,
-        memory_bytes=100,
         machine_speeds=[Fraction(1)] * 4,
         fixed=[Fixed(1, 1, 1, (LayerChoice(1, 1, 1, ()), LayerChoice(1, 1, 1, ())))],
         top=3,
@@ -145,6 +144,7 @@ MADE: dict[str, Any] = {
     "ibatch of sizes": ibatch.Problem(
         compute_ns=[1, 2], layer_bytes=[8, 9], cost=LINE, max_batch_bytes=20
     ),
+    "yan with memory": replace(PROBLEMS["yan"], memory_bytes=100),
     "drizzle of tasks": replace(PROBLEMS["drizzle"], stages=(), tasks=3),
 }
 

@@ -30,7 +30,7 @@ from tests.fuzzing.plans import start_plan
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
-from tests.test_methods import problem_of
+from tests.test_numbers import PROBLEMS as NUMBERS
 from tests.test_programs import CARAMEL, IBATCH
 from tests.thorough import THOROUGH
 
@@ -41,7 +41,7 @@ METHODS = [(name, method) for name, family in FAMILIES.items() for method in fam
 
 @pytest.mark.parametrize(("family", "method"), METHODS)
 def test_incumbents_get_better_and_end_with_the_result(family: str, method: str) -> None:
-    solve, problem = FAMILIES[family].solve, problem_of(family)
+    solve, problem = FAMILIES[family].solve, NUMBERS[family]
     told: list[Incumbent[Any]] = []
     try:
         result = solve(problem, method=method, on_progress=told.append)
@@ -72,7 +72,7 @@ def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
         cancel.set()
 
     solve = FAMILIES[family].solve
-    result = solve(problem_of(family), cancel=cancel, on_progress=stop)
+    result = solve(NUMBERS[family], cancel=cancel, on_progress=stop)
     assert result.objective_ns is not None
     assert result.objective_ns <= told[0]
 
@@ -82,7 +82,7 @@ def test_what_a_callback_raises_ends_the_search() -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        ibatch.solve(problem_of("ibatch"), on_progress=stop)
+        ibatch.solve(NUMBERS["ibatch"], on_progress=stop)
 
 
 @given(problems(objective="makespan"), problems(objective="makespan"))
@@ -150,9 +150,9 @@ def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
 def test_what_is_no_plan_of_the_family_is_refused(family: str) -> None:
     solve = FAMILIES[family].solve
     with pytest.raises(InvalidInputError, match="start: expected a plan"):
-        solve(problem_of(family), start=7)
+        solve(NUMBERS[family], start=7)
     with pytest.raises(InvalidInputError, match="start: missing"):
-        solve(problem_of(family), method=REPLAN)
+        solve(NUMBERS[family], method=REPLAN)
 
 
 def kept(request: Request) -> Any:
