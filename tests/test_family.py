@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from types import FrameType
 from typing import Any
 
@@ -11,13 +10,12 @@ import pytest
 
 import planner
 from planner import Result, Status
-from planner.families import bigdl, ibatch
+from planner.families import ibatch
 from planner.jsonio import PROBLEMS
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.model.network import Network
 from planner.solving.compare import compare
 from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
-from planner.solving.family import OUT_OF_TIME
+from planner.solving.family import OUT_OF_TIME, Family
 from planner.solving.methods import REPLAN, Method, Outcome, concrete, loaded
 from planner.solving.result import Infeasibility
 from tests.contract.test_every_method import FAMILIES
@@ -223,26 +221,14 @@ def test_a_result_is_shown_in_one_line() -> None:
     assert repr(made) == "Result(greedy: feasible, objective_ns=1500000, lower_bound_ns=1000000)"
 
 
-SLICED = bigdl.Problem(
-    elements=1000,
-    element_bytes=4,
-    nodes=5,
-    partitions_per_node=2,
-    network=Network(Fraction(10**9)),
-)
 PULLED = ibatch.Problem(startup_ns=4, transfer_ns=(3, 1, 5), compute_ns=(2, 6, 1))
 
 
-@pytest.mark.parametrize(("family", "problem"), [(bigdl, SLICED), (ibatch, PULLED)])
-def test_the_best_comes_first(family: Any, problem: Any) -> None:
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_the_best_comes_first(family: Family[Any, Any, Any]) -> None:
     named: list[str] = []
-    found = compare(
-        problem,
-        family.METHODS,
-        solve=family.solve,
-        progress=named.append,
-    )
-    listed = list(family.METHODS)
+    listed = list(family.methods)
+    found = compare(NUMBERS[family.name], listed, solve=family.solve, progress=named.append)
     assert named == [f"{name} ({n} of {len(listed)})" for n, name in enumerate(listed, start=1)]
     # `auto` is one of the others, and is not told twice.
     assert len(found.rows) + len(found.left_out) == len(named) - 1
