@@ -1,7 +1,7 @@
 """What methods of several families share: Pareto fronts, merging rules, local search."""
 
-from collections.abc import Iterator
-from itertools import accumulate, product
+from itertools import accumulate, islice, pairwise, product
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,17 +59,14 @@ def test_ddp_buckets_close_once_they_reach_their_limit() -> None:
 def test_ddp_buckets_hold_everything_and_fill_up_before_they_close(
     sizes: list[int], first: int, limit: int
 ) -> None:
-    buckets = ddp_buckets(sizes, first, limit)
-    assert sum(buckets) == len(sizes)
+    buckets, left = ddp_buckets(sizes, first, limit), iter(sizes)
     assert all(buckets)
-    begin = 0
-    for number, members in enumerate(buckets):
-        bound = first if number == 0 else limit
-        held = sizes[begin : begin + members]
-        assert sum(held[:-1]) < bound
-        if number < len(buckets) - 1:
-            assert sum(held) >= bound
-        begin += members
+    held = [[*islice(left, members)] for members in buckets]
+    assert sum(buckets) == len(sizes)
+    for number, bucket in enumerate(held, start=1):
+        bound = first if number == 1 else limit
+        assert sum(bucket[:-1]) < bound
+        assert sum(bucket) >= bound or number == len(held)
 
 
 def test_mg_wfbp_merges_what_becomes_ready_within_a_startup() -> None:
@@ -95,46 +92,26 @@ def test_the_earliest_end_is_that_of_the_best_batches(
     sent = list(accumulate(sizes))
     ends = []
     for cuts in product((False, True), repeat=len(parts) - 1):
-        first = [0, *(place for place, cut in enumerate(cuts, start=1) if cut)]
-        last = [*first[1:], len(parts)]
-        ends.append(
-            max(
-                startup * number + sent[stop - 1] + moments[start]
-                for number, (start, stop) in enumerate(zip(first, last, strict=True), start=1)
-            )
-        )
+        borders = [0, *(place for place, cut in enumerate(cuts, start=1) if cut), len(parts)]
+        batches = enumerate(pairwise(borders), start=1)
+        ends.append(max(n * startup + sent[stop - 1] + moments[at] for n, (at, stop) in batches))
     assert earliest_end(moments, sent, startup) == min(ends)
 
 
-def neighbours(plan: int) -> Iterator[int]:
-    yield from (plan + 1, plan - 1)
+def found(start: int, first: list[int], budget: int = 1000, **more: Any) -> tuple[int, list[int]]:
+    """Return the plan found, where plans cost what they are, and the plans that are valued.
 
-
-def found(
-    start: int,
-    first: list[int],
-    *,
-    bound: int = 0,
-    target: int = 0,
-    budget: int = 1000,
-    deadline: Deadline = NEVER,
-) -> tuple[int, list[int]]:
-    """Return the plan found, where plans cost what they are, and the plans that are valued."""
+    Neighbours of a number are those by one from it.
+    """
     valued: list[int] = []
 
     def value(plan: int) -> int | None:
         valued.append(plan)
         return None if plan % 10 == 7 else plan
 
+    known = {"bound": 0, "target": 0, "deadline": NEVER, "budget": lambda _: budget, **more}
     best, least = local_search(
-        start,
-        value,
-        first,
-        neighbours,
-        bound=bound,
-        target=target,
-        budget=lambda _: budget,
-        deadline=deadline,
+        start, value, first, lambda plan: iter((plan + 1, plan - 1)), **known
     )
     assert best == least
     return best, valued
@@ -158,11 +135,8 @@ def test_candidates_are_valued_down_to_the_bound_and_neighbours_to_the_target() 
     assert found(12, [11], bound=12, target=15) == (12, [12])
 
 
-def test_a_plan_that_is_not_allowed_is_none() -> None:
+def test_it_stops_in_time_and_at_plans_that_are_not_allowed() -> None:
     assert found(18, [7, 17])[0] == 18
-
-
-def test_it_stops_in_time() -> None:
     late = Deadline(1e-9)
     while not late.passed:
         pass

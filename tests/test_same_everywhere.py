@@ -88,20 +88,12 @@ def plan_of(answer: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
 def test_ibatch(folder: Folder, network: Any, described: Any, direction: Any) -> None:
-    profile = typed()
-    problem = ibatch.Problem.from_profile(profile, described, direction=direction)
-    result = ibatch.solve(problem, method="exact")
-    request = {
-        "problem": "ibatch",
-        "direction": direction,
-        "layer_bytes": problem.layer_bytes,
-        "compute_ns": problem.compute_ns,
-        "network": network,
-        "method": "exact",
-    }
-    answer = planner.solve(request)
+    problem = ibatch.Problem.from_profile(typed(), described, direction=direction)
+    sizes = {"layer_bytes": problem.layer_bytes, "compute_ns": problem.compute_ns}
+    request = {"problem": "ibatch", "direction": direction, **sizes, "network": network}
     assert decode_request(json.dumps(request).encode()).to_problem() == problem
-    assert answer["objective_ns"] == result.objective_ns
+    answer = planner.solve({**request, "method": "exact"})
+    assert answer["objective_ns"] == ibatch.solve(problem, method="exact").objective_ns
     words = ("--direction", direction, "--methods", "exact")
     assert folder.compared("ibatch", network, *words) == plan_of(answer)
 
@@ -188,10 +180,8 @@ def test_a_measured_network_says_among_how_many(folder: Folder) -> None:
     assert planner.solve(request)["workers"] == 4
     assert planner.solve(caramel_request(LAYERS, AFFINE, method="layer_by_layer"))["workers"] == 8
     wrong = planner.solve({**request, "workers": 5})["error"]
-    assert (wrong["path"], wrong["message"]) == (
-        "workers",
-        "expected 4, among whom network was measured",
-    )
+    assert wrong["path"] == "workers"
+    assert wrong["message"] == "expected 4, among whom network was measured"
 
 
 BASES: dict[str, dict[str, Any]] = {
