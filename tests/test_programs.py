@@ -130,7 +130,8 @@ def test_a_plan_gives_one_program_as_an_answer_and_typed(
     text = json.dumps(answer).encode()
     assert program_of(text) == program_of(decode_answer(text)[0]) == program
     problem, result = planned(request_, method)
-    assert program_of((problem, result)) == program_of((problem, result.plan)) == program
+    plan: Any = result.plan
+    assert program_of((problem, result)) == program_of((problem, plan)) == program
     # It is read from the answer itself, not from another family's made up in its place.
     assert read_plan(answer).problem == request_["problem"]
     if isinstance(program, ShardProgram):

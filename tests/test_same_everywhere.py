@@ -65,7 +65,7 @@ class Folder:
     def compared(self, problem: str, network: Any, *words: str, layers: Any = LAYERS) -> Any:
         """Return the best plan of `planner compare`, on a file and on options if they say it."""
         profile = self.write("profile.json", document(layers))
-        given = [("--network", self.write("network.json", network))]
+        given: list[tuple[str, ...]] = [("--network", self.write("network.json", network))]
         given += [OPTIONS] if network is NIC else []
         best, *others = (
             plan_of(self.json_of("compare", profile, "--problem", problem, *one, *words)[0])

@@ -264,12 +264,11 @@ SHORTER = {
 }
 """Lists of requests that are cut by an element."""
 
+TINY: Request = REQUESTS["iteration"][0]["profile"]
 OTHERS: dict[str, Request] = {
     "bml": {"n": 3},
     "bigdl": {"nodes": 2, "method": "tree_aggregate"},
-    "iteration": {
-        "profile": {**ITERATION["profile"], "layers": ITERATION["profile"]["layers"][:-1]}
-    },
+    "iteration": {"profile": {**TINY, "layers": TINY["layers"][:-1]}},
     "overlap": {"tensors": []},
 }
 """What else makes another problem of a request, whose plan does not fit the first."""

@@ -1,7 +1,7 @@
 """Times, sizes, rates and names as people write and read them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ Parse = Callable[[str, str], Any]
 
 TIMES = {"50us": 50_000, "0.1 ms": 100_000, "3ns": 3, "1e-3s": 10**6, "2µs": 2000, "0s": 0}
 SIZES = {"25MiB": 25 * 2**20, "1kB": 1000, "7B": 7, "0.5 GiB": 2**29, "1KB": 1000}
-READ: dict[Parse, dict[str, int | Fraction]] = {
+READ: dict[Parse, Mapping[str, int | Fraction]] = {
     units.parse_time: TIMES,
     units.parse_bytes: SIZES,
     units.parse_rate: {
