@@ -44,35 +44,29 @@ def fields_of(node: ast.ClassDef) -> set[str]:
 
 
 @pytest.mark.slow
-def test_methods_have_one_kind_of_outcome() -> None:
+def test_kinds_have_one_home() -> None:
     homes = [path for path, node in classes() if node.name == Outcome.__name__]
     assert homes == ["solving/methods.py"]
-
-
-@pytest.mark.slow
-def test_structures_of_json_are_where_json_is_known() -> None:
     structures = {
         path for path, node in classes() for base in node.bases if ast.unparse(base) == "Struct"
     }
     assert len(structures) > 10
     assert not {path for path in structures if not path.startswith("jsonio/")}
-
-
-@pytest.mark.slow
-def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> None:
-    """Those of a program, by name, and those of a model: all else holds these."""
-    forms = [
-        path
+    # Between a plan and a buffer, bytes of a parameter have two forms: those of a program, by name,
+    # and those of a model. All else holds these, and a script those of the whole vector.
+    sent = ("programs", "runtime", "families/collectives/script")
+    forms = {path for path, node in classes() if {"start", "stop"} <= fields_of(node)}
+    vector, program = "families/collectives/script.py", "programs/forms.py"
+    expected = {vector, program, "runtime/model/parameters.py"}
+    assert {path for path in forms if path.startswith(sent)} == expected
+    folders = Counter(
+        (path.rpartition("/")[0], node.name)
         for path, node in classes()
-        if path.startswith(("programs", "runtime", "families/collectives/script"))
-        and {"start", "stop"} <= fields_of(node)
-    ]
-    of_the_whole_vector = "families/collectives/script.py"
-    expected = [of_the_whole_vector, "programs/forms.py", "runtime/model/parameters.py"]
-    assert sorted(forms) == expected
+        if not node.name.startswith("_")
+    )
+    assert not {pair for pair, count in folders.items() if count > 1}
 
 
-@cache
 def public_names() -> set[tuple[str, str]]:
     """Return what typed problems, plans, networks and profiles say of themselves."""
     modules = {name: import_module(f"planner.{name}") for name in PUBLIC}
@@ -91,14 +85,11 @@ def public_names() -> set[tuple[str, str]]:
     }
 
 
-def test_a_start_up_is_called_one() -> None:
+def test_start_ups_and_bytes_are_called_so() -> None:
     startups = {pair for pair in public_names() if "latency" in pair[1] or "startup" in pair[1]}
     other = {pair for pair in startups if not pair[1].endswith("startup_ns")}
     assert len(startups) > 5
     assert other == {("yan.Constants", "latency_ns")}  # the paper's λ, by the number of threads
-
-
-def test_numbers_of_bytes_say_so() -> None:
     said = {name for _, name in public_names()}
     assert not said & {"size", "sizes", "bytes", "latency"}
     assert {"size_bytes", "element_bytes", "layer_bytes", "gradient_bytes"} <= said
@@ -128,13 +119,3 @@ def names_that_say_nothing(node: ast.AST) -> Iterator[str]:
 def test_variables_are_called_what_they_are() -> None:
     """`found` may be what a search returns, which finds it or not."""
     assert not [(path, name) for path, node in nodes() for name in names_that_say_nothing(node)]
-
-
-@pytest.mark.slow
-def test_public_classes_of_a_folder_have_names_of_their_own() -> None:
-    folders = Counter(
-        (path.rpartition("/")[0], node.name)
-        for path, node in classes()
-        if not node.name.startswith("_")
-    )
-    assert not {pair for pair, count in folders.items() if count > 1}
