@@ -17,7 +17,7 @@ from hypothesis import given
 import planner
 from planner.families import caramel, ibatch, iteration, overlap
 from planner.families.iteration.transfers import adapt, refit
-from planner.jsonio import PROBLEMS, bml, decode_answer, yan
+from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.results import decode_plan, encode_plan
 from planner.jsonio.service import decode_request, solve_or_raise
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -160,6 +160,11 @@ def kept(request: Request) -> Any:
     return planner.solve({**request, "with_plan": True})["plan"]
 
 
+def replanned(request: Request, plan: Any) -> Any:
+    """Return the answer to a request whose plan is made of an old one."""
+    return planner.solve({**request, "start_plan": plan, "method": REPLAN})
+
+
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_a_kept_plan_starts_another_request_and_is_not_warned_of(family: str) -> None:
     request = {**REQUESTS[family][0], "with_plan": False}
@@ -167,7 +172,7 @@ def test_a_kept_plan_starts_another_request_and_is_not_warned_of(family: str) ->
     first = planner.solve({**request, "with_plan": True, "progress": True}, on_progress=told.append)
     assert told
     assert first["plan"]["kind"].startswith(f"{family}.")
-    again = planner.solve({**request, "method": REPLAN, "start_plan": first["plan"]})
+    again = replanned(request, first["plan"])
     started = planner.solve({**request, "start_plan": first["plan"]})
     without = planner.solve(request)
     assert "plan" not in without
@@ -179,17 +184,7 @@ def test_a_kept_plan_starts_another_request_and_is_not_warned_of(family: str) ->
 @pytest.mark.parametrize("request_", [CARAMEL, IBATCH, ITERATION], ids=lambda it: it["problem"])
 def test_a_plan_chosen_for_scenarios_is_kept(request_: Request) -> None:
     answer = planner.solve({**request_, "scenarios": [{"startup": 2}], "with_plan": True})
-    again = planner.solve({**request_, "start_plan": answer["plan"], "method": REPLAN})
-    assert again["objective_ns"] <= answer["objective_ns"]
-
-
-def typed_problem(request: Any) -> Any:
-    match request.problem:
-        case "bml":
-            return bml.problem_of(request)
-        case "yan":
-            return yan.problem_of(request)
-    return request.to_problem()
+    assert replanned(request_, answer["plan"])["objective_ns"] <= answer["objective_ns"]
 
 
 MANY = 60 if THOROUGH else 24
@@ -212,7 +207,7 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
         request |= {"time_limit_s": 0.05}
         try:
             typed = decode_plan(msgspec.json.encode(plan))
-            problem = typed_problem(decode_request(msgspec.json.encode(request)))
+            problem = decode_request(msgspec.json.encode(request)).to_problem()
             usual = solve_or_raise(request)
         except InvalidInputError:
             continue  # what is no plan of any problem, or no request, has its own tests
@@ -242,7 +237,7 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
             assert found or "time_limit" in (answer["status"], again["status"])
             if found and not said:
                 assert answer["objective_ns"] <= again["objective_ns"]
-        result = solver.solve(problem, start=typed, method=REPLAN)
+        result = solver.solve(getattr(problem, "problem", problem), start=typed, method=REPLAN)
         assert result.objective_ns == again["objective_ns"] or again["status"] == "time_limit"
         if result.plan is not None:
             assert encode_plan(result.plan)
@@ -300,19 +295,17 @@ def test_a_plan_of_another_family_is_refused() -> None:
 
 
 def test_no_buffer_is_no_plan() -> None:
-    request = REQUESTS["fsdp"][0]
-    plan = kept(request)
+    plan = kept(REQUESTS["fsdp"][0])
     plan["plan"]["buffers"] = 0
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    again = replanned(REQUESTS["fsdp"][0], plan)
     assert again["reason"].endswith("(buffers: expected an integer >= 1, got 0)")
 
 
 def test_a_ranking_that_repeats_itself_is_taken_once() -> None:
     """Ranked twice, a configuration made an answer that was refused when it was read again."""
-    request = REQUESTS["yan"][0]
-    plan = kept(request)
+    plan = kept(REQUESTS["yan"][0])
     plan["plan"]["ranking"][1:] = deepcopy(plan["plan"]["ranking"][:1])
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    again = replanned(REQUESTS["yan"][0], plan)
     assert len(again["top"]) == 1
     decode_answer(msgspec.json.encode(again))
 
@@ -321,7 +314,7 @@ def test_numbers_that_changed_are_adapted() -> None:
     """What is left of a plan that needs more memory than there is now is improved until it fits."""
     request = REQUESTS["fsdp"][0]
     plan = kept({**request, "memory_bytes": 10**6})
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    again = replanned(request, plan)
     assert again["status"] == "feasible"
     assert again["peak_bytes"] <= request["memory_bytes"]
     assert "warnings" not in planner.solve({**request, "start_plan": plan})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.families import caramel, drizzle, ibatch
+from planner.families import caramel, ibatch
 from planner.families.caramel.exact_whole import fewest_whole
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
@@ -25,6 +25,7 @@ from planner.solving.simulator import TimedTransfer, simulate
 from tests.caramel.graph_strategies import graphs
 from tests.oracles import all_boundaries, objective
 from tests.strategies import affine_costs, problems, table_costs
+from tests.test_numbers import PROBLEMS
 
 
 @settings(max_examples=1200)
@@ -121,14 +122,10 @@ def test_baselines_keep_to_their_rule() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    chain = ibatch.Problem(compute_ns=[1], transfer_ns=[1], startup_ns=1)
     with pytest.raises(InvalidInputError, match="tie_break: expected one of simple, robust"):
-        ibatch.solve(chain, tie_break="best")  # type: ignore[arg-type]
-    problem = drizzle.Problem(
-        compute_ns=10, tasks=2, group_ns=5, task_ns=1, max_overhead=Fraction(1, 2)
-    )
+        ibatch.solve(PROBLEMS["ibatch"], tie_break="best")  # type: ignore[arg-type]
     with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
-        DRIZZLE.solve(problem, tie_break="robust")
+        DRIZZLE.solve(PROBLEMS["drizzle"], tie_break="robust")
 
 
 def test_requests_choose_among_equal_plans_at_nominal_times_only() -> None:
