@@ -150,6 +150,8 @@ BOTH = {"accelerator_memory_bytes": 80, "memory_bytes": 640}
 NINE = BCube(3, 2)
 LAYER: dict[str, Any] = {"name": "a", "forward_ns": 1, "backward_ns": 1, "parameter_bytes": 1}
 MOST = 2**62
+WRONG = "expected a number"
+RANGE = f"{WRONG} from 0 to {MOST}"
 
 
 def cluster(**options: Any) -> Cluster:
@@ -200,9 +202,9 @@ REFUSED: list[tuple[Callable[[], Any], str, str]] = [
     (made(Network, Fraction(1), -1), "startup_ns", "expected an integer >= 0, got -1"),
     (made(Network, 0), "link_bytes_per_s", "expected a number > 0, got 0"),
     (made(Network, True), "link_bytes_per_s", "expected a number > 0, got true"),
-    (made(Network, MOST + 1), "link_bytes_per_s", f"a number <= {MOST}, got {MOST + 1}"),
-    (made(Network, 1, 0, "1"), "reduce_ns_per_byte", f"a number from 0 to {MOST}, got '1'"),
-    (made(Network, 1, 0, Fraction(-1, 2)), "reduce_ns_per_byte", f"from 0 to {MOST}, got -1/2"),
+    (made(Network, MOST + 1), "link_bytes_per_s", f"{WRONG} <= {MOST}, got {MOST + 1}"),
+    (made(Network, 1, 0, "1"), "reduce_ns_per_byte", f"{RANGE}, got '1'"),
+    (made(Network, 1, 0, Fraction(-1, 2)), "reduce_ns_per_byte", f"{RANGE}, got -1/2"),
     (made(BCube, 1, 2), "n", "expected an integer >= 2, got 1"),
     (made(BCube, True, 2), "n", "expected an integer >= 2, got true"),
     (made(BCube, 3, 0), "k", "expected an integer >= 1, got 0"),
