@@ -84,9 +84,7 @@ def test_mg_wfbp_merges_what_becomes_ready_within_a_startup() -> None:
     st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=1, max_size=6),
     st.integers(0, 9),
 )
-def test_the_earliest_end_is_that_of_the_best_batches(
-    parts: list[tuple[int, int]], startup: int
-) -> None:
+def test_the_earliest_end_is_the_best(parts: list[tuple[int, int]], startup: int) -> None:
     parts.sort(reverse=True)
     moments, sizes = zip(*parts, strict=True)
     sent = list(accumulate(sizes))
@@ -110,9 +108,7 @@ def found(start: int, first: list[int], budget: int = 1000, **more: Any) -> tupl
         return None if plan % 10 == 7 else plan
 
     known = {"bound": 0, "target": 0, "deadline": NEVER, "budget": lambda _: budget, **more}
-    best, least = local_search(
-        start, value, first, lambda plan: iter((plan + 1, plan - 1)), **known
-    )
+    best, least = local_search(start, value, first, lambda n: iter((n + 1, n - 1)), **known)
     assert best == least
     return best, valued
 

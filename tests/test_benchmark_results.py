@@ -110,9 +110,7 @@ def run_record(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     record.main()
 
 
-def test_a_recorded_run_has_the_shape_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_the_shape_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "made.json"
     run_record(monkeypatch, "reproduction/bigdl", "-o", str(path), "3")
     monkeypatch.setattr("results.FOLDER", tmp_path)
@@ -181,9 +179,7 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_pictures_are_drawn_and_shown(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_are_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(sys, "argv", ["pictures.py", name, "--folder", str(tmp_path)])
     pictures.main()

@@ -25,9 +25,8 @@ def group_of(*rows: Row, model: str = "toy", rule: Rule = "ddp") -> Group:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of one layer of 3,750,000 parameters: 15 MB of gradients."""
     blind_model.profile.cache_clear()
-    monkeypatch.setattr(
-        blind_model, "parts", lambda _: (blind_model.Part("layer", 1, 3_750_000, 1),)
-    )
+    layer = blind_model.Part("layer", 1, 3_750_000, 1)
+    monkeypatch.setattr(blind_model, "parts", lambda _: (layer,))
 
 
 # The rows
@@ -179,9 +178,8 @@ def test_the_results_hold_every_larger_row_and_their_means() -> None:
     ]
     assert set(table.column("reason")) - {None} <= set(REASONS)
     errors: dict[str, list[float]] = {name: [] for name in SOURCES}
-    for source, error, reason in zip(
-        *map(table.column, ("source", "error", "reason")), strict=True
-    ):
+    columns = map(table.column, ("source", "error", "reason"))
+    for source, error, reason in zip(*columns, strict=True):
         assert (abs(error) > 9.95) >= bool(reason)
         errors[source].append(abs(error))
     for name, of_source in errors.items():

@@ -38,10 +38,7 @@ def printed(code: str, stdin: str = "", *path: str) -> str:
     return done.stdout
 
 
-BARRED = (
-    *("torch", "matplotlib", "planner.view", "planner.cli", "planner.view.page"),
-    "planner.runtime",
-)
+BARRED = ("torch", "matplotlib", "planner.view", "planner.cli", "planner.runtime")
 
 LOADING = f"""
 import json, sys

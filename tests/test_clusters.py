@@ -38,9 +38,7 @@ def cabled(n: int, k: int) -> tuple[int, list[int], list[Cable]]:
         for copy in range(n)
         for server, level, switch in cables
     ]
-    joining = [
-        (server + copy * servers, k - 1, server) for copy in range(n) for server in range(servers)
-    ]
+    joining = [(one + copy * servers, k - 1, one) for copy in range(n) for one in range(servers)]
     return n * servers, [n * count for count in switches] + [servers], copied + joining
 
 

@@ -65,9 +65,7 @@ def test_affine_costs_are_exact_and_rounded_up(cost: AffineCost, size: int) -> N
     st.one_of(affine_costs(), table_costs()),
     st.lists(st.integers(0, 300) | st.integers(0, 2**40), max_size=20),
 )
-def test_arrays_cost_what_their_elements_cost(
-    cost: AffineCost | TableCost, sizes: list[int]
-) -> None:
+def test_arrays_cost_what_elements_cost(cost: AffineCost | TableCost, sizes: list[int]) -> None:
     found = cost.costs_ns(np.array(sizes, dtype=np.int64))
     assert found.tolist() == [cost.cost_ns(size) for size in sizes]
 

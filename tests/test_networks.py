@@ -59,7 +59,7 @@ def test_total_is_the_published_one_and_nothing_works_in_place(name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "without", "tensors", "size"),
+    ("name", "without", "tensors", "mib"),
     [
         ("alexnet_v2", None, 16, 191.9),
         ("vgg16", None, 32, 527.8),
@@ -67,12 +67,10 @@ def test_total_is_the_published_one_and_nothing_works_in_place(name: str) -> Non
         ("resnet50", "norm.weight", 108, 97.4),
     ],
 )
-def test_caramel_s_figures_follow(
-    name: str, without: str | None, tensors: int, size: float
-) -> None:
+def test_caramel_s_figures_follow(name: str, without: str | None, tensors: int, mib: float) -> None:
     counted = sizes(meta_model(name), but=without)
     assert len(counted) == tensors
-    assert round(mebibytes(sum(counted)), 1) == size
+    assert round(mebibytes(sum(counted)), 1) == mib
 
 
 def test_caramel_s_figures_of_resnet_v2_follow() -> None:

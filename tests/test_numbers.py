@@ -37,9 +37,8 @@ EXACT = (*WHOLE, float, np.float16, np.float32, np.float64, Decimal, Fraction)
 
 
 LINE = AffineCost(3, Fraction(2))
-GRAPH = Graph(
-    (Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))), (Parameter("w", 8, ("b",), ("f",)),)
-)
+OPS = Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))
+GRAPH = Graph(OPS, (Parameter("w", 8, ("b",), ("f",)),))
 PROFILE = Profile(
     "p",
     (Layer("a", 1, 2, 8, 8, 4, 2, 1, 1, 1, ("w",), 4),),

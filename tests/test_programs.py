@@ -148,9 +148,7 @@ def test_a_plan_gives_one_program_as_an_answer_and_typed(
         assert method not in ("ddp", "bytescheduler") or program.barrier is (method == "ddp")
         assert program.batches == tuple(
             Batch(
-                tuple(
-                    Piece(name, *row.get("part", {}).get(name, ())) for name in row["parameters"]
-                ),
+                tuple(Piece(it, *row.get("part", {}).get(it, ())) for it in row["parameters"]),
                 row["bytes"],
                 row["depth"],
             )
@@ -164,14 +162,9 @@ def test_parts_of_parameters_are_carried_over() -> None:
     moments = dict.fromkeys(fields, answer["backward_ns"])  # it costs nothing
     group = without(answer["groups"][0] | moments, "part")
     rest = [{**group, "parameters": ["one.weight", "one.bias"], "bytes": 440, "depth": 1}]
+    two = "two.weight"
     cut = [
-        {
-            **group,
-            "parameters": ["two.weight"],
-            "bytes": size,
-            "depth": 2,
-            "part": {"two.weight": part},
-        }
+        {**group, "parameters": [two], "bytes": size, "depth": 2, "part": {two: part}}
         for size, part in ((1000, [3000, 4000]), (3000, [0, 3000]))
     ]
     program = program_of({**answer, "groups": cut + rest})

@@ -189,6 +189,8 @@ BASES: dict[str, dict[str, Any]] = {
     "bml": {"n": 2, "k": 2, "gradient_bytes": 64},
 }
 SUMMED = measured("all_reduce", **AFFINE)
+HALF = measured("all_gather", startup_ns=1)
+RATE = "bytes_per_s"
 CHUNKS = {**AFFINE, "depths": {"2": AFFINE}}
 TWICE = "not together with network"
 LINK = "expected startup_ns and bytes_per_s of a NIC, or ns_per_byte > 0 of a link"
@@ -213,33 +215,16 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("bml", {**NIC, "message_ns": 1}, "message_ns", FREE),
     ("ibatch", {**NIC, "ns_per_byte": 1}, "ns_per_byte", "not together with bytes_per_s"),
     ("ibatch", {"bytes_per_s": 1}, "startup_ns", "missing: it comes with bytes_per_s"),
-    (
-        "ibatch",
-        {"startup_ns": 1, "per_machine": 2},
-        "per_machine",
-        "missing beside it: bytes_per_s",
-    ),
+    ("ibatch", {"startup_ns": 1, "per_machine": 2}, "per_machine", f"missing beside it: {RATE}"),
     ("ibatch", {"network": AFFINE, "ranks": 2}, "collective", "missing: it comes with network"),
-    (
-        "ibatch",
-        measured("all_gather", startup_ns=1),
-        "network.ns_per_byte",
-        "missing: it comes with startup_ns",
-    ),
-    (
-        "ibatch",
-        {"startup_ns": 1, "bytes_per_s": 0},
-        "bytes_per_s",
-        "expected a number > 0, got 0",
-    ),
+    ("ibatch", HALF, "network.ns_per_byte", "missing: it comes with startup_ns"),
+    ("ibatch", {"startup_ns": 1, RATE: 0}, RATE, "expected a number > 0, got 0"),
 ]
 REFUSED += [(it, {"network": one}, f"network.{path}", said) for it, one, path, said in WRONG]
 
 
 @pytest.mark.parametrize(("problem", "fields", "path", "message"), REFUSED)
-def test_networks_that_are_refused(
-    problem: str, fields: dict[str, Any], path: str, message: str
-) -> None:
+def test_networks_refused(problem: str, fields: dict[str, Any], path: str, message: str) -> None:
     request = {"problem": problem, **BASES[problem], **fields}
     asked = {name: value for name, value in request.items() if value is not ...}
     error = planner.solve(asked)["error"]

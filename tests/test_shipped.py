@@ -201,9 +201,7 @@ def test_the_stand_ins_meet_the_totals_the_paper_prints(
         ("imagenet22k", "4/4/4 4/4/2 2/9/2 4/3/6 4/3/4 2/8/4 2/6/6 2/6/4"),
     ],
 )
-def test_table_1_comes_out_rank_by_rank_and_the_best_of_all_is_better(
-    name: str, ranks: str
-) -> None:
+def test_table_1_comes_out_rank_by_rank_and_the_best_is_better(name: str, ranks: str) -> None:
     request = load("yan", f"{name}-table1")
     request["fixed"].reverse()  # the order in which they are given must not matter
     given, best = planner.solve(request), planner.solve(YAN[name])

@@ -215,19 +215,15 @@ def test_transfers_by_several_programs_are_written_one_by_one(exported: Exportin
 
 
 def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
-    rows: list[tuple[Kind, Batch]] = [
-        ("push", Batch((Piece("a"),))),
-        ("pull", Batch((Piece("a"),))),
-    ]
+    batch = Batch((Piece("a"),))
+    rows: list[tuple[Kind, Batch]] = [("push", batch), ("pull", batch)]
     assert transfers(rows, barrier=False)
     with pytest.raises(InvalidInputError, match="waited for where it is read") as caught:
         transfers(rows, barrier=True)
     assert caught.value.path == "barrier"
 
 
-def test_one_algorithm_has_one_program_whose_depths_are_exported_as_parts(
-    exported: Exporting,
-) -> None:
+def test_one_algorithm_has_one_program_and_its_depths_are_parts(exported: Exporting) -> None:
     answer = solved(MIXED, algorithms=["hierarchical"])
     assert "others" not in answer["synchronisation"]
     depths = {transfer.get("depth", 1) for transfer in answer["transfers"]}

@@ -145,6 +145,7 @@ def test_requests_choose_among_equal_plans_at_nominal_times_only() -> None:
 
 
 times = st.integers(0, 20)
+Pair = tuple[int, int]
 
 
 @given(
@@ -172,9 +173,8 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
     steps = [tie_break.Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
     computed = sum(backward) + sum(forward)
     assert tie_break.end_under(strain, steps, computed) == iteration.end_ns
-    assert tie_break.strained(steps, computed) == tuple(
-        tie_break.end_under(one, steps, computed) for one in tie_break.STRAINS
-    )
+    ends = [tie_break.end_under(one, steps, computed) for one in tie_break.STRAINS]
+    assert [*tie_break.strained(steps, computed)] == ends
 
 
 def test_slow_transfers_count_before_slow_computation() -> None:
@@ -183,23 +183,17 @@ def test_slow_transfers_count_before_slow_computation() -> None:
 
 
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=8), st.integers(0, 7))
-def test_the_search_ends_at_the_best_of_the_plans_there_are(
-    plans: list[tuple[int, int]], start: int
-) -> None:
+def test_the_search_ends_at_the_best_of_the_plans_there_are(plans: list[Pair], start: int) -> None:
     """Plans are what they last under the two strains; whoever is asked tries all of them."""
     value = 3
     known = [(2 * value + first, 2 * value + second) for first, second in plans]
 
-    def lasts(plan: tuple[int, int], strain: tie_break.Strain) -> int:
+    def lasts(plan: Pair, strain: tie_break.Strain) -> int:
         return plan[tie_break.STRAINS.index(strain)]
 
-    def attempt(
-        limits: list[tie_break.Limit], last: tie_break.Limit
-    ) -> tuple[tuple[int, int] | None, int]:
+    def attempt(limits: list[tie_break.Limit], last: tie_break.Limit) -> tuple[Pair | None, int]:
         fitting = [
-            plan
-            for plan in known
-            if all(lasts(plan, strain) <= most for strain, most in limits[1:])
+            pair for pair in known if all(lasts(pair, at) <= most for at, most in limits[1:])
         ]
         best = min(fitting, key=lambda plan: lasts(plan, last.strain))
         reached = lasts(best, last.strain)
