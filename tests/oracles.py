@@ -90,9 +90,7 @@ def literal_greedy_forward(problem: Problem) -> tuple[int, ...]:
     sent, computed = partial(communication, problem), partial(computation, problem)
     count = problem.layers
     pairs = [
-        (one, two)
-        for one, two in combinations(range(1, count + 1), 2)
-        if sent(one, two) >= computed(0, one)
+        (i, j) for i, j in combinations(range(1, count + 1), 2) if sent(i, j) >= computed(0, i)
     ]
     if not pairs:
         return (0, count)
@@ -112,11 +110,8 @@ def literal_greedy_backward(problem: Problem) -> tuple[int, ...]:
     """Algorithm 2 as printed (line 5 corrected), all pairs listed."""
     sent, computed = partial(communication, problem), partial(computation, problem)
     count = problem.layers
-    pairs = [
-        (last, before)
-        for before, last in combinations(range(count), 2)
-        if sent(last, count) >= computed(before, last)
-    ]
+    ends = combinations(range(count), 2)
+    pairs = [(last, one) for one, last in ends if sent(last, count) >= computed(one, last)]
     if not pairs:
         return (0, count)
     most = max(computed(before, last) for last, before in pairs)

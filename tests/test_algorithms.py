@@ -16,16 +16,11 @@ PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
 
 def front(items: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Those that no other one is at most as large as everywhere, each once."""
-    return sorted(
-        {
-            item
-            for item in items
-            if not any(
-                other != item and all(a <= b for a, b in zip(other, item, strict=True))
-                for other in items
-            )
-        }
-    )
+
+    def below(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+    return sorted({item for item in items if not any(below(other, item) for other in items)})
 
 
 @given(PAIRS)

@@ -134,13 +134,8 @@ def test_the_smallest_fat_tree() -> None:
 
 
 SPEED = Fraction(10**9)
-GOOD: dict[str, Any] = {
-    "name": "c",
-    "source": "a test",
-    "machines": 4,
-    "topology": Switch(4),
-    "nic": Nic(SPEED, 5),
-}
+NAMED = {"name": "c", "source": "a test", "machines": 4}
+GOOD: dict[str, Any] = {**NAMED, "topology": Switch(4), "nic": Nic(SPEED, 5)}
 RAILS: dict[str, Any] = {"topology": Rails(4, 8, SPEED), "nic": Nic(SPEED, 5, 8)}
 CUBE: dict[str, Any] = {"topology": BCube(2, 2), "nic": Nic(SPEED, 5, 2)}
 MANY = {"machines": MAX_MACHINES, "topology": Rails(MAX_MACHINES, 2, SPEED)}

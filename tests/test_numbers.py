@@ -39,12 +39,8 @@ EXACT = (*WHOLE, float, np.float16, np.float32, np.float64, Decimal, Fraction)
 LINE = AffineCost(3, Fraction(2))
 OPS = Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))
 GRAPH = Graph(OPS, (Parameter("w", 8, ("b",), ("f",)),))
-PROFILE = Profile(
-    "p",
-    (Layer("a", 1, 2, 8, 8, 4, 2, 1, 1, 1, ("w",), 4),),
-    Provenance(kind="synthetic", source="a test"),
-    batch_size=4,
-)
+LAYER = Layer("a", 1, 2, 8, 8, 4, 2, 1, 1, 1, ("w",), 4)
+PROFILE = Profile("p", (LAYER,), Provenance("synthetic", "a test"), batch_size=4)
 NIC = Nic(Fraction(9), 3, 2, 1)
 CLUSTER = Cluster("c", "s", 4, Switch(4), NIC, 2, 100, Fraction(7), Scheduling(1, 2, 3, 2))
 NETWORK = Network(Fraction(9), 3, Fraction(2))

@@ -60,13 +60,7 @@ IBATCH: dict[str, Any] = {
     "startup_ns": 100,
     "layer_parameters": [["a.weight", "a.bias"], ["b.weight"], ["c.weight"], []],
 }
-BML = {
-    "problem": "bml",
-    "n": 3,
-    "k": 2,
-    "gradient_bytes": 900,
-    "link_bytes_per_s": 1e9,
-}
+BML = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 1e9}
 BIGDL = {
     "problem": "bigdl",
     "elements": 1003,
