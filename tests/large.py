@@ -63,8 +63,11 @@ def yan_deep(layers: int) -> Request:
 
 def caramel(parameters: int, **more: Any) -> Request:
     """A chain of layers."""
-    drawn_of = zip(*(drawn(seed, parameters, 10**6) for seed in (1, 2, 3)), strict=True)
-    layers = (Layer(str(place), f, b, 4 * size) for place, (f, b, size) in enumerate(drawn_of))
+    rows = zip(*(drawn(seed, parameters, 10**6) for seed in (1, 2, 3)), strict=True)
+    layers = [
+        Layer(str(place), forward, backward, 4 * size)
+        for place, (forward, backward, size) in enumerate(rows)
+    ]
     profile = Profile("p", tuple(layers), Provenance("synthetic", "a test"))
     ops, sizes = to_builtins(documents_of(profile.dataflow()))
     network = {"startup_ns": 50_000, "ns_per_byte": 0.8}

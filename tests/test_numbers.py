@@ -35,7 +35,6 @@ Number = Callable[[int], Any]
 WHOLE: tuple[Number, ...] = (np.int16, np.int32, np.int64, np.uint64)
 EXACT = (*WHOLE, float, np.float16, np.float32, np.float64, Decimal, Fraction)
 
-
 LINE = AffineCost(3, Fraction(2))
 OPS = Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))
 GRAPH = Graph(OPS, (Parameter("w", 8, ("b",), ("f",)),))
@@ -122,9 +121,10 @@ def holding(kind: Number) -> Number:
     def make(value: int) -> Any:
         try:
             with np.errstate(over="raise"):
-                return kind(value)
+                made = kind(value)
         except (FloatingPointError, OverflowError):
             return value
+        return made if made == value else value
 
     return make
 
