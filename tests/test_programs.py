@@ -32,6 +32,7 @@ from planner.programs.forms import Direction
 from planner.solving.result import Infeasibility, Result
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 
+DEPTHS = {"4": {"startup_ns": 40, "ns_per_byte": 0.04}}
 CARAMEL: dict[str, Any] = {
     "problem": "caramel",
     "ops": [
@@ -45,11 +46,7 @@ CARAMEL: dict[str, Any] = {
         {"name": "one.bias", "bytes": 40, "updated_by": "b1", "read_by": "f1"},
         {"name": "two.weight", "bytes": 4000, "updated_by": "b2", "read_by": "f2"},
     ],
-    "network": {
-        "startup_ns": 30,
-        "ns_per_byte": 0.05,
-        "depths": {"4": {"startup_ns": 40, "ns_per_byte": 0.04}},
-    },
+    "network": {"startup_ns": 30, "ns_per_byte": 0.05, "depths": DEPTHS},
     "element_bytes": 4,
 }
 IBATCH: dict[str, Any] = {
@@ -61,14 +58,8 @@ IBATCH: dict[str, Any] = {
     "layer_parameters": [["a.weight", "a.bias"], ["b.weight"], ["c.weight"], []],
 }
 BML = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 1e9}
-BIGDL = {
-    "problem": "bigdl",
-    "elements": 1003,
-    "element_bytes": 4,
-    "nodes": 4,
-    "partitions_per_node": 1,
-    "link_bytes_per_s": 1e9,
-}
+BIGDL: dict[str, Any] = {"problem": "bigdl", "elements": 1003, "element_bytes": 4, "nodes": 4}
+BIGDL |= {"partitions_per_node": 1, "link_bytes_per_s": 1e9}
 
 
 def solved(request: dict[str, Any], **changes: Any) -> dict[str, Any]:

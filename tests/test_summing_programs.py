@@ -160,6 +160,7 @@ def test_another_program_than_the_plan_s_is_refused(change: dict[str, Any], path
     assert caught.value.path == f"synchronisation.{path}"
 
 
+RAILS = {"kind": "rails", "accelerators": 4, "link_bytes_per_s": 3e10, "link_startup_ns": 500}
 MIXED: dict[str, Any] = {
     "problem": "iteration",
     "profile": {
@@ -181,12 +182,7 @@ MIXED: dict[str, Any] = {
         "name": "rails",
         "source": "a test",
         "machines": 3,
-        "topology": {
-            "kind": "rails",
-            "accelerators": 4,
-            "link_bytes_per_s": 3e10,
-            "link_startup_ns": 500,
-        },
+        "topology": RAILS,
         "nic": {"bytes_per_s": 1e10, "startup_ns": 2000, "per_machine": 4, "message_ns": 2000},
     },
     "modes": ["replicated"],
