@@ -94,8 +94,8 @@ def command(*words: object) -> None:
     assert main([str(word) for word in words]) == 0
 
 
-LAYERS = {"problem": "ibatch", "layer_bytes": [100, 200, 300], "compute_ns": [2, 6, 1]}
-TABLE = [[0, 10], [1000, 500], [2000, 700]]
+LAYERS: dict[str, Any] = {"problem": "ibatch", "layer_bytes": [100, 200], "compute_ns": [2, 6]}
+LAYERS["cost_table"] = [[0, 10], [1000, 500], [2000, 700]]
 
 
 def plan(folder: Path) -> None:
@@ -105,9 +105,7 @@ def plan(folder: Path) -> None:
 
 
 ACTIONS: dict[str, Callable[[Path], object]] = {
-    "A layer's size, from JSON to an iBatch answer": lambda _: planner.solve(
-        {**LAYERS, "cost_table": TABLE}
-    ),
+    "A layer's size, from JSON to an iBatch answer": lambda _: planner.solve(LAYERS),
     "A start-up, from the command line to a Caramel plan": plan,
     "A BCube, from a request to the checker": lambda _: planner.solve(BML),
     "A plan file, to a picture": lambda folder: command(
