@@ -3,7 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -18,7 +18,6 @@ PUBLIC = (
     *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"),
     *("collectives", "iteration"),
 )
-READ = (property, cached_property)
 MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
 
 
@@ -68,20 +67,14 @@ def test_kinds_have_one_home() -> None:
 
 
 def public_names() -> set[tuple[str, str]]:
-    """Return what typed problems, plans, networks and profiles say of themselves."""
+    """Return what typed problems, plans, networks and profiles say of themselves, and do."""
     modules = {name: import_module(f"planner.{name}") for name in PUBLIC}
-    kinds = {
-        f"{module}.{exported}": getattr(contents, exported)
+    return {
+        (f"{module}.{exported}", name)
         for module, contents in modules.items()
         for exported in getattr(contents, "__all__", vars(contents))
-        if not exported.startswith("_")
-    }
-    return {
-        (where, name)
-        for where, kind in kinds.items()
-        if isinstance(kind, type)
-        for name, member in {**vars(kind).get("__annotations__", {}), **vars(kind)}.items()
-        if name in vars(kind).get("__annotations__", {}) or isinstance(member, READ)
+        if isinstance(kind := getattr(contents, exported), type)
+        for name in {*vars(kind), *vars(kind).get("__annotations__", ())}
     }
 
 
