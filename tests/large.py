@@ -8,8 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from msgspec import to_builtins
+
 import planner
-from planner.families import yan
+from planner import Layer, Profile, Provenance
+from planner.jsonio.graphs import documents_of
 
 Request = dict[str, Any]
 
@@ -24,81 +27,59 @@ def used_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
+def drawn(seed: int, count: int, most: int, least: int = 1) -> list[int]:
+    return Random(seed).choices(range(least, most), k=count)
+
+
 def ibatch_sums(layers: int, **more: Any) -> Request:
-    times = Random(1).choices(range(1, 10**6), k=2 * layers)
-    costs = {"transfer_ns": times[:layers], "compute_ns": times[layers:]}
+    costs = {"transfer_ns": drawn(1, layers, 10**6), "compute_ns": drawn(2, layers, 10**6)}
     return {"problem": "ibatch", "startup_ns": 10**4, **costs, **more}
 
 
 def ibatch_table(layers: int) -> Request:
     """Costs of a table that fall somewhere."""
-    random = Random(2)
+    rows = [[10**4 * place, 4000 + 9000 * place + place % 2 * 20_000] for place in range(1, 60)]
     return {
         "problem": "ibatch",
         "direction": "push",
-        "layer_bytes": random.choices(range(1, 10**5), k=layers),
-        "cost_table": [[0, 1000], [100, 5000]]
-        + [[10**4 * place, 4000 + 9000 * place + place % 2 * 20_000] for place in range(1, 60)],
-        "compute_ns": random.choices(range(1, 10**6), k=layers),
+        "layer_bytes": drawn(1, layers, 10**5),
+        "cost_table": [[0, 1000], [100, 5000], *rows],
+        "compute_ns": drawn(2, layers, 10**6),
     }
 
 
-def yan_request(machines: int, **more: Any) -> Request:
+def yan(machines: int, **more: Any) -> Request:
     return {**shipped("yan/imagenet22k.json"), "machines": machines, **more}
 
 
 def yan_deep(layers: int) -> Request:
     """No two layers are alike, so that nothing is shared."""
-    widths = [4096 + place for place in range(layers + 1)]
-    full = [
-        {
-            "name": str(place),
-            "kind": "full",
-            "neurons": after,
-            "connections": before * after,
-            "weights": before * after,
-        }
-        for place, (before, after) in enumerate(pairwise(widths))
-    ]
-    return yan_request(60, layers=full)
+    full = []
+    for before, after in pairwise(range(4096, 4097 + layers)):
+        shape = {"neurons": after, "connections": before * after, "weights": before * after}
+        full.append({"name": str(after), "kind": "full", **shape})
+    return yan(60, layers=full)
 
 
-def caramel_request(parameters: int, **more: Any) -> Request:
+def caramel(parameters: int, **more: Any) -> Request:
     """A chain of layers."""
-    random = Random(3)
-    ops: list[Request] = []
-    for name in [f"f{place}" for place in range(parameters)]:
-        after = [ops[-1]["name"]] if ops else []
-        ops.append({"name": name, "ns": random.randrange(10**6), "pass": "forward", "after": after})
-    for place in reversed(range(parameters)):
-        after = [ops[-1]["name"]]
-        ops.append(
-            {
-                "name": f"b{place}",
-                "ns": random.randrange(10**6),
-                "pass": "backward",
-                "after": after,
-            }
-        )
-    sizes = [
-        {
-            "name": f"w{place}",
-            "bytes": 4 * random.randrange(1, 10**6),
-            "updated_by": f"b{place}",
-            "read_by": f"f{place}",
-        }
-        for place in range(parameters)
+    rows = zip(*(drawn(seed, parameters, 10**6) for seed in (1, 2, 3)), strict=True)
+    layers = [
+        Layer(str(place), forward, backward, 4 * size)
+        for place, (forward, backward, size) in enumerate(rows)
     ]
+    profile = Profile("p", tuple(layers), Provenance("synthetic", "a test"))
+    ops, sizes = to_builtins(documents_of(profile.dataflow()))
     network = {"startup_ns": 50_000, "ns_per_byte": 0.8}
     return {"problem": "caramel", "ops": ops, "parameters": sizes, "network": network, **more}
 
 
-def bml_request(**more: Any) -> Request:
+def bml(**more: Any) -> Request:
     request = {"problem": "bml", "n": 4, "k": 3, "gradient_bytes": 10**8, "link_bytes_per_s": 5e9}
     return {**request, **more}
 
 
-def iteration_request(profile: str, cluster: str) -> Request:
+def shipped_iteration(profile: str, cluster: str) -> Request:
     return {
         "problem": "iteration",
         "profile": shipped(f"profiles/{profile}.json"),
@@ -131,50 +112,44 @@ def tiny_iteration(machines: int, **more: Any) -> Request:
     return {**synthetic_iteration(rows, machines, nic=nic), **more}
 
 
-def fsdp_request(layers: int, **more: Any) -> Request:
-    draw = Random(4)
+def fsdp(layers: int, **more: Any) -> Request:
     cost = {"startup_ns": 30_000, "ns_per_byte": 0.02}
     return {
         "problem": "fsdp",
-        "forward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
-        "backward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
-        "parameter_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
-        "activation_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
+        "forward_ns": drawn(1, layers, 10**7, 10**6),
+        "backward_ns": drawn(2, layers, 10**7, 10**6),
+        "parameter_bytes": drawn(3, layers, 10**8, 10**6),
+        "activation_bytes": drawn(4, layers, 10**8, 10**6),
         "meshes": [{"shards": 64, "all_gather": cost, "reduce_scatter": cost}],
         "memory_bytes": 30 * 10**9,
         **more,
     }
 
 
-def overlap_request(layers: int, **more: Any) -> Request:
+def overlap(layers: int, **more: Any) -> Request:
     """Gathers and sums of layers whose memory is what the order as listed takes."""
     draw = Random(5)
-    nodes: list[dict[str, Any]] = []
-    collectives: list[dict[str, int]] = []
-    for _ in range(layers):
-        for kind in (0, 1):
-            begin = len(nodes)
-            nodes += [
-                {"name": f"start {begin}", "after": [begin - 1] if kind else []},
-                {"name": f"wait {begin}", "after": [begin]},
-                {
-                    "name": f"use {begin}",
-                    "after": [begin + 1, *([begin - 1] if begin else [])],
-                    "duration_ns": draw.randrange(10**5, 10**6),
-                },
-            ]
-            size = draw.randrange(10**6, 10**7)
-            collectives.append(
-                {"start": begin, "wait": begin + 1, "kind": kind, "size_bytes": size}
-            )
-    kinds = [
-        {"name": name, "channel": name, "times": [[0, 20_000], [10**7, 900_000]]}
-        for name in ("gather", "sum")
-    ]
+    nodes: list[Request] = []
+    collectives: list[Request] = []
+    for number in range(2 * layers):
+        begin, kind = 3 * number, number % 2
+        before = [begin - 1] if begin else []
+        nodes += [
+            {"name": f"start {begin}", "after": before if kind else []},
+            {"name": f"wait {begin}", "after": [begin]},
+            {
+                "name": f"use {begin}",
+                "after": [begin + 1, *before],
+                "duration_ns": draw.randrange(10**5, 10**6),
+            },
+        ]
+        size = draw.randrange(10**6, 10**7)
+        collectives.append({"start": begin, "wait": begin + 1, "kind": kind, "size_bytes": size})
+    times = [[0, 20_000], [10**7, 900_000]]
     return {
         "problem": "overlap",
         "nodes": nodes,
-        "kinds": kinds,
+        "kinds": [{"name": name, "channel": name, "times": times} for name in ("gather", "sum")],
         "collectives": collectives,
         "tensors": [
             {"size_bytes": it["size_bytes"], "producer": it["start"], "readers": [it["wait"] + 1]}
@@ -190,9 +165,7 @@ def shipped(path: str) -> Request:
     return request
 
 
-YAN = sorted(set(yan.METHODS) - {"auto", "brute_force"})
-
-EXTRAS = ("pareto",)
+YAN = sorted(set(planner.yan.METHODS) - {"auto", "brute_force"})
 
 
 @cache
@@ -201,4 +174,4 @@ def warm() -> None:
     for method in ("milp", "cpsat", "exact"):
         planner.solve(ibatch_sums(2, method=method))
     for method in YAN:
-        planner.solve(yan_request(3, method=method))
+        planner.solve(yan(3, method=method))

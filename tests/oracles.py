@@ -1,6 +1,7 @@
 """Independent answers to compare the library with: enumeration, and algorithms taken literally."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations, pairwise
 
 from planner.families.ibatch import Plan, Problem
@@ -16,28 +17,26 @@ def communication(problem: Problem, start: int, stop: int) -> int:
     return problem.cost.cost_ns(sum(problem.layer_bytes[start:stop]))
 
 
+def computation(problem: Problem, start: int, stop: int) -> int:
+    return sum(problem.compute_ns[start:stop])
+
+
 def all_boundaries(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Every way to cut the layers that respects the cap and, for eq4, Eq. 5."""
-    count = problem.layers
+    sizes, count = problem.layer_bytes or [0] * problem.layers, problem.layers
+    cap = problem.max_batch_bytes or sum(sizes)
     for cuts in range(count):
         for inner in combinations(range(1, count), cuts):
             boundaries = (0, *inner, count)
-            cap, sizes = problem.max_batch_bytes, problem.layer_bytes
-            if (
-                cap is not None
-                and sizes is not None
-                and any(sum(sizes[a:b]) > cap for a, b in pairwise(boundaries))
-            ):
-                continue
-            if problem.objective == "eq4" and not eq5(problem, boundaries):
-                continue
-            yield boundaries
+            fits = all(sum(sizes[a:b]) <= cap for a, b in pairwise(boundaries))
+            if fits and (problem.objective == "makespan" or eq5(problem, boundaries)):
+                yield boundaries
 
 
 def eq5(problem: Problem, boundaries: tuple[int, ...]) -> bool:
     """Eq. 5 of the paper, in the pull form."""
     return all(
-        communication(problem, b, c) >= sum(problem.compute_ns[a:b])
+        communication(problem, b, c) >= computation(problem, a, b)
         for a, b, c in zip(boundaries, boundaries[1:], boundaries[2:], strict=False)
     )
 
@@ -88,71 +87,42 @@ def boundaries_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
 
 def literal_greedy_forward(problem: Problem) -> tuple[int, ...]:
     """Algorithm 1 as printed, all pairs listed; for the makespan, without a cap."""
+    sent, computed = partial(communication, problem), partial(computation, problem)
     count = problem.layers
-
-    def computation(a: int, b: int) -> int:
-        return sum(problem.compute_ns[a:b])
-
     pairs = [
-        (one, two)
-        for one in range(1, count)
-        for two in range(one + 1, count + 1)
-        if communication(problem, one, two) >= computation(0, one)
+        (i, j) for i, j in combinations(range(1, count + 1), 2) if sent(i, j) >= computed(0, i)
     ]
     if not pairs:
         return (0, count)
-    most = max(computation(0, one) for one, _ in pairs)
-    pairs = [pair for pair in pairs if computation(0, pair[0]) == most]
-    least = min(communication(problem, 0, one) for one, _ in pairs)
-    pairs = [pair for pair in pairs if communication(problem, 0, pair[0]) == least]
-    first = min(pairs, key=lambda pair: (pair[0], communication(problem, *pair), pair[1]))
-    chosen = [0, *first]
+    most = max(computed(0, one) for one, _ in pairs)
+    pairs = [pair for pair in pairs if computed(0, pair[0]) == most]
+    least = min(sent(0, one) for one, _ in pairs)
+    pairs = [pair for pair in pairs if sent(0, pair[0]) == least]
+    chosen = [0, *min(pairs, key=lambda pair: (pair[0], sent(*pair), pair[1]))]
     while chosen[-1] < count:
-        covered = computation(chosen[-2], chosen[-1])
-        options = [
-            end
-            for end in range(chosen[-1] + 1, count + 1)
-            if communication(problem, chosen[-1], end) >= covered
-        ]
-        chosen.append(
-            min(options, key=lambda end: (communication(problem, chosen[-1], end), end))
-            if options
-            else count
-        )
+        start, covered = chosen[-1], computed(chosen[-2], chosen[-1])
+        options = [end for end in range(start + 1, count + 1) if sent(start, end) >= covered]
+        chosen.append(min(options, key=lambda end: (sent(start, end), end), default=count))
     return tuple(chosen)
 
 
 def literal_greedy_backward(problem: Problem) -> tuple[int, ...]:
     """Algorithm 2 as printed (line 5 corrected), all pairs listed."""
+    sent, computed = partial(communication, problem), partial(computation, problem)
     count = problem.layers
-
-    def computation(a: int, b: int) -> int:
-        return sum(problem.compute_ns[a:b])
-
-    pairs = [
-        (last, before)
-        for last in range(1, count)
-        for before in range(last)
-        if communication(problem, last, count) >= computation(before, last)
-    ]
+    ends = combinations(range(count), 2)
+    pairs = [(last, one) for one, last in ends if sent(last, count) >= computed(one, last)]
     if not pairs:
         return (0, count)
-    most = max(computation(before, last) for last, before in pairs)
-    pairs = [pair for pair in pairs if computation(pair[1], pair[0]) == most]
-    least = min(computation(last, count) for last, _ in pairs)
-    pairs = [pair for pair in pairs if computation(pair[0], count) == least]
-    last, before = min(pairs, key=lambda pair: (-pair[0], pair[1]))
-    chosen = [count, last, before]
+    most = max(computed(before, last) for last, before in pairs)
+    pairs = [pair for pair in pairs if computed(pair[1], pair[0]) == most]
+    least = min(computed(last, count) for last, _ in pairs)
+    pairs = [pair for pair in pairs if computed(pair[0], count) == least]
+    chosen = [count, *min(pairs, key=lambda pair: (-pair[0], pair[1]))]
     while chosen[-1] > 0:
-        available = communication(problem, chosen[-1], chosen[-2])
-        options = [
-            start for start in range(chosen[-1]) if available >= computation(start, chosen[-1])
-        ]
-        chosen.append(
-            max(options, key=lambda start: (computation(start, chosen[-1]), -start))
-            if options
-            else 0
-        )
+        stop, available = chosen[-1], sent(chosen[-1], chosen[-2])
+        options = [start for start in range(stop) if available >= computed(start, stop)]
+        chosen.append(max(options, key=lambda start: (computed(start, stop), -start), default=0))
     return tuple(reversed(chosen))
 
 

@@ -11,16 +11,7 @@ from planner.families.ibatch import Problem
 from planner.testing.strategies import affine_costs, table_costs, times
 from planner.testing.strategies import profiles as plain_profiles
 
-__all__ = [
-    "MAX_LAYERS",
-    "affine_costs",
-    "huge",
-    "huge_problems",
-    "problems",
-    "profiles",
-    "table_costs",
-    "times",
-]
+__all__ = ["affine_costs", "huge", "huge_problems", "problems", "profiles", "table_costs", "times"]
 
 MAX_LAYERS = 8
 """Brute force tries 2^(L-1) plans."""

@@ -1,4 +1,4 @@
-"""Results files of the benchmarks: what they hold, how they are made, what pages show of them."""
+"""Results of benchmarks: what files hold, how they are made and compared, what pages show."""
 
 import ast
 import datetime
@@ -13,6 +13,7 @@ import pytest
 import record
 import versions
 from results import FOLDER, Section, Table, dumps, load, markdown, sections
+from same_answers import answers, differences, documented, main, requests_in
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
@@ -41,30 +42,23 @@ def test_a_results_file_says_where_it_comes_from(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_results_file_holds_rows_of_its_columns(name: str) -> None:
+def test_a_results_file_holds_rows_of_its_columns_and_is_written_as_it_stands(name: str) -> None:
     results = load(name)
     assert results.sections
     for section in results.sections:
         assert section.notes or section.tables, section.title
         for table in section.tables:
             assert table.rows
-            assert {len(table.columns), len(table.units)} == {len(row) for row in table.rows} | {
-                len(table.columns)
-            }
-            for place, unit in enumerate(table.units):
-                values = [row[place] for row in table.rows]
-                assert not unit or all(is_number(value) for value in values), (section, place)
+            assert {len(row) for row in (table.units, *table.rows)} == {len(table.columns)}
+            for unit, *values in zip(table.units, *table.rows, strict=True):
+                assert not unit or all(map(is_number, values)), (section, unit, values)
+    assert dumps(results) == (FOLDER / f"{name}.json").read_text(encoding="utf-8")
 
 
 def is_number(value: object) -> bool:
     if isinstance(value, str):
         return re.fullmatch(r"[≥≤<] [\d.e+-]+", value) is not None
     return value is None or isinstance(value, int | float | list)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_results_file_is_written_as_it_stands(name: str) -> None:
-    assert dumps(load(name)) == (FOLDER / f"{name}.json").read_text(encoding="utf-8")
 
 
 def test_every_benchmark_on_the_page_has_results() -> None:
@@ -74,7 +68,7 @@ def test_every_benchmark_on_the_page_has_results() -> None:
     assert named <= set(NAMES)
 
 
-def test_numbers_have_one_unit_a_column() -> None:
+def test_numbers_have_one_unit_a_column_or_stay_as_printed() -> None:
     table = only_table(
         "| way | time | mixed | loss | range | limit | note |\n"
         "|---|---|---|---|---|---|---|\n"
@@ -88,11 +82,8 @@ def test_numbers_have_one_unit_a_column() -> None:
     ]
     assert table.column("time") == pytest.approx([1.0245, 0.002])
     assert table.cell("b", "mixed") == 3.0
-
-
-def test_different_units_stay_as_printed() -> None:
-    table = only_table("| a |\n| --- |\n| 68 % |\n| 1.35× |")
-    assert (table.units, table.rows) == ([""], [["68 %"], ["1.35×"]])
+    different = only_table("| a |\n| --- |\n| 68 % |\n| 1.35× |")
+    assert (different.units, different.rows) == ([""], [["68 %"], ["1.35×"]])
 
 
 def test_headings_sentences_and_tables() -> None:
@@ -100,14 +91,11 @@ def test_headings_sentences_and_tables() -> None:
         "All in one run.\n\n# One\n\nA sentence.\n\n## Two\nwhat\nit is\n\n| a |\n| --- |\n"
         "solver: stopped\n| 1 |\n\n| b |\n| --- |\n| 2 |\n\n# Three\n\nThe end."
     )
+    two = [Table("what\nit is", ["a"], [""], [[1]]), Table("", ["b"], [""], [[2]])]
     assert sections(text) == [
         Section("", ["All in one run."], []),
         Section("One", ["A sentence."], []),
-        Section(
-            "One / Two",
-            [],
-            [Table("what\nit is", ["a"], [""], [[1]]), Table("", ["b"], [""], [[2]])],
-        ),
+        Section("One / Two", [], two),
         Section("Three", ["The end."], []),
     ]
 
@@ -122,9 +110,7 @@ def run_record(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     record.main()
 
 
-def test_a_recorded_run_has_the_shape_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_the_shape_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "made.json"
     run_record(monkeypatch, "reproduction/bigdl", "-o", str(path), "3")
     monkeypatch.setattr("results.FOLDER", tmp_path)
@@ -181,32 +167,19 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
         return {path.relative_to(ROOT).as_posix() for path in versions.sources(name)}
 
     speed = of("ibatch_speed")
-    assert {
-        "benchmarks/ibatch_speed.py",
-        "benchmarks/tables.py",
-        "benchmarks/ibatch_milp.py",
-    } < speed
-    assert {
-        "planner/families/ibatch/__init__.py",
-        "planner/families/ibatch/makespan.py",
-        "planner/solving/methods.py",
-    } < speed
+    assert {f"benchmarks/{name}.py" for name in ("ibatch_speed", "tables", "ibatch_milp")} < speed
+    families = {f"planner/families/ibatch/{name}.py" for name in ("__init__", "makespan")}
+    assert {*families, "planner/solving/methods.py"} < speed
     assert not [path for path in speed if path.startswith(("planner/families/bml", "planner/cli"))]
     # A name that `planner` exports, in the file where it has its home; a script beside.
-    assert {"planner/model/costs.py", "benchmarks/reproduction/bml_jobs.py"} < of(
-        "reproduction/bml"
-    )
-
-
-def test_every_results_file_can_be_compared_with_the_sources_of_its_benchmark() -> None:
+    both = {"planner/model/costs.py", "benchmarks/reproduction/bml_jobs.py"}
+    assert both < of("reproduction/bml")
     assert all(line.split(":")[0] in NAMES for line in pages.outdated())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_pictures_are_drawn_and_shown(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_are_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(sys, "argv", ["pictures.py", name, "--folder", str(tmp_path)])
     pictures.main()
@@ -240,3 +213,32 @@ def _ms(time: object, unit: str) -> float | None:
         return time * factors[unit]
     words = str(time).split()
     return float(words[0]) * factors[words[1]] if len(words) == 2 else None
+
+
+def test_requests_are_found_in_pages() -> None:
+    text = 'echo \'{"problem": "x", "n": [1]}\' | cat {"problem": "y", "status": "optimal"}'
+    text += ' {"problem": …}'
+    assert list(requests_in(text)) == [{"problem": "x", "n": [1]}]
+
+
+def test_all_families_are_asked_and_answer() -> None:
+    named = [document for document in documented(ROOT, ()) if document[1]["problem"] != "iteration"]
+    families = {"ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"}
+    assert {one["problem"] for _, one in named} == families
+    small = [one for _, one in named if one["problem"] in ("ibatch", "drizzle")]
+    found = list(answers(ROOT, small))
+    assert len(found) == len(small)
+    assert all("status" in one for one in found)
+
+
+def test_differences_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert differences({"a": 1, "runtime_s": 1}, {"a": 1, "runtime_s": 2}) == []
+    assert differences({"a": 1}, {"b": 1}) == ["a"]
+    for folder, objective in (("old", 1), ("new", 2)):
+        (tmp_path / folder / "planner").mkdir(parents=True)
+        code = f"def solve(request): return {{'objective_ns': {objective}}}"
+        (tmp_path / folder / "planner" / "__init__.py").write_text(code)
+        (tmp_path / folder / "README.md").write_text('{"problem": "x"}')
+    assert main([str(tmp_path / "old"), str(tmp_path / "old")]) == 0
+    assert main([str(tmp_path / "old"), str(tmp_path / "new")]) == 1
+    assert "objective_ns: 1 → 2" in capsys.readouterr().out

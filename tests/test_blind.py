@@ -25,9 +25,8 @@ def group_of(*rows: Row, model: str = "toy", rule: Rule = "ddp") -> Group:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of one layer of 3,750,000 parameters: 15 MB of gradients."""
     blind_model.profile.cache_clear()
-    monkeypatch.setattr(
-        blind_model, "parts", lambda _: (blind_model.Part("layer", 1, 3_750_000, 1),)
-    )
+    layer = blind_model.Part("layer", 1, 3_750_000, 1)
+    monkeypatch.setattr(blind_model, "parts", lambda _: (layer,))
 
 
 # The rows
@@ -82,23 +81,26 @@ def test_a_third_unit_waits_for_the_first_to_be_computed() -> None:
     assert part_ns(bound, reshard=True) == 50
 
 
-@pytest.mark.usefixtures("toy")
-def test_one_layer_is_summed_up_behind_the_backward_pass_by_hand() -> None:
-    rows = Row(1, 1, 8, Fraction(80)), Row(8, 1, 64, Fraction(600))
-    group = group_of(*rows)
-    # Exchanging with all in one host takes 2 steps of 3.4 µs, and 2 * 7/8 * 15 MB at 150 GB/s.
-    assert step_ns(group, rows[1], 3_000_000) == 3_000_000 + 6_800 + 175_000
-    accumulated = replace(rows[1], accumulated=4)
-    assert step_ns(group, accumulated, 3_000_000) == 3_000_000 + 6_800 + 175_000
+BASE, ROW = Row(8, 1, 64, Fraction(640)), Row(16, 2, 64, Fraction(1000))
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_sharded_layer_by_hand() -> None:
-    row = Row(8, 1, 64, Fraction(600), accumulated=2, reshard=True)
-    group = group_of(row, rule="fsdp")
-    # Two parts; each gathers 7/8 * 7.5 MB, once, since it is outermost, and scatters 7/8 * 15 MB.
+def test_one_layer_by_hand() -> None:
+    row = Row(8, 1, 64, Fraction(600))
+    # Summed up behind the backward pass: exchanging with all in one host takes 2 steps of 3.4 µs,
+    # and 2 * 7/8 * 15 MB at 150 GB/s.
+    for one in (row, replace(row, accumulated=4)):
+        whole = step_ns(group_of(Row(1, 1, 8, Fraction(80)), one), one, 3_000_000)
+        assert whole == 3_000_000 + 6_800 + 175_000
+    # Sharded, in two parts: each gathers 7/8 * 7.5 MB, once, since it is outermost, and scatters
+    # 7/8 * 15 MB.
+    sharded = replace(row, accumulated=2, reshard=True)
     part = 1_500_000 + (3_400 + 43_750) + (3_400 + 87_500)
-    assert step_ns(group, row, 3_000_000) == 2 * part
+    assert step_ns(group_of(sharded, rule="fsdp"), sharded, 3_000_000) == 2 * part
+    # An affine cost: 2 * 7/8 * 15 MB over a link of 150 GB/s, 2 * 15/16 * 15 MB over the 12.5 GB/s
+    # of a host.
+    within, across = 14_000 + 175_000, 14_000 + 2_250_000
+    assert affine_ns(group_of(BASE, ROW), ROW) == (100_000_000 - within) // 2 + across
 
 
 def test_one_accelerator_sends_nothing() -> None:
@@ -114,22 +116,13 @@ def test_the_smallest_scale_is_predicted_as_measured() -> None:
 
 
 def test_computation_shrinks_with_the_samples_but_for_a_share() -> None:
-    base, row = Row(8, 1, 64, Fraction(640)), Row(16, 2, 64, Fraction(1000))
-    group = group_of(base, row)
-    assert base.step_ns == 100_000_000
-    assert scaled_ns(group, row, 1000, Fraction(1, 20)) == 525
-    assert scaled_ns(group, row, 1000, Fraction(0)) == 500
+    group = group_of(BASE, ROW)
+    assert BASE.step_ns == 100_000_000
+    assert scaled_ns(group, ROW, 1000, Fraction(1, 20)) == 525
+    assert scaled_ns(group, ROW, 1000, Fraction(0)) == 500
     # A batch in two parts, each of a quarter of the samples: each of them takes the share.
-    assert scaled_ns(group, replace(row, accumulated=2), 1000, Fraction(1, 20)) == 575
-    assert linear_ns(group, row) == 50_000_000
-
-
-@pytest.mark.usefixtures("toy")
-def test_an_affine_cost_by_hand() -> None:
-    base, row = Row(8, 1, 64, Fraction(640)), Row(16, 2, 64, Fraction(1000))
-    within = 14_000 + 175_000  # 2 * 7/8 * 15 MB over a link of 150 GB/s
-    across = 14_000 + 2_250_000  # 2 * 15/16 * 15 MB over the 12.5 GB/s of a host
-    assert affine_ns(group_of(base, row), row) == (100_000_000 - within) // 2 + across
+    assert scaled_ns(group, replace(ROW, accumulated=2), 1000, Fraction(1, 20)) == 575
+    assert linear_ns(group, ROW) == 50_000_000
 
 
 def test_reasons() -> None:
@@ -141,19 +134,19 @@ def test_reasons() -> None:
     )
     group = group_of(*rows)
 
-    def reason(row: Row, alone: float = 0.0, **errors: float) -> str:
-        return reason_of(group, row, {int(key[1:]): value for key, value in errors.items()}, alone)
-
-    assert reason(rows[1], n8=-0.09) == ""
-    assert reason(rows[1], n8=-0.11) == "host"
-    assert reason(rows[2], n8=-0.05, n16=-0.3) == "measurement"
-    assert reason(rows[3], n8=-0.08, n32=-0.15) == "host"
-    assert reason(rows[3], n8=-0.05, n32=-0.15) == "network"
-    assert reason(rows[3], -0.11, n8=-0.05, n32=-0.15) == "beyond transfers"
-    assert reason(rows[3], n8=-0.05, n32=0.15) == "cheap network"
     small, large = replace(rows[3], batch=32), replace(rows[3], batch=640)
-    assert reason(small, n8=0.0, n32=0.2) == "not so slow"
-    assert reason(large, n8=0.0, n32=0.2) == "larger parts"
+    for row, errors, alone, reason in (
+        (rows[1], {8: -0.09}, 0.0, ""),
+        (rows[1], {8: -0.11}, 0.0, "host"),
+        (rows[2], {8: -0.05, 16: -0.3}, 0.0, "measurement"),
+        (rows[3], {8: -0.08, 32: -0.15}, 0.0, "host"),
+        (rows[3], {8: -0.05, 32: -0.15}, 0.0, "network"),
+        (rows[3], {8: -0.05, 32: -0.15}, -0.11, "beyond transfers"),
+        (rows[3], {8: -0.05, 32: 0.15}, 0.0, "cheap network"),
+        (small, {8: 0.0, 32: 0.2}, 0.0, "not so slow"),
+        (large, {8: 0.0, 32: 0.2}, 0.0, "larger parts"),
+    ):
+        assert reason_of(group, row, errors, alone) == reason
     fewer = replace(group, rows=(*rows[:3], small))
     assert reason_of(fewer, small, {8: 0.0, 32: -0.2}, 0.0) == "fewer samples"
 
@@ -184,16 +177,12 @@ def test_the_results_hold_every_larger_row_and_their_means() -> None:
         for row in group.rows[1:]
     ]
     assert set(table.column("reason")) - {None} <= set(REASONS)
-    assert all(
-        (abs(error) > 9.95) >= bool(reason)
-        for error, reason in zip(table.column("error"), table.column("reason"), strict=True)
-    )
-    means = kept.table("By source")
-    for name in SOURCES:
-        errors = [
-            abs(error)
-            for source, error in zip(table.column("source"), table.column("error"), strict=True)
-            if source == name
-        ]
-        assert means.cell(name, "mean error") == pytest.approx(fmean(errors), abs=0.11)
+    errors: dict[str, list[float]] = {name: [] for name in SOURCES}
+    columns = map(table.column, ("source", "error", "reason"))
+    for source, error, reason in zip(*columns, strict=True):
+        assert (abs(error) > 9.95) >= bool(reason)
+        errors[source].append(abs(error))
+    for name, of_source in errors.items():
+        mean = kept.table("By source").cell(name, "mean error")
+        assert mean == pytest.approx(fmean(of_source), abs=0.11)
     assert kept.table("In all").cell("all", "rows") == len(table.rows)

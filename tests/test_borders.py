@@ -1,30 +1,44 @@
-"""Who loads what: planning loads neither pictures nor torch nor the command line."""
+"""What `import planner` offers, and who loads what: planning loads no pictures and no torch."""
 
 import json
+import os
+import pkgutil
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
+import planner.families
 from planner.cli import main
 from planner.jsonio import PROBLEMS
+from planner.model.errors import MissingExtraError, NotApplicableError
 from planner.view.drawing import DRAWINGS
 from tests.jsonio.test_plan_files import METHODS
 
+ROOT = Path(planner.__file__).parent
+FAMILIES = [module.name for module in pkgutil.iter_modules(planner.families.__path__)]
 REQUESTS = {name: request for name, (request, _) in METHODS.items()}
+BATCHES = {"problem": "ibatch", "compute_ns": [2, 6], "startup_ns": 4, "transfer_ns": [3, 1]}
 
-BARRED = (
-    "torch",
-    "matplotlib",
-    "planner.view",
-    "planner.cli",
-    "planner.view.page",
-    "planner.runtime",
-)
+
+def printed(code: str, stdin: str = "", *path: str) -> str:
+    """Return what another process prints: what has been imported since is in this one."""
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join((*path, str(ROOT.parent)))}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, input=stdin, env=known, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+BARRED = ("torch", "matplotlib", "planner.view", "planner.cli", "planner.runtime")
 
 LOADING = f"""
 import json, sys
@@ -47,44 +61,33 @@ for request in json.load(sys.stdin):
     check(f"planner.solve of {{request['problem']}}")
     planner.jsonio.decode_answer(json.dumps(answer).encode())
     check(f"reading an answer of {{request['problem']}}")
+    if request["problem"] in ("bigdl", "caramel", "ibatch", "iteration"):
+        planner.programs.program_of(answer)
+        check(f"a program of {{request['problem']}}")
 """
 
 
 def test_the_library_loads_no_pictures_no_torch_and_no_command_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING],
-        input=json.dumps(list(REQUESTS.values())),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed(LOADING, json.dumps(list(REQUESTS.values())))
 
 
 def test_a_request_loads_no_other_family() -> None:
-    script = (
-        "import sys, planner; planner.solve({'problem': 'ibatch', 'startup_ns': 4, "
-        "'transfer_ns': [3, 1], 'compute_ns': [2, 6]})\n"
+    code = (
+        f"import sys, planner; planner.solve({BATCHES})\n"
         "print([name for name in sys.modules if name.startswith('planner.jsonio.')])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert "planner.jsonio.ibatch" in done.stdout
-    assert not [name for name in PROBLEMS if name != "ibatch" and f"jsonio.{name}'" in done.stdout]
-
-
-def test_every_problem_is_drawn() -> None:
-    assert DRAWINGS.keys() == PROBLEMS.keys()
+    loaded = [name for name in PROBLEMS if f"'planner.jsonio.{name}'" in printed(code)]
+    assert loaded == ["ibatch"]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_draw_reads_an_answer_once(
+def test_every_problem_is_drawn_and_draw_reads_an_answer_once(
     problem: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert DRAWINGS.keys() == PROBLEMS.keys()
     interface, calls = PROBLEMS[problem], []
 
     def view(answer: Any) -> Any:
@@ -97,3 +100,72 @@ def test_draw_reads_an_answer_once(
     assert main(["draw", str(path)]) == 0
     assert capsys.readouterr().out
     assert len(calls) == 1
+
+
+def test_only_public_names_are_listed() -> None:
+    code = (
+        "import planner; print(*dir(planner))\n"
+        "import planner.view; assert dir(planner) == sorted(planner.__all__)"
+    )
+    names = printed(code).split()
+    assert names == sorted(planner.__all__)
+    assert [name for name in names if name.startswith("_")] == ["__version__"]
+    assert {"Cluster", "read_profile", "read_cluster", "solve", "solve_or_raise"} <= {*names}
+    for name in names:
+        try:
+            assert getattr(planner, name) is not None
+        except MissingExtraError:
+            assert name == "tune"  # which trains
+
+
+def test_the_version_is_not_that_of_another_distribution_of_the_name(tmp_path: Path) -> None:
+    stranger = tmp_path / "planner-99.dist-info"
+    stranger.mkdir()
+    (stranger / "METADATA").write_text("Metadata-Version: 2.1\nName: planner\nVersion: 99\n")
+    code = (
+        "import planner; from importlib.metadata import version; "
+        "from planner.model.machine import versions; "
+        "print(version('planner'), planner.__version__, versions()['planner'])"
+    )
+    found = printed(code, "", str(tmp_path)).split()
+    assert found == ["99", planner.__version__, planner.__version__]
+
+
+def test_solve_or_raise_answers_as_solve_does() -> None:
+    answer, same = planner.solve(BATCHES), planner.solve_or_raise(BATCHES)
+    for made in (answer, same):
+        del made["runtime_s"]
+    assert answer == same
+
+
+@pytest.mark.parametrize(
+    "wrong", [{**BATCHES, "transfer_ns": [-1, 1]}, {"problem": "ibatches"}, {"problem": {1}}, []]
+)
+def test_solve_or_raise_raises_what_solve_answers(wrong: Any) -> None:
+    said = planner.solve(wrong)["error"]
+    with pytest.raises(planner.InvalidInputError) as caught:
+        planner.solve_or_raise(wrong)
+    assert (said["path"], said["message"]) == (caught.value.path, caught.value.message)
+
+
+def test_a_method_that_does_not_apply_says_so_by_its_type() -> None:
+    with pytest.raises(NotApplicableError):
+        planner.solve_or_raise({**BATCHES, "method": "ddp"})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_has_a_short_name(family: str) -> None:
+    short, home = import_module(f"planner.{family}"), import_module(f"planner.families.{family}")
+    assert sorted(short.__all__) == sorted(home.__all__)
+    assert all(getattr(short, name) is getattr(home, name) for name in home.__all__)
+
+
+def test_nothing_in_the_package_imports_short_names() -> None:
+    names = "|".join(FAMILIES)
+    direct = rf"^\s*(?:from|import) planner\.(?:{names})\b"
+    named = rf"^\s*from planner import [^\n]*\b(?:{names})\b"
+    short = re.compile(f"{direct}|{named}", flags=re.MULTILINE)
+    files = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
+    assert not [path for path in files if short.search(path.read_text(encoding="utf-8"))]
+    assert short.search("    from planner.yan import Problem")
+    assert short.search("from planner import read_profile, yan")

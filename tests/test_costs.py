@@ -1,19 +1,49 @@
-"""Cost models: exact arithmetic, and fitting."""
+"""What transfers cost, exactly, and models of it fitted to made-up times; needs no torch."""
 
+import json
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
+from statistics import median_low
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, TableCost
-from planner.model.costs import DepthCost
-from planner.model.fitting import fit_affine
+import planner
+from planner.jsonio.network import decode_network
+from planner.jsonio.network_measurements import encode_network
+from planner.model import fitting
+from planner.model.clusters import Nic
+from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.measured import Collective
+from planner.model.network import Network
 from planner.model.validation import total
 from tests.strategies import affine_costs, table_costs
+
+networks = st.builds(
+    Network,
+    st.fractions(Fraction(1, 9), 10**10, max_denominator=9),
+    st.integers(0, 10**6),
+    st.fractions(0, 5, max_denominator=9),
+)
+shares = st.fractions(0, 10**6, max_denominator=50)
+
+
+@given(networks, shares, shares, st.integers(0, 6), st.integers(1, 10**12))
+def test_steps_on_links_start_send_and_add(
+    network: Network, sent: Fraction, reduced: Fraction, steps: int, size: int
+) -> None:
+    rate, each = network.link_bytes_per_s, network.reduce_ns_per_byte
+    exact = sent * 10**9 / rate + reduced * each
+    assert network.time(sent, reduced, steps) == exact + steps * network.startup_ns
+    if sent:
+        assert network.step(sent, reduced) == exact + network.startup_ns
+    assert network.full_transfer_ns(size) == ceil(size * 10**9 / rate)
 
 
 def interpolated(points: tuple[tuple[int, int], ...], size: int) -> Fraction:
@@ -26,16 +56,13 @@ def interpolated(points: tuple[tuple[int, int], ...], size: int) -> Fraction:
 
 @given(table_costs(), st.integers(0, 300))
 def test_tables_are_linear_between_points_and_rounded_up(cost: TableCost, size: int) -> None:
-    assert cost.cost_ns(size) == ceil(interpolated(cost.points, size))
-
-
-@given(table_costs(), st.integers(0, 300))
-def test_pieces_of_a_table_follow_each_other_and_say_its_time(cost: TableCost, size: int) -> None:
+    exact = interpolated(cost.points, size)
+    assert cost.cost_ns(size) == ceil(exact)
     pieces = cost.pieces()
     assert (pieces[0].start, pieces[-1].stop) == (0, None)
     assert [one.start for one in pieces[1:]] == [one.stop for one in pieces[:-1]]
     piece = next(one for one in pieces if one.stop is None or size <= one.stop)
-    assert piece.time(size) == interpolated(cost.points, size)
+    assert piece.time(size) == exact
 
 
 @given(affine_costs(), st.integers(0, 2**40))
@@ -47,9 +74,7 @@ def test_affine_costs_are_exact_and_rounded_up(cost: AffineCost, size: int) -> N
     st.one_of(affine_costs(), table_costs()),
     st.lists(st.integers(0, 300) | st.integers(0, 2**40), max_size=20),
 )
-def test_arrays_cost_what_their_elements_cost(
-    cost: AffineCost | TableCost, sizes: list[int]
-) -> None:
+def test_arrays_cost_what_elements_cost(cost: AffineCost | TableCost, sizes: list[int]) -> None:
     found = cost.costs_ns(np.array(sizes, dtype=np.int64))
     assert found.tolist() == [cost.cost_ns(size) for size in sizes]
 
@@ -86,4 +111,214 @@ def test_sums_end_below_what_means_never() -> None:
 @pytest.mark.parametrize("samples", [[], [(1, 1)], [(1, 1), (1, 2)], [(1, 0), (2, 1)]])
 def test_too_few_or_impossible_measurements(samples: list[tuple[int, int]]) -> None:
     with pytest.raises(InvalidInputError):
-        fit_affine(samples)
+        fitting.fit_affine(samples)
+
+
+def swept(*depths: Sequence[Sequence[int]], collective: Collective = "all_reduce") -> fitting.Sweep:
+    """Make a sweep of rows (bytes, time, time, …), a list of rows for each depth 1, 2, …"""
+    rows = [(depth, *row) for depth, rows in enumerate(depths, 1) for row in rows]
+    timings = tuple(fitting.Timing(size, depth, tuple(times)) for depth, size, *times in rows)
+    return fitting.Sweep(collective, "ring", 4, 2, len(depths[0][0]) - 1, timings)
+
+
+def fitted(rows: Sequence[Sequence[int]]) -> fitting.DepthFit:
+    ((depth, fit),) = fitting.fit_network(swept(rows)).by_depth
+    assert depth == 1
+    return fit
+
+
+LINE = [(size, 150_000 + 3 * size) for size in (64, 1024, 65_536, 4_000_000)]
+
+
+def test_what_lies_on_a_line_is_fitted_exactly() -> None:
+    fit = fitted(LINE)
+    assert fit.affine.startup_ns == 150_000
+    assert float(fit.affine.ns_per_byte) == pytest.approx(3, rel=1e-9)
+    assert fit.two_point == AffineCost(150_000, Fraction(3))
+    assert fit.table == TableCost(tuple(LINE))
+    timings = swept(LINE).at(1)
+    for cost in (fit.table, fit.affine, fit.two_point):
+        assert fitting.relative_errors(cost, timings) == pytest.approx([0] * 4, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_affine_fit_is_the_least_squares_of_relative_errors(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = np.array(fitting.sweep_sizes(10**6))
+    times = ((2e5 + 0.8 * sizes) * random.uniform(0.8, 1.3, sizes.size)).astype(int)
+    cost = fitted(list(zip(sizes.tolist(), times.tolist(), strict=True))).affine
+    design = np.column_stack([1 / times, sizes / times])
+    (startup, rate), *_ = np.linalg.lstsq(design, np.ones(sizes.size))
+    assert startup > 0
+    assert rate > 0
+    assert cost.startup_ns == pytest.approx(startup, rel=1e-4)
+    assert float(cost.ns_per_byte) == pytest.approx(rate, rel=1e-4)
+
+
+def test_an_affine_fit_does_not_start_below_zero() -> None:
+    cost = fitted([(100, 100), (1000, 3000), (10_000, 50_000)]).affine
+    assert cost.startup_ns == 0
+    ratios = np.array([1, 1000 / 3000, 10_000 / 50_000])  # of bytes to times
+    assert float(cost.ns_per_byte) == pytest.approx(ratios.sum() / (ratios**2).sum())
+
+
+def deviation(value: float, times: Sequence[int]) -> float:
+    return sum(abs(value - time) for time in times)
+
+
+def least_deviations(samples: Sequence[Sequence[int]]) -> float:
+    """Try every never falling choice of sampled values, by dynamic programming."""
+    values = sorted({time for times in samples for time in times})
+    best = [0.0] * len(values)
+    for times in samples:
+        here = [deviation(value, times) for value in values]
+        best = [min(best[: place + 1]) + cost for place, cost in enumerate(here)]
+    return min(best)
+
+
+Samples = st.integers(1, 4).flatmap(
+    lambda rounds: st.lists(
+        st.lists(st.integers(1, 12), min_size=rounds, max_size=rounds), min_size=2, max_size=7
+    )
+)
+
+
+@given(Samples)
+def test_the_table_is_the_nearest_function_that_never_falls(samples: list[list[int]]) -> None:
+    rows = [(64 * place, *times) for place, times in enumerate(samples, 1)]
+    table = fitted(rows).table
+    times = dict(table.points)
+    assert table.is_monotone
+    assert table.points[-1][0] == rows[-1][0]
+    values = [times.get(row[0], table.points[-1][1]) for row in rows]
+    assert sum(map(deviation, values, samples)) == least_deviations(samples)
+    if len({time for _, time in table.points}) > 1:
+        assert table.points[-1][1] > table.points[-2][1]
+    medians = [median_low(sample) for sample in samples]
+    if all(low < high for low, high in pairwise(medians)):
+        assert [time for _, time in table.points] == medians
+
+
+def test_the_last_slope_is_not_that_of_a_pool() -> None:
+    fit = fitted([(64, 10), (1000, 100), (2000, 220), (4000, 200)])
+    assert fit.table.points == ((64, 10), (1000, 100), (4000, 200))
+    assert fit.table.cost_ns(40_000) == 200 + 36_000 // 30
+
+
+NO_LINE = {
+    "no 4 MB": [(64, 10), (128, 20)],
+    "no 64 B": [(128, 10), (4_000_000, 20)],
+    "it falls": [(64, 20), (4_000_000, 10)],
+    "it starts below 0": [(64, 1), (4_000_000, 4_000_000)],
+}
+
+
+@pytest.mark.parametrize("rows", NO_LINE.values(), ids=NO_LINE)
+def test_without_a_line_through_two_points(rows: list[tuple[int, int]]) -> None:
+    fit = fitted(rows)
+    assert fit.two_point is None
+    assert fitting.fit_network(swept(rows)).cost("two_point") is None
+    assert "two_point" not in written_of(swept(rows))
+
+
+def test_medians_and_spreads() -> None:
+    timing = fitting.Timing(64, 1, (50, 10, 40, 20, 30))
+    assert (timing.median_ns, timing.spread_ns) == (30, 20)
+    assert fitting.Timing(64, 1, (7,)).spread_ns == 0
+    assert fitting.Timing(64, 1, (4, 1, 2, 3)).median_ns == 2
+
+
+def test_every_depth_has_its_models() -> None:
+    other = [(size, 2 * time) for size, time in LINE]
+    fit = fitting.fit_network(swept(LINE, other))
+    assert [depth for depth, _ in fit.by_depth] == [1, 2]
+    lines = AffineCost(150_000, Fraction(3)), AffineCost(300_000, Fraction(6))
+    assert fit.cost("two_point") == DepthCost(tuple(enumerate(lines, 1)))
+    tables = TableCost(tuple(LINE)), TableCost(tuple(other))
+    assert fit.cost("table") == DepthCost(tuple(enumerate(tables, 1)))
+
+
+@pytest.mark.parametrize("largest", [128, 1000, 4096, 4_000_000, 4 * 2**20, 64 * 10**6])
+def test_sizes_of_a_sweep(largest: int) -> None:
+    sizes = fitting.sweep_sizes(largest)
+    assert sizes[0] == 64
+    assert sizes[-1] == largest
+    assert all(size % 4 == 0 for size in sizes)
+    assert all(1.4 <= high / low <= 2.9 for low, high in pairwise(sizes))
+    assert (4_000_000 in sizes) == (largest in (4_000_000, 64 * 10**6))
+
+
+@pytest.mark.parametrize("largest", [0, 64, 127, 130, -4])
+def test_sizes_that_cannot_be_swept(largest: int) -> None:
+    with pytest.raises(InvalidInputError, match="largest"):
+        fitting.sweep_sizes(largest)
+
+
+NOISY = [(64, 5, 7, 6), (128, 3, 4, 9), (1000, 90, 95, 80), (4_000_000, 900, 800, 1000)]
+CHAIN: dict[str, Any] = {
+    "problem": "caramel",
+    "ops": [
+        {"name": "f", "ns": 10, "pass": "forward", "after": []},
+        {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
+    ],
+    "parameters": [{"name": "w", "bytes": 4096, "updated_by": "b", "read_by": "f"}],
+}
+
+
+def written_of(sweep: fitting.Sweep, **provenance: str) -> Any:
+    """Return the file of a sweep's fit."""
+    return json.loads(encode_network(sweep, fitting.fit_network(sweep), provenance))
+
+
+@pytest.mark.parametrize("depths", [1, 3])
+def test_what_is_written_is_what_requests_take(depths: int) -> None:
+    sweep = swept(*[NOISY] * depths)
+    fit, written = fitting.fit_network(sweep), written_of(sweep, date="2026-01-02")
+    answer = planner.solve({**CHAIN, "network": written["network"]})
+    assert answer["status"] in ("optimal", "feasible")
+    table = fit.cost("table")
+    assert table is not None
+    assert answer["groups"][0]["end_ns"] - answer["groups"][0]["start_ns"] == table.cost_ns(4096)
+    found = decode_network(json.dumps(written).encode())
+    assert (found.network, found.collective) == (table, "all_reduce")
+    assert (found.algorithm, found.ranks) == ("ring", 4)
+    for model in ("affine", "two_point"):
+        expected, given = fit.cost(model), json.dumps(written[model])
+        got = decode_network(given.encode()).network
+        assert expected is not None
+        assert not isinstance(got, Nic)
+        assert got.cost_ns(10**6) == pytest.approx(expected.cost_ns(10**6), rel=1e-9)
+    assert written["provenance"]["date"] == "2026-01-02"
+    counted = [one["depth"] for one in written["timings"]]
+    assert counted == sorted([*range(1, depths + 1)] * len(NOISY))
+    first = written["timings"][0]
+    assert (first["bytes"], first["median_ns"], first["least_ns"]) == (64, 6, 5)
+    assert first["table_error"] == pytest.approx(5 / 6 - 1, abs=1e-6)  # pooled with the next
+
+
+def test_a_table_is_what_batches_take() -> None:
+    table = written_of(swept(NOISY, collective="all_gather"))["network"]["table"]
+    layers = {"compute_ns": [5, 5], "layer_bytes": [1000, 64], "cost_table": table}
+    answer = planner.solve({"problem": "ibatch", **layers, "method": "layer_by_layer"})
+    schedule = answer["schedule"]
+    spans = {one["transfer_end_ns"] - one["transfer_start_ns"] for one in schedule}
+    assert spans == {90, 5}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"network": {"table": [[1, 2]]}}, "network.table: expected an array of length >= 2"),
+        ({"network": {"table": [[1, 2], [1, 3]]}}, r"network.table\[1\]\[0\]: expected an integer"),
+        ({"network": {"table": [[1, 5], [2, 3]]}}, r"network.table\[1\]\[1\]: expected an integer"),
+        ({"affine": {"startup_ns": -5}}, "affine.startup_ns: expected"),
+        ({"collective": "broadcast"}, "collective: expected one of all_gather, all_reduce"),
+        ({"ranks": 1}, "ranks: expected an integer >= 2, got 1"),
+        ({"colective": "x"}, "colective: unknown field; did you mean 'collective'"),
+    ],
+)
+def test_what_is_wrong_in_a_file(change: dict[str, Any], expected: str) -> None:
+    good = {"network": {"table": [[1, 2], [2, 3]]}, "collective": "all_reduce", "ranks": 2}
+    assert decode_network(json.dumps(good).encode()).ranks == 2
+    with pytest.raises(InvalidInputError, match=expected):
+        decode_network(json.dumps({**good, **change}).encode())

@@ -1,13 +1,26 @@
-"""The one path from a problem to a result, in a family whose plans are words."""
+"""The one path from a problem to a result, and results of several methods side by side."""
 
+import sys
+import threading
 from collections.abc import Mapping
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from planner.model.errors import InvalidPlanError
-from planner.solving.deadline import Deadline, Incumbent
-from planner.solving.methods import REPLAN, Method, Outcome
-from planner.solving.result import Status
+import planner
+from planner import Result, Status
+from planner.families import ibatch
+from planner.jsonio import PROBLEMS
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.solving.compare import compare
+from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
+from planner.solving.family import OUT_OF_TIME, Family
+from planner.solving.methods import REPLAN, Method, Outcome, concrete, loaded
+from planner.solving.result import Infeasibility
+from tests.contract.test_every_method import FAMILIES
+from tests.jsonio.test_plan_files import METHODS as REQUESTS
+from tests.test_numbers import PROBLEMS as NUMBERS
 from tests.words import Words
 
 COSTS = {"abc": 5, "ab": 5, "a": 7, "b": 6}
@@ -83,10 +96,8 @@ def test_a_better_incumbent_takes_the_place_of_the_answer() -> None:
     family = Letters(COSTS, {"auto": search}, 1)
     result = family.solve("a problem", on_progress=told.append)
     assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("ab", 5, 1)
-    assert [(one.plan, one.objective_ns, one.lower_bound_ns) for one in told] == [
-        ("a", 7, 3),
-        ("ab", 5, 4),
-    ]
+    known = [(one.plan, one.objective_ns, one.lower_bound_ns) for one in told]
+    assert known == [("a", 7, 3), ("ab", 5, 4)]
 
 
 def test_what_is_no_plan_is_a_fault_of_the_method() -> None:
@@ -94,3 +105,203 @@ def test_what_is_no_plan_is_a_fault_of_the_method() -> None:
         Letters(COSTS, answering("nothing")).solve("a problem")
     with pytest.raises(InvalidPlanError):
         Letters(COSTS, {}).price("a problem", "nothing")
+
+
+def late(*_: object) -> None:
+    raise TimeUpError
+
+
+def test_a_plan_whose_bound_is_late_is_kept_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("good")
+        raise TimeUpError
+
+    family = Words({"good": 5}, {"m": method})
+    monkeypatch.setattr(Words, "bound", late)
+    result = family.solve("a problem", method="m", on_progress=lambda _: None)
+    assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("good", 5, None)
+    assert result.timed_out
+
+
+def test_plans_that_are_told_of_are_checked_within_the_limit() -> None:
+    told: list[Incumbent[str]] = []
+
+    class Slow(Words):
+        def check(self, problem: str, plan: str, deadline: Deadline) -> None:
+            assert deadline.remaining_s is not None
+            if plan == "large":
+                raise TimeUpError
+
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("large")
+        deadline.offer("small")
+        return Outcome("small", 5)
+
+    family = Slow({"small": 5}, {"m": method})
+    result = family.solve("a problem", method="m", time_limit=60, on_progress=told.append)
+    assert [one.objective_ns for one in told] == [5, 5]
+    assert result.plan == "small"
+
+
+def test_an_old_plan_that_there_is_no_time_for_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Words({"good": 5, "old": 4}, {"m": lambda *_: Outcome("good", 5)})
+    monkeypatch.setattr(Words, "improve", late)
+    assert family.solve("a problem", method="m", start="old").plan == "good"
+    slow = Words({"old": 5}, {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)})
+    monkeypatch.setattr(Words, "check", late)
+    assert slow.solve("a problem", method="m", start="old").warnings == (
+        "start_plan is ignored: the time limit passed before it was checked",
+    )
+
+
+WHY = Infeasibility("because", ("field",))
+
+
+def test_optimal_is_derived_from_the_bound() -> None:
+    assert Result("m", "plan", 5, 5, 0.0).status == Status.OPTIMAL
+    assert Result("m", "plan", 5, 5, 0.0, timed_out=True).status == Status.OPTIMAL
+    assert Result("m", "plan", 5, 4, 0.0).status == Status.FEASIBLE
+    assert Result("m", "plan", 5, None, 0.0).status == Status.FEASIBLE
+    assert Result("m", "plan", 5, 4, 0.0, timed_out=True).status == Status.TIME_LIMIT
+    assert Result("m", None, None, None, 0.0, infeasibility=WHY).status == Status.INFEASIBLE
+    assert Result("m", None, None, None, 0.0, True, WHY).status == Status.TIME_LIMIT
+
+
+def test_gap() -> None:
+    assert Result("m", "plan", 5, 4, 0.0).gap == pytest.approx(0.25)
+    assert Result("m", "plan", 0, 0, 0.0).gap == 0.0
+    assert Result("m", "plan", 1, 0, 0.0).gap == float("inf")
+    assert Result("m", "plan", 5, None, 0.0).gap is None
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ValueError, match="less than the bound"):
+        Result("m", "plan", 3, 4, 0.0)
+    with pytest.raises(ValueError, match="either a plan"):
+        Result[str, None]("m", None, None, None, 0.0)
+    with pytest.raises(ValueError, match="either a plan"):
+        Result("m", "plan", 3, None, 0.0, infeasibility=WHY)
+    with pytest.raises(ValueError, match="objective"):
+        Result("m", "plan", None, None, 0.0)
+
+
+def test_a_result_is_printed_as_a_table() -> None:
+    made: Result[str, None] = Result(
+        "greedy", "p" * 99, 1_500_000, 1_000_000, 0.25, warnings=("one", "two")
+    )
+    assert str(made).splitlines() == [
+        "status       feasible",
+        "method       greedy",
+        "objective    1.5 ms",
+        "lower bound  1 ms",
+        "above bound  50.00%",
+        "run time     250 ms",
+        f"plan         '{'p' * 74}…",
+        "warning      one",
+        "warning      two",
+    ]
+    none: Result[str, None] = Result("auto", None, None, None, 0.0, infeasibility=WHY)
+    assert str(none).splitlines() == [
+        "status       infeasible",
+        "method       auto",
+        "run time     0 ns",
+        "no plan      because",
+    ]
+    assert "above bound" not in str(Result("m", "plan", 1, 0, 0.0))
+
+
+def test_a_result_is_shown_in_one_line() -> None:
+    made: Result[str, None] = Result("greedy", "p" * 99, 1_500_000, 1_000_000, 0.25)
+    assert repr(made) == "Result(greedy: feasible, objective_ns=1500000, lower_bound_ns=1000000)"
+
+
+PULLED = ibatch.Problem(startup_ns=4, transfer_ns=(3, 1, 5), compute_ns=(2, 6, 1))
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_the_best_comes_first(family: Family[Any, Any, Any]) -> None:
+    named: list[str] = []
+    listed = list(family.methods)
+    found = compare(NUMBERS[family.name], listed, solve=family.solve, progress=named.append)
+    assert named == [f"{name} ({n} of {len(listed)})" for n, name in enumerate(listed, start=1)]
+    # `auto` is one of the others, and is not told twice.
+    assert len(found.rows) + len(found.left_out) == len(named) - 1
+    times = [row.objective_ns for row in found.rows]
+    assert times == sorted(times, key=lambda time: (time is None, time or 0))
+    for row in found.rows:
+        assert (row.evaluation is None) == (row.plan is None)
+
+
+def test_what_does_not_apply_is_left_out_and_unknown_methods_are_errors() -> None:
+    found = compare(PULLED, ["ddp", "exact"], solve=ibatch.solve, time_limit=10)
+    assert [row.method for row in found.rows] == ["exact"]
+    ((method, reason),) = found.left_out
+    assert method == "ddp"
+    assert "push" in reason
+    for methods in (["no_such"], ["exact", "no_such"]):
+        with pytest.raises(InvalidInputError):
+            compare(PULLED, methods, solve=ibatch.solve)
+
+
+def test_who_cancels_has_one_plan_and_no_more() -> None:
+    cancel = threading.Event()
+    cancel.set()
+    methods = ["ddp", "exact", "greedy"]  # the first does not apply
+    found = compare(PULLED, methods, solve=ibatch.solve, cancel=cancel)
+    assert [row.method for row in found.rows] == ["exact"]
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_a_result_names_the_method_that_won_and_carries_what_its_plan_costs(family: str) -> None:
+    result = FAMILIES[family].solve(NUMBERS[family])
+    assert result.method in concrete(FAMILIES[family].methods)
+    assert result.evaluation is not None
+
+
+def test_a_method_whose_solver_is_missing_does_not_apply() -> None:
+    with pytest.raises(NotApplicableError, match="a solver cannot be loaded: No module named"):
+        loaded("planner.nowhere", "it", "a solver")(7, NEVER)
+    with pytest.raises(ImportError):  # nothing but planner itself is missing
+        loaded("planner.nowhere", "it")(7, NEVER)
+
+
+def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Return the plans that are priced until a request's result is there, and behind that."""
+    family = request["problem"]
+    priced: tuple[list[Any], list[Any]] = ([], [])
+    there = False
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal there
+        place = frame.f_globals.get("__name__"), frame.f_code.co_name
+        if event == "call" and place == (f"planner.families.{family}.evaluation", "evaluate"):
+            priced[there].append(frame.f_locals["plan"])
+        if event == "return" and place == ("planner.solving.family", "run"):
+            there |= frame.f_locals["self"] is FAMILIES[family]
+
+    sys.setprofile(note)
+    try:
+        answer = planner.solve(request)
+    finally:
+        sys.setprofile(None)
+    assert "error" not in answer, answer
+    assert there
+    return priced
+
+
+def unnamed(family: str) -> dict[str, Any]:
+    """Return a request without parameters' names: with them FSDP2's default is priced, too."""
+    return {key: value for key, value in REQUESTS[family][0].items() if key != "layer_parameters"}
+
+
+@pytest.mark.parametrize("family", ["ibatch", "caramel", "bml", "drizzle", "fsdp"])
+def test_an_answer_says_what_its_result_knows(family: str) -> None:
+    """The plan is not priced again; others are, such as other sizes of a group, or DDP's."""
+    before, after = plans_priced(unnamed(family))
+    assert before
+    assert before[-1] not in after
+
+
+def test_greedy_prices_its_two_plans_and_the_better_one_again() -> None:
+    before, after = plans_priced({**unnamed("ibatch"), "method": "greedy"})
+    assert (len(before), after) == (3, [])

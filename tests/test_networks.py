@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-MEBIBYTE = 2**20
 CLASSES = {"vgg19_22k": 21_841, "lenet5": 10}
 
 
@@ -36,17 +35,14 @@ def meta_model(name: str) -> Any:
     return model
 
 
-def sizes(model: Any, *, but: str = "") -> list[int]:
+def sizes(model: Any, *, but: str | None = None) -> list[int]:
     """Return the numbers of elements of the parameters but those whose names end so."""
-    return [
-        parameter.numel()
-        for name, parameter in model.named_parameters()
-        if not (but and name.endswith(but))
-    ]
+    named = model.named_parameters()
+    return [one.numel() for name, one in named if but is None or not name.endswith(but)]
 
 
 def mebibytes(parameters: int) -> float:
-    return 4 * parameters / MEBIBYTE
+    return 4 * parameters / 2**20
 
 
 def test_all_ten_are_listed_under_the_names_of_their_factories() -> None:
@@ -55,30 +51,26 @@ def test_all_ten_are_listed_under_the_names_of_their_factories() -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_total_is_the_published_one(name: str) -> None:
-    assert sum(sizes(meta_model(name))) == NETWORKS[name].parameters
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_nothing_works_in_place_and_all_is_in_training_mode(name: str) -> None:
-    for module in meta_model(name).modules():
-        assert module.training
-        assert not getattr(module, "inplace", False)
+def test_total_is_the_published_one_and_nothing_works_in_place(name: str) -> None:
+    model = meta_model(name)
+    assert sum(sizes(model)) == NETWORKS[name].parameters
+    assert all(module.training for module in model.modules())
+    assert not any(getattr(module, "inplace", False) for module in model.modules())
 
 
 @pytest.mark.parametrize(
-    ("name", "without", "tensors", "size"),
+    ("name", "without", "tensors", "mib"),
     [
-        ("alexnet_v2", "", 16, 191.9),
-        ("vgg16", "", 32, 527.8),
+        ("alexnet_v2", None, 16, 191.9),
+        ("vgg16", None, 32, 527.8),
         ("inception_v3", "norm.weight", 196, 103.5),
         ("resnet50", "norm.weight", 108, 97.4),
     ],
 )
-def test_caramel_s_figures_follow(name: str, without: str, tensors: int, size: float) -> None:
+def test_caramel_s_figures_follow(name: str, without: str | None, tensors: int, mib: float) -> None:
     counted = sizes(meta_model(name), but=without)
     assert len(counted) == tensors
-    assert round(mebibytes(sum(counted)), 1) == size
+    assert round(mebibytes(sum(counted)), 1) == mib
 
 
 def test_caramel_s_figures_of_resnet_v2_follow() -> None:
@@ -99,32 +91,18 @@ def test_bml_s_figures_follow() -> None:
     assert round(mebibytes(NETWORKS["lenet5"].parameters), 1) == 12.5
 
 
-def run(model: Any, inputs: Any, name: str, batch_size: int) -> None:
-    """Check a forward pass, and that a backward pass reaches every parameter."""
-    outputs = model(*inputs)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    assert len(outputs) == (2 if name == "inception_v3" else 1)
-    for output in outputs:
-        if name == "gpt2_small":
-            assert output.shape == (batch_size, 64, 50_257)
-        else:
-            assert output.shape == (batch_size, CLASSES.get(name, 1000))
-    sum(output.sum() for output in outputs).backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def small(name: str) -> dict[str, int]:
-    """Return the arguments of a factory for the least inputs."""
-    least = {"batch_size": 2 if name == "inception_v3" else 1}
-    return {**least, "length": 64} if name == "gpt2_small" else least
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_runs_forward_and_backward_without_numbers(name: str) -> None:
+    """For the least inputs; a backward pass reaches every parameter."""
+    batch_size = 2 if name == "inception_v3" else 1
+    length = {"length": 64} if name == "gpt2_small" else {}
     with torch.device("meta"):
-        model, inputs = NETWORKS[name].factory(**small(name))
-    run(model, tuple(one.to("meta") for one in inputs), name, small(name)["batch_size"])
-
-
-# The others consist of the same layers.
+        model, inputs = NETWORKS[name].factory(batch_size=batch_size, **length)
+    outputs = model(*(one.to("meta") for one in inputs))
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    assert len(outputs) == (2 if name == "inception_v3" else 1)
+    classes = (64, 50_257) if length else (CLASSES.get(name, 1000),)
+    assert all(output.shape == (batch_size, *classes) for output in outputs)
+    sum(output.sum() for output in outputs).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())

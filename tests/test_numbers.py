@@ -1,18 +1,19 @@
 """One opinion about numbers: every typed constructor takes those of NumPy, and keeps Python's."""
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import planner
-from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.families import bml, ibatch, iteration, overlap, yan
 from planner.families.collectives.cost import Fabric
 from planner.families.drizzle import Stage
 from planner.families.drizzle.evaluation import Band, State, adjusted
@@ -25,203 +26,124 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
 from planner.model.network import Network
 from planner.model.profiles import Profile, Provenance
-from planner.model.topologies import BCube, FatTree, Rails, Switch
+from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch
 from planner.model.validation import MAX_VALUE, exact, integer, integers
+from tests.perturbed import CASES
 
 Number = Callable[[int], Any]
 
-WHOLE: dict[str, Number] = {
-    "int16": np.int16,
-    "int32": np.int32,
-    "int64": np.int64,
-    "uint64": np.uint64,
+WHOLE: tuple[Number, ...] = (np.int16, np.int32, np.int64, np.uint64)
+EXACT = (*WHOLE, float, np.float16, np.float32, np.float64, Decimal, Fraction)
+
+LINE = AffineCost(3, Fraction(2))
+OPS = Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))
+GRAPH = Graph(OPS, (Parameter("w", 8, ("b",), ("f",)),))
+LAYER = Layer("a", 1, 2, 8, 8, 4, 2, 1, 1, 1, ("w",), 4)
+PROFILE = Profile("p", (LAYER,), Provenance("synthetic", "a test"), batch_size=4)
+NIC = Nic(Fraction(9), 3, 2, 1)
+CLUSTER = Cluster("c", "s", 4, Switch(4), NIC, 2, 100, Fraction(7), Scheduling(1, 2, 3, 2))
+NETWORK = Network(Fraction(9), 3, Fraction(2))
+RATE = Fraction(4)
+CHOICE = LayerChoice(1, 1, 1, ())
+
+MORE: dict[str, dict[str, Any]] = {
+    "caramel": {"threshold_bytes": 9},
+    "bml": {"failed": Failures()},
+    "yan": {
+        "max_copies": 2,
+        "machine_speeds": [Fraction(1)] * 4,
+        "fixed": [Fixed(1, 1, 1, (CHOICE, CHOICE))],
+        "top": 3,
+    },
+    "drizzle": {"max_group_ns": 6000, "stages": [Stage("a", 4)]},
+    "fsdp": {"checkpoint_bytes": [5, 5, 5, 5], "tied": [(0, 0)], "blocks": [0, 2]},
+    "iteration": {
+        "pull_bytes": [8, 8, 8],
+        "footprint": Footprint(24, 24, 1, Fraction(2)),
+        "max_transfer_bytes": 300,
+    },
+    "overlap": {"tensors": [overlap.Tensor(8, 0, (1, 2))], "memory_limit_bytes": 99},
 }
-EXACT: dict[str, Number] = {
-    **WHOLE,
-    "float": float,
-    "float16": np.float16,
-    "float32": np.float32,
-    "float64": np.float64,
-    "Decimal": Decimal,
-    "Fraction": Fraction,
+PROBLEMS: dict[str, Any] = {
+    name: replace(case.example, **MORE.get(name, {})) for name, case in CASES.items()
+}
+"""A problem of each family with numbers in all fields."""
+
+MADE: dict[str, Any] = {
+    **{type(one).__name__: one for one in (LINE, NETWORK, NIC, CLUSTER, GRAPH, PROFILE)},
+    "TableCost": TableCost(((1, 2), (3, 4))),
+    "DepthCost": DepthCost(((1, LINE),)),
+    "Fabric": Fabric(4, 2, 1),
+    "BCube": BCube(3, 2),
+    "FatTree": FatTree(4),
+    "Rails": Rails(2, 4, Fraction(9), 1),
+    "Band": Band(Fraction(0), Fraction(0), Fraction(2), 1, 8),
+    "State": State(3),
+    "Constants": yan.Constants(RATE, RATE, RATE, [RATE, RATE], RATE, [RATE, RATE], RATE, RATE),
+    **PROBLEMS,
+    "bml of layers": bml.Problem(BCube(3, 2), NETWORK, 24, (12, 12), 4),
+    "ibatch of sizes": ibatch.Problem(
+        compute_ns=[1, 2], layer_bytes=[8, 9], cost=LINE, max_batch_bytes=20
+    ),
+    "yan with memory": replace(PROBLEMS["yan"], memory_bytes=100),
+    "drizzle of tasks": replace(PROBLEMS["drizzle"], stages=(), tasks=3),
 }
 
-
-def graph(n: Number = int) -> Graph:
-    ops = (Op("f", n(3), "forward"), Op("b", n(5), "backward", ("f",)))
-    return Graph(ops, (Parameter("w", n(8), ("b",), ("f",)),))
-
-
-def profile(n: Number = int) -> Profile:
-    layer = Layer("a", n(1), n(2), n(8), n(8), n(4), n(2), n(1), n(1), n(1), ("w",), n(4))
-    return Profile("p", (layer,), Provenance(kind="synthetic", source="a test"), batch_size=n(4))
-
-
-def cluster(n: Number = int, x: Number = int) -> Cluster:
-    return Cluster(
-        "c",
-        "s",
-        n(4),
-        Switch(n(4)),
-        nic(n, x),
-        n(2),
-        n(100),
-        x(7),
-        Scheduling(n(1), n(2), n(3), n(2)),
-    )
-
-
-def nic(n: Number = int, x: Number = int) -> Nic:
-    return Nic(x(9), n(3), n(2), n(1))
-
-
-def network(n: Number = int, x: Number = int) -> Network:
-    return Network(x(9), n(3), x(2))
-
-
-def constants(x: Number = int) -> yan.Constants:
-    return yan.Constants(x(1), x(2), x(3), [x(4), x(5)], x(6), [x(1), x(2)], x(32), x(16))
-
-
-def yan_problem(n: Number = int, x: Number = int) -> yan.Problem:
-    conv = yan.NeuronLayer(
-        "c",
-        "conv",
-        n(32),
-        n(288),
-        n(18),
-        shape=(n(2), n(4), n(4)),
-        kernel=n(3),
-        stride=n(1),
-        pool=n(1),
-    )
-    full = yan.NeuronLayer("f", "full", n(4), n(128), n(128))
-    fixed = Fixed(
-        n(1), n(1), n(1), (LayerChoice(n(1), n(1), n(1), ()), LayerChoice(n(1), n(1), n(1), ()))
-    )
-    return yan.Problem(
-        machines=n(4),
-        cores=n(2),
-        layers=[conv, full],
-        constants=constants(x),
-        samples=n(9),
-        read_every=n(3),
-        max_copies=n(2),
-        memory_bytes=n(100),
-        machine_speeds=[x(1)] * 4,
-        fixed=[fixed],
-        top=n(3),
-    )
-
-
-def drizzle_problem(n: Number = int, x: Number = int) -> drizzle.Problem:
-    return drizzle.Problem(
-        compute_ns=n(100),
-        tasks=n(3),
-        group_ns=x(2),
-        task_ns=x(1),
-        constant_task_ns=x(0),
-        max_overhead=0.5,
-        max_group_ns=n(120),
-        stages=[Stage("a", n(3))],
-    )
-
-
-def fsdp_problem(n: Number = int, x: Number = int) -> fsdp.Problem:
-    cost = AffineCost(n(3), x(2))
-    return fsdp.Problem(
-        forward_ns=[n(5), n(6)],
-        backward_ns=(n(7), n(8)),
-        parameter_bytes=[n(9), n(4)],
-        gradient_bytes=[n(9), n(4)],
-        activation_bytes=[n(3), n(2)],
-        checkpoint_bytes=[n(1), n(1)],
-        meshes=[fsdp.Mesh(shards=n(2), replicas=n(1), all_gather=cost, reduce_scatter=cost)],
-        memory_bytes=n(500),
-        optimiser=x(2),
-        tied=[(n(0), n(0))],
-        blocks=[n(0)],
-        element_bytes=n(2),
-    )
-
-
-MAKERS: dict[str, Callable[[Number, Number], Any]] = {
-    "AffineCost": lambda n, x: AffineCost(n(3), x(2)),
-    "from_bandwidth": lambda n, x: AffineCost.from_bandwidth(n(3), x(2)),
-    "TableCost": lambda n, _: TableCost(((n(1), n(2)), (n(3), n(4)))),
-    "DepthCost": lambda n, x: DepthCost(((n(1), AffineCost(n(3), x(2))),)),
-    "Network": network,
-    "Nic": nic,
-    "Cluster": cluster,
-    "Fabric": lambda n, _: Fabric(n(4), n(2), n(1)),
-    "BCube": lambda n, _: BCube(n(3), n(2)),
-    "FatTree": lambda n, _: FatTree(n(4)),
-    "Rails": lambda n, x: Rails(n(2), n(4), x(9), n(1)),
-    "Graph": lambda n, _: graph(n),
-    "Profile": lambda n, _: profile(n),
-    "ibatch.Problem": lambda n, _: ibatch.Problem(
-        compute_ns=(n(1), n(2)), startup_ns=n(3), transfer_ns=(n(4), n(5))
+MAKERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "from_bandwidth": (AffineCost.from_bandwidth, (3, Fraction(2))),
+    "iteration.from_profile": (
+        lambda profile, cluster, computation, optimiser, kept: iteration.Problem.from_profile(
+            profile, cluster, computation=computation, optimiser=optimiser, activation_bytes=kept
+        ),
+        (PROFILE, CLUSTER, Fraction(2), Fraction(1), 4),
     ),
-    "ibatch.Problem of sizes": lambda n, x: ibatch.Problem(
-        compute_ns=[n(1), n(2)],
-        layer_bytes=[n(8), n(9)],
-        cost=AffineCost(n(3), x(2)),
-        max_batch_bytes=n(20),
-    ),
-    "caramel.Problem": lambda n, x: caramel.Problem(
-        graph(n),
-        AffineCost(n(3), x(2)),
-        workers=n(4),
-        servers=n(2),
-        seed=n(1),
-        threshold_bytes=n(9),
-        element_bytes=n(4),
-    ),
-    "bml.Problem": lambda n, x: bml.Problem(
-        BCube(n(3), n(2)), network(n, x), n(24), (n(12), n(12)), n(4)
-    ),
-    "bigdl.Problem": lambda n, x: bigdl.Problem(
-        elements=n(9),
-        element_bytes=n(4),
-        nodes=n(3),
-        partitions_per_node=n(2),
-        network=network(n, x),
-    ),
-    "drizzle.Problem": drizzle_problem,
-    "fsdp.Problem": fsdp_problem,
-    "drizzle.Problem of tasks": lambda n, x: dataclasses.replace(
-        drizzle_problem(n, x), stages=(), tasks=n(3)
-    ),
-    "Band": lambda n, x: Band(x(0), x(0), x(2), n(1), n(8)),
-    "State": lambda n, _: State(n(3)),
-    "yan.Problem": yan_problem,
-    "iteration.Problem": lambda n, x: iteration.Problem(
-        graph(n),
-        cluster(n, x),
-        pull_bytes=[n(8)],
-        footprint=Footprint(n(8), n(8), n(1), x(2)),
-        max_transfer_bytes=n(8),
-        element_bytes=n(4),
-        seed=n(1),
-    ),
-    "overlap.Problem": lambda n, _: overlap.Problem(
-        nodes=[overlap.Node("a", (), n(3)), overlap.Node("s", (n(0),)), overlap.Node("w", (n(1),))],
-        kinds=[overlap.Kind("k", "0", ((n(1), n(2)), (n(3), n(4))))],
-        collectives=[overlap.Collective(n(1), n(2), n(0), n(8), n(1), n(1), n(8), n(8))],
-        tensors=[overlap.Tensor(n(8), n(0), (n(1), n(2)))],
-        memory_limit_bytes=n(99),
-    ),
-    "iteration.from_profile": lambda n, x: iteration.Problem.from_profile(
-        profile(n), cluster(n, x), computation=x(2), optimiser=x(1), activation_bytes=n(4)
-    ),
+    **{name: (lambda one: one, (one,)) for name, one in MADE.items()},
 }
+"""What takes numbers, and what it is given."""
+
+
+def remade(value: Any, whole: Number, exact: Number) -> Any:
+    """Return the value, made again, with other kinds of integers and of whole fractions."""
+    again = partial(remade, whole=whole, exact=exact)
+    if is_dataclass(value) and not isinstance(value, type):
+        known = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        return type(value)(**{name: again(one) for name, one in known.items()})
+    if isinstance(value, list | tuple | frozenset):
+        return type(value)(map(again, value))
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return exact(int(value))
+    return whole(value) if type(value) is int else value
+
+
+def holding(kind: Number) -> Number:
+    """Return what makes numbers of a kind, and leaves those that it cannot hold as they are."""
+
+    def make(value: int) -> Any:
+        try:
+            with np.errstate(over="raise"):
+                made = kind(value)
+        except (FloatingPointError, OverflowError):
+            return value
+        return made if made == value else value
+
+    return make
+
+
+class Wrong:
+    """Makes another thing of one number: the one that is met at a place, the first at 1."""
+
+    def __init__(self, place: int, kind: Number) -> None:
+        self.left, self.kind = place, kind
+
+    def __call__(self, value: int) -> Any:
+        self.left -= 1
+        return self.kind(value) if self.left == 0 else value
 
 
 def numbers_in(value: Any) -> list[Any]:
     """Return every number that an instance keeps."""
-    if dataclasses.is_dataclass(value):
-        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
-        return [number for field in fields for number in numbers_in(field)]
+    if is_dataclass(value):
+        return numbers_in([getattr(value, field.name) for field in fields(value)])
     if isinstance(value, dict):
         return numbers_in(list(value.values()))
     if isinstance(value, list | tuple | frozenset):
@@ -229,41 +151,32 @@ def numbers_in(value: Any) -> list[Any]:
     return [] if value is None or isinstance(value, str | bool) else [value]
 
 
-@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
-def test_numbers_of_numpy_are_numbers(maker: Callable[[Number, Number], Any]) -> None:
-    plain = maker(int, int)
-    for whole in WHOLE.values():
-        for number in EXACT.values():
-            made = maker(whole, number)
+@pytest.mark.parametrize(("make", "given"), MAKERS.values(), ids=MAKERS)
+def test_numbers_of_numpy_are_numbers(make: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    plain = make(*given)
+    for whole in WHOLE:
+        for number in EXACT:
+            made = make(*remade(given, holding(whole), holding(number)))
             assert made == plain
             for kept in numbers_in(made):
                 assert type(kept) in (int, Fraction), kept
                 assert type(getattr(kept, "numerator", 0)) is int
 
 
-@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(("make", "given"), MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(
     "wrong", [bool, np.bool_, str, lambda _: float("nan"), lambda _: np.float64("nan"), complex]
 )
-def test_what_is_no_number_is_refused(
-    maker: Callable[[Number, Number], Any], wrong: Callable[[int], Any]
+def test_what_is_no_number_is_refused_wherever_it_stands(
+    make: Callable[..., Any], given: tuple[Any, ...], wrong: Number
 ) -> None:
-    with pytest.raises(InvalidInputError, match="expected"):
-        maker(wrong, int)
-    if number_in_use(maker):
+    none = Wrong(0, wrong)
+    remade(given, none, none)
+    assert none.left < 0
+    for place in range(1, 1 - none.left):
+        put = Wrong(place, wrong)
         with pytest.raises(InvalidInputError, match="expected"):
-            maker(int, wrong)
-
-
-def number_in_use(maker: Callable[[Number, Number], Any]) -> bool:
-    asked: list[int] = []
-
-    def seen(value: int) -> int:
-        asked.append(value)
-        return value
-
-    maker(int, seen)
-    return bool(asked)
+            make(*remade(given, put, put))
 
 
 @given(st.integers(0, 2**62), st.sampled_from([np.int64, np.uint64]))
@@ -275,16 +188,14 @@ def test_integers_of_numpy_never_wrap(value: int, kind: Callable[[int], Any]) ->
 
 # The largest float shows as 4.611686018427388e+18, which is above the largest number.
 @given(st.floats(0, MAX_VALUE, exclude_max=True) | st.floats(0, 100, width=32).map(np.float32))
+@example(0.1)
+@example(np.float16(0.1))
+@example(np.float32(0.1))
 def test_floats_are_the_decimals_they_show(value: Any) -> None:
     kept = exact(value, "x")
     assert type(value)(str(value)) == value
     assert kept == Fraction(str(value)) == exact(Decimal(str(value)), "x")
-
-
-def test_a_tenth_is_a_tenth() -> None:
-    for tenth in (0.1, np.float16(0.1), np.float32(0.1), np.float64(0.1), Decimal("0.1")):
-        assert exact(tenth, "x") == Fraction(1, 10)
-        assert AffineCost(0, tenth).ns_per_byte == Fraction(1, 10)  # type: ignore[arg-type]
+    assert AffineCost(0, value).ns_per_byte == kept
 
 
 def test_a_share_may_be_any_number() -> None:
@@ -312,10 +223,6 @@ def test_what_is_out_of_range(value: Any, positive: bool, expected: str) -> None
 
 def test_requests_take_numbers_of_numpy() -> None:
     request = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1], "compute_ns": [2, 6]}
-    same = {
-        **request,
-        "startup_ns": np.int64(4),
-        "transfer_ns": [np.int32(3), np.uint8(1)],
-        "time_limit_s": np.float32(10),
-    }
-    assert planner.solve(same)["batches"] == planner.solve(request)["batches"]
+    same = {"startup_ns": np.int64(4), "transfer_ns": [np.int32(3), np.uint8(1)]}
+    limited = {**request, **same, "time_limit_s": np.float32(10)}
+    assert planner.solve(limited)["batches"] == planner.solve(request)["batches"]

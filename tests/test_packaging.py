@@ -97,17 +97,11 @@ def test_the_distribution_has_a_name_of_its_own(wheels: list[Path]) -> None:
 
 
 def test_no_command_installs_another_project_of_the_name() -> None:
-    texts = [path for path in ROOT.glob("*") if path.suffix in SUFFIXES]
-    for folder in FOLDERS:
-        texts += [path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
-    texts = [
-        path
-        for path in texts
-        if path.is_file() and path not in (ROOT / "CHANGELOG.md", Path(__file__))
-    ]
-    assert {ROOT / "README.md", ROOT / "planner/model/errors.py", ROOT / "docs/spark.md"} <= {
-        *texts
-    }
+    paths = {*ROOT.glob("*"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))}
+    texts = {path for path in paths if path.suffix in SUFFIXES and path.is_file()}
+    texts -= {ROOT / "CHANGELOG.md", Path(__file__)}
+    some = ("README.md", "planner/model/errors.py", "docs/spark.md")
+    assert {ROOT / name for name in some} < texts
     wrong = re.compile(
         r"\b(?:pip|uv|pipx)\b[^\n`]*\binstall(?:\s+-\S+)*\s+['\"]?planner\b(?!/)"
         r"|(?<![-\w])planner\[(?:torch|plot|spark|spark-events|sweep|dev|integrations)\b"
@@ -126,14 +120,8 @@ def test_what_is_installed_plans(wheels: list[Path], tmp_path: Path) -> None:
     site = tmp_path / "site"
     words = ("install", "--quiet", "--no-deps", "--no-index", "--target", str(site))
     run(tmp_path, "-m", "pip", *words, str(wheels[1]))
-    where = run(tmp_path, "-c", "import planner; print(planner.__file__)", path=str(site))
-    assert where.strip() == str(site / "planner" / "__init__.py")
+    code = "import planner; print(planner.__file__, planner.read_cluster('caramel-16').name)"
+    where = run(tmp_path, "-c", code, path=str(site))
+    assert where.split() == [str(site / "planner" / "__init__.py"), "caramel-16"]
     answer = run(tmp_path, "-m", "planner", "solve", stdin=json.dumps(REQUEST), path=str(site))
     assert json.loads(answer)["status"] == "optimal"
-    name = run(
-        tmp_path,
-        "-c",
-        "import planner; print(planner.read_cluster('caramel-16').name)",
-        path=str(site),
-    )
-    assert name.strip() == "caramel-16"

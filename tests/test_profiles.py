@@ -1,6 +1,8 @@
-"""Profiles and their chains."""
+"""Profiles, their chains, and dataflow graphs."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -10,9 +12,8 @@ from hypothesis import strategies as st
 from planner import InvalidInputError, Layer, Profile, Provenance
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import chain_blocks, unique_names
+from tests.caramel.graph_strategies import graphs
 from tests.strategies import profiles
-
-MADE_UP = Provenance("synthetic", "a test")
 
 
 def layer(name: str, size: int, block: int | None = None, time: int = 1) -> Layer:
@@ -31,19 +32,16 @@ def test_a_chain_keeps_all_sums_and_leaves_no_unit_without_parameters(profile: P
     assert chain.chain() == chain
 
 
+def made(*layers: Layer, graph: Graph | None = None) -> Profile:
+    return Profile("m", layers, Provenance("synthetic", "a test"), graph=graph)
+
+
 def test_layers_without_parameters_join_the_preceding_one_leading_ones_the_next() -> None:
-    profile = Profile(
-        "m",
-        (layer("pad", 0), layer("conv", 8), layer("pool", 0), layer("fc", 4), layer("out", 0)),
-        MADE_UP,
-    )
-    chain = profile.chain()
+    sizes = {"pad": 0, "conv": 8, "pool": 0, "fc": 4, "out": 0}
+    chain = made(*(layer(name, size) for name, size in sizes.items())).chain()
     assert [(unit.name, unit.forward_ns) for unit in chain.layers] == [("conv", 3), ("fc", 2)]
-
-
-def test_a_model_without_parameters_has_no_chain() -> None:
     with pytest.raises(InvalidInputError, match="parameters"):
-        Profile("m", (layer("a", 0),), MADE_UP).chain()
+        made(layer("a", 0)).chain()
 
 
 GRAPH = Graph(
@@ -59,7 +57,7 @@ GRAPH = Graph(
 
 def test_the_dataflow_of_layers_is_a_chain() -> None:
     layers = (layer("a", 8), layer("b", 0, time=3), layer("c", 4))
-    assert Profile("m", layers, MADE_UP).dataflow() == Graph(
+    assert made(*layers).dataflow() == Graph(
         (
             Op("a/forward", 1, "forward"),
             Op("b/forward", 3, "forward", ("a/forward",)),
@@ -78,10 +76,10 @@ def test_the_dataflow_of_layers_is_a_chain() -> None:
 def test_the_dataflow_counts_what_is_sent() -> None:
     compressed = Layer("a", 1, 1, 8, gradient_bytes=2)
     frozen = Layer("b", 1, 1, 8, gradient_bytes=0)
-    graph = Profile("m", (compressed, frozen), MADE_UP).dataflow()
+    graph = made(compressed, frozen).dataflow()
     assert [(parameter.name, parameter.size_bytes) for parameter in graph.parameters] == [("a", 2)]
     with pytest.raises(InvalidInputError, match="gradients to send") as caught:
-        Profile("m", (frozen,), MADE_UP).dataflow()
+        made(frozen).dataflow()
     assert caught.value.path == "layers"
 
 
@@ -92,30 +90,30 @@ def test_the_dataflow_keeps_times_and_sizes(profile: Profile) -> None:
         return
     graph = profile.dataflow()
     assert sum(parameter.size_bytes for parameter in graph.parameters) == sent
-    only_graph = Profile("m", (), MADE_UP, graph=graph)
+    only_graph = made(graph=graph)
     assert only_graph.forward_ns == profile.forward_ns
     assert only_graph.backward_ns == profile.backward_ns
     assert only_graph.parameter_bytes == sent
 
 
 def test_a_graph_goes_before_the_layers() -> None:
-    layers = (layer("a", 8),)
-    assert Profile("m", layers, MADE_UP, graph=GRAPH).dataflow() is GRAPH
-    assert Profile("m", layers, MADE_UP, graph=GRAPH).forward_ns == 1
-    chain = Profile("m", layers, MADE_UP, graph=GRAPH).chain()
+    profile = made(layer("a", 8), graph=GRAPH)
+    assert profile.dataflow() is GRAPH
+    assert profile.forward_ns == 1
+    chain = profile.chain()
     assert chain.graph is None
     assert len(chain.dataflow().ops) == 2
 
 
 def test_a_profile_may_have_a_graph_only() -> None:
-    profile = Profile("m", (), MADE_UP, graph=GRAPH)
+    profile = made(graph=GRAPH)
     assert (profile.forward_ns, profile.backward_ns, profile.parameter_bytes) == (7, 11, 15)
     assert profile.dataflow() is GRAPH
     with pytest.raises(InvalidInputError, match="'m' has a dataflow graph only") as caught:
         profile.chain()
     assert caught.value.path == "layers"
     with pytest.raises(InvalidInputError) as caught:
-        Profile("m", (), MADE_UP, graph="a, b")  # type: ignore[arg-type]
+        made(graph="a, b")  # type: ignore[arg-type]
     assert caught.value.path == "graph"
 
 
@@ -134,18 +132,18 @@ def test_layers_may_list_their_parameters() -> None:
         layer("r", 0, 1),
         replace(layer("b", 4, 1), parameters=("x", "y")),
     )
-    profile = Profile("m", layers, MADE_UP, graph=GRAPH)
+    profile = made(*layers, graph=GRAPH)
     assert replace(profile, layers=(layer("a", 1),)).layer_parameters() is None
     assert profile.layer_parameters() == (("w",), (), ("x", "y"))
     assert profile.chain().layer_parameters() == (("w",), ("x", "y"))
-    partly = Profile("m", (*layers, layer("c", 1, 1)), MADE_UP)
+    partly = made(*layers, layer("c", 1, 1))
     assert partly.layer_parameters() is None
     assert partly.chain().layer_parameters() is None
-    for again, path in (("w", "layers[2].parameters[1]"), ("x", "layers[2].parameters[1]")):
+    for again in ("w", "x"):
         twice = replace(layers[2], parameters=("x", again))
         with pytest.raises(InvalidInputError, match="given twice") as caught:
-            Profile("m", (*layers[:2], twice), MADE_UP)
-        assert caught.value.path == path
+            made(*layers[:2], twice)
+        assert caught.value.path == "layers[2].parameters[1]"
 
 
 @given(st.integers(1, 8), st.data())
@@ -161,10 +159,96 @@ def test_blocks_are_what_lies_between_clean_cuts(count: int, data: st.DataObject
 
 def test_sums_beyond_the_range_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="sum of"):
-        Profile("m", (layer("a", 2**62), layer("b", 2**62)), MADE_UP)
+        made(layer("a", 2**62), layer("b", 2**62))
     with pytest.raises(InvalidInputError, match="sum of"):
-        Profile("m", (layer("a", 1, time=2**61), layer("b", 1, time=2**61)), MADE_UP)
+        made(layer("a", 1, time=2**61), layer("b", 1, time=2**61))
     with pytest.raises(InvalidInputError):
-        Profile("m", (), MADE_UP)
+        made()
     with pytest.raises(InvalidInputError):
         Provenance("guessed", "")  # type: ignore[arg-type]
+
+
+F1, B1 = Op("f1", 1, "forward"), Op("b1", 1, "backward", ("f1",))
+W1 = Parameter("w1", 4, ("b1",), ("f1",))
+
+
+@given(graphs())
+def test_the_topological_order_is_one_and_stable(graph: Graph) -> None:
+    order = graph.topological
+    place = {index: position for position, index in enumerate(order)}
+    assert sorted(order) == list(range(len(graph.ops)))
+    for index, needed in enumerate(graph.predecessors):
+        assert all(place[one] < place[index] for one in needed)
+    for one, two in pairwise(order):
+        # The next op was not ready, or is behind in the request.
+        ready = all(place[needed] < place[one] for needed in graph.predecessors[two])
+        assert one < two or not ready or one in graph.predecessors[two]
+    both = graph.pass_order("backward"), graph.pass_order("forward")
+    assert sorted([*both[0], *both[1]]) == list(range(len(graph.ops)))
+
+
+def test_neighbours_are_seen_from_both_sides() -> None:
+    graph = Graph((B1, F1), (W1,))
+    assert graph.predecessors == ((1,), ())
+    assert graph.successors == ((), (0,))
+    assert graph.topological == (1, 0)
+    assert graph.updaters == ((0,),)
+    assert graph.readers == ((1,),)
+
+
+def w(size: int = 1, by: tuple[str, ...] = ("b1",), read: tuple[str, ...] = ("f1",)) -> Graph:
+    return Graph((F1, B1), (Parameter("w", size, by, read),))
+
+
+REFUSED: list[tuple[Callable[[], Graph], str, str]] = [
+    *(
+        (partial(Graph, ops, (W1,)), path, message)
+        for ops, path, message in (
+            ((), "ops", "at least one op"),
+            ((F1, F1), "ops[1].name", "given twice"),
+            ((Op("f1", -1, "forward"), B1), "ops[0].ns", ">= 0"),
+            ((Op("f1", 1, "sideways"), B1), "ops[0].pass", "forward or backward"),  # type: ignore[arg-type]
+            ((F1, Op("b1", 1, "backward", ("f11",))), "ops[1].after[0]", "did you mean 'f1'?"),
+            ((F1, B1, Op("f2", 1, "forward", ("b1",))), "ops[2].after[0]", "cannot depend"),
+            ((F1, Op("b1", 1, "backward")), "ops[1].after", "no forward op"),
+            ((F1, B1, Op("b2", 1, "backward")), "ops[2].after", "no forward op"),
+            ((F1, B1, Op("f3", 1, "forward", ("f3",))), "ops[2].after", "f3 -> f3"),
+            ((Op("f1", 2**62, "forward"), B1), "ops", "sum to at most"),
+        )
+    ),
+    (lambda: Graph((F1, B1), ()), "parameters", "at least one parameter"),
+    (lambda: Graph((F1, B1), (W1, W1)), "parameters[1].name", "given twice"),
+    (lambda: w(0), "parameters[0].bytes", ">= 1"),
+    (lambda: w(by=()), "parameters[0].updated_by", "at least one"),
+    (lambda: w(by=("f1",)), "parameters[0].updated_by", "cannot be updated in the forward pass"),
+    (lambda: w(by=("b2",)), "parameters[0].updated_by", "no op"),
+    (lambda: w(read=()), "parameters[0].read_by", "at least one"),
+    (lambda: w(read=("f1", "b1")), "parameters[0].read_by[1]", "be read in the backward pass"),
+]
+
+
+@pytest.mark.parametrize(("make", "path", "message"), REFUSED)
+def test_what_cannot_be(make: Callable[[], Graph], path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        make()
+    assert error.value.path == path
+    assert message in error.value.message
+
+
+def test_a_cycle_is_named_in_full() -> None:
+    ops = (
+        Op("a", 1, "forward", ("c",)),
+        Op("b", 1, "forward", ("a",)),
+        Op("c", 1, "forward", ("b", "before")),
+        Op("before", 1, "forward"),
+        Op("behind", 1, "backward", ("c",)),
+    )
+    with pytest.raises(InvalidInputError) as error:
+        Graph(ops, (Parameter("w", 1, ("behind",), ("a",)),))
+    assert error.value.path == "ops[0].after"
+    assert error.value.message == "the ops form a cycle: a -> b -> c -> a"
+
+
+def test_a_backward_op_may_depend_on_the_forward_pass_through_others() -> None:
+    ops = (F1, B1, Op("b2", 0, "backward", ("b1",)))
+    Graph(ops, (W1,))

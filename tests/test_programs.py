@@ -1,18 +1,22 @@
-"""Answers of the planner become programs without loss, or an error says what is missing."""
+"""Plans become programs without loss, typed or as answers, or an error says what is missing."""
 
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import replace as changed
 
 import planner
+from planner.families import caramel
+from planner.families.caramel import Part
 from planner.jsonio import decode_answer
-from planner.model.errors import InvalidInputError
+from planner.jsonio.service import decode_request
+from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import (
     Batch,
     GradientProgram,
@@ -25,7 +29,10 @@ from planner.programs import (
     read_plan,
 )
 from planner.programs.forms import Direction
+from planner.solving.result import Infeasibility, Result
+from tests.jsonio.test_iteration import REQUEST as ITERATION
 
+DEPTHS = {"4": {"startup_ns": 40, "ns_per_byte": 0.04}}
 CARAMEL: dict[str, Any] = {
     "problem": "caramel",
     "ops": [
@@ -39,11 +46,7 @@ CARAMEL: dict[str, Any] = {
         {"name": "one.bias", "bytes": 40, "updated_by": "b1", "read_by": "f1"},
         {"name": "two.weight", "bytes": 4000, "updated_by": "b2", "read_by": "f2"},
     ],
-    "network": {
-        "startup_ns": 30,
-        "ns_per_byte": 0.05,
-        "depths": {"4": {"startup_ns": 40, "ns_per_byte": 0.04}},
-    },
+    "network": {"startup_ns": 30, "ns_per_byte": 0.05, "depths": DEPTHS},
     "element_bytes": 4,
 }
 IBATCH: dict[str, Any] = {
@@ -54,21 +57,9 @@ IBATCH: dict[str, Any] = {
     "startup_ns": 100,
     "layer_parameters": [["a.weight", "a.bias"], ["b.weight"], ["c.weight"], []],
 }
-BML = {
-    "problem": "bml",
-    "n": 3,
-    "k": 2,
-    "gradient_bytes": 900,
-    "link_bytes_per_s": 1e9,
-}
-BIGDL = {
-    "problem": "bigdl",
-    "elements": 1003,
-    "element_bytes": 4,
-    "nodes": 4,
-    "partitions_per_node": 1,
-    "link_bytes_per_s": 1e9,
-}
+BML = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 1e9}
+BIGDL: dict[str, Any] = {"problem": "bigdl", "elements": 1003, "element_bytes": 4, "nodes": 4}
+BIGDL |= {"partitions_per_node": 1, "link_bytes_per_s": 1e9}
 
 
 def solved(request: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -81,36 +72,73 @@ def without(answer: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if key != name}
 
 
-@pytest.mark.parametrize(
-    "method", ["auto", "exact", "caramel", "ddp", "horovod", "mg_wfbp", "layer_by_layer"]
-)
-def test_gradients_travel_as_the_plan_says(method: str) -> None:
-    answer = solved(CARAMEL, method=method)
+AFFINE = {**CARAMEL, "network": {"startup_ns": 30, "ns_per_byte": 0.05}}
+JOINT = {**ITERATION, "element_bytes": 4}
+SHARDED = {**JOINT, "modes": ["sharded"]}
+NAMES: list[list[str]] = IBATCH["layer_parameters"]
+PULL, PUSH = ({**IBATCH, "direction": direction} for direction in ("pull", "push"))
+
+
+def typed(request: dict[str, Any]) -> Any:
+    """Return the problem of a request."""
+    return decode_request(json.dumps(request).encode()).to_problem()
+
+
+def planned(request: dict[str, Any], method: str = "auto") -> tuple[Any, Result[Any, Any]]:
+    """Return the problem of a request, and its result."""
+    problem = typed(request)
+    family = getattr(planner, request["problem"])
+    return problem, family.solve(problem, method=method)
+
+
+METHODS: list[tuple[dict[str, Any], str, type]] = [
+    *((CARAMEL, method, GradientProgram) for method in ("exact", "caramel", "horovod")),
+    *(
+        (request, method, GradientProgram)
+        for request in (CARAMEL, AFFINE)
+        for method in ("auto", "ddp", "mg_wfbp", "layer_by_layer", "bytescheduler")
+    ),
+    *(({**JOINT, "modes": ["replicated"]}, one, GradientProgram) for one in ("auto", "ddp")),
+    *((SHARDED, method, ShardProgram) for method in ("ps", "ibatch")),
+    ({**SHARDED, "max_transfer_bytes": 1000}, "auto", ShardProgram),
+    *((BIGDL, method, SliceProgram) for method in ("auto", "same_order")),
+]
+
+
+@pytest.mark.parametrize(("request_", "method", "kind"), METHODS)
+def test_a_plan_gives_one_program_as_an_answer_and_typed(
+    request_: dict[str, Any], method: str, kind: type
+) -> None:
+    answer = solved(request_, method=method)
     program = program_of(answer)
-    assert isinstance(program, GradientProgram)
-    assert program.barrier is answer["barrier"]
-    assert program.batches == tuple(
-        Batch(
-            tuple(
-                Piece(name, *group.get("part", {}).get(name, ())) for name in group["parameters"]
-            ),
-            group["bytes"],
-            group["depth"],
-        )
-        for group in answer["groups"]
-    )
+    assert isinstance(program, kind)
     text = json.dumps(answer).encode()
     assert program_of(text) == program_of(decode_answer(text)[0]) == program
-
-
-def test_who_waits_for_all_gradients() -> None:
-    barriers = {
-        method: program_of(solved(CARAMEL, method=method)) for method in ("ddp", "bytescheduler")
-    }
-    assert {name: program.barrier for name, program in barriers.items()} == {  # type: ignore[union-attr]
-        "ddp": True,
-        "bytescheduler": False,
-    }
+    problem, result = planned(request_, method)
+    plan: Any = result.plan
+    assert program_of((problem, result)) == program_of((problem, plan)) == program
+    # It is read from the answer itself, not from another family's made up in its place.
+    assert read_plan(answer).problem == request_["problem"]
+    if isinstance(program, ShardProgram):
+        for batches in (program.pulls, program.pushes):
+            pieces = [piece for batch in batches for piece in batch.pieces]
+            cut = any(piece != Piece(piece.parameter) for piece in pieces)
+            assert cut == ("max_transfer_bytes" in request_)
+    if isinstance(program, SliceProgram):
+        assert [list(span) for span in program.slices] == answer["slices"]
+        assert [list(order) for order in program.pull_order] == answer["pull_order"]
+    if request_["problem"] == "caramel":
+        assert isinstance(program, GradientProgram)
+        assert program.barrier is answer["barrier"]
+        assert method not in ("ddp", "bytescheduler") or program.barrier is (method == "ddp")
+        assert program.batches == tuple(
+            Batch(
+                tuple(Piece(it, *row.get("part", {}).get(it, ())) for it in row["parameters"]),
+                row["bytes"],
+                row["depth"],
+            )
+            for row in answer["groups"]
+        )
 
 
 def test_parts_of_parameters_are_carried_over() -> None:
@@ -119,14 +147,9 @@ def test_parts_of_parameters_are_carried_over() -> None:
     moments = dict.fromkeys(fields, answer["backward_ns"])  # it costs nothing
     group = without(answer["groups"][0] | moments, "part")
     rest = [{**group, "parameters": ["one.weight", "one.bias"], "bytes": 440, "depth": 1}]
+    two = "two.weight"
     cut = [
-        {
-            **group,
-            "parameters": ["two.weight"],
-            "bytes": size,
-            "depth": 2,
-            "part": {"two.weight": part},
-        }
+        {**group, "parameters": [two], "bytes": size, "depth": 2, "part": {two: part}}
         for size, part in ((1000, [3000, 4000]), (3000, [0, 3000]))
     ]
     program = program_of({**answer, "groups": cut + rest})
@@ -139,8 +162,7 @@ def test_parts_of_parameters_are_carried_over() -> None:
 
 
 def ranges(batches: list[list[int]]) -> list[list[str]]:
-    names = IBATCH["layer_parameters"]
-    return [[name for layer in names[start:stop] for name in layer] for start, stop in batches]
+    return [[name for layer in NAMES[start:stop] for name in layer] for start, stop in batches]
 
 
 def carried(batches: tuple[Batch, ...]) -> list[list[str]]:
@@ -149,8 +171,8 @@ def carried(batches: tuple[Batch, ...]) -> list[list[str]]:
 
 
 def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
-    pull = solved(IBATCH, direction="pull")
-    push = solved(IBATCH, direction="push")
+    pull, push = solved(PULL), solved(PUSH)
+    typed_pull, typed_push = ((*planned(request), NAMES) for request in (PULL, PUSH))
     everything = [["a.weight", "a.bias", "b.weight", "c.weight"]]
     pulled = [names for names in ranges(pull["batches"]) if names]
     pushed = [names for names in ranges(push["batches"]) if names]
@@ -159,26 +181,46 @@ def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
         ((push,), (everything, pushed)),
         ((pull, push), (pulled, pushed)),
         ((push, pull), (pulled, pushed)),
+        ((typed_pull,), (pulled, everything)),
+        ((typed_push, typed_pull), (pulled, pushed)),
+        (([typed_pull, typed_push],), (pulled, pushed)),
+        ((typed_pull, push), (pulled, pushed)),
     ):
         program = program_of(*plans)
         assert isinstance(program, ShardProgram)
         assert (carried(program.pulls), carried(program.pushes)) == expected
 
 
-def test_slices_and_pulls_are_carried_over() -> None:
-    answer = solved(BIGDL)
-    program = program_of(answer)
-    assert isinstance(program, SliceProgram)
-    assert [list(span) for span in program.slices] == answer["slices"]
-    assert [list(order) for order in program.pull_order] == answer["pull_order"]
+def test_parts_that_touch_are_one_piece_and_a_whole_parameter_is_whole() -> None:
+    weight, bias, large = range(3)
+    groups = (
+        caramel.Group((Part(large, 3000, 4000),)),
+        caramel.Group((Part(large, 0, 1000), Part(bias, 0, 40), Part(large, 1000, 3000))),
+        caramel.Group((Part(weight, 0, 200), Part(weight, 200, 400))),
+    )
+    problem = typed(AFFINE)
+    plan = caramel.Plan(groups, (problem.order.backward,), problem.order.forward)
+    program = program_of((problem, plan))
+    assert isinstance(program, GradientProgram)
+    assert program.batches == (
+        Batch((Piece("two.weight", 3000, 4000),), 1000),
+        Batch((Piece("two.weight", 0, 3000), Piece("one.bias")), 3040),
+        Batch((Piece("one.weight"),), 400),
+    )
 
 
 def test_what_a_plan_leaves_open_is_an_error() -> None:
-    gradients, slices = solved(CARAMEL), solved(BIGDL)
-    typed = read_plan(slices)
-    pull, push = (solved(IBATCH, direction=direction) for direction in ("pull", "push"))
+    gradients, slices, pull, push = map(solved, (CARAMEL, BIGDL, PULL, PUSH))
     other = {**push, "layer_parameters": [["x"], ["b.weight"], ["c.weight"], []]}
     twice = {**pull, "layer_parameters": [["a"], ["b"], ["c"], ["a"]]}
+    (problem, result), (layers, batches) = planned(AFFINE), planned(PULL)
+    assert result.plan is not None
+    incomplete = replace(result.plan, groups=result.plan.groups[1:])
+    none: Result[caramel.Plan, Any] = Result(
+        "x", None, None, None, 0.0, infeasibility=Infeasibility("it is too large", ("memory",))
+    )
+    typed_pull, answer = (layers, batches, NAMES), decode_answer(json.dumps(pull).encode())[0]
+    mixed, no_plan = "expected a plan or result of a problem", "expected an answer of planner solve"
     cases: list[tuple[tuple[Any, ...], str, str]] = [
         ((), "", "expected a plan"),
         ((gradients, gradients), "problem", "got caramel and caramel"),
@@ -191,31 +233,38 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
         ((twice,), "layer_parameters", "'a'"),
         ((solved(CARAMEL, method="ps"),), "method", "parameter servers"),
         ((without(slices, "pull_order"),), "pull_order", "missing"),
-        ((replace(typed, pull_order=UNSET),), "pull_order", "missing"),
+        ((changed(read_plan(slices), pull_order=UNSET),), "pull_order", "missing"),
         ((solved(BIGDL, method="tree_aggregate"),), "method", "goes through a driver"),
-        ((CARAMEL,), "status", "expected an answer of planner solve"),
-        (({"name": "x", "layers": []},), "status", "expected an answer of planner solve"),
-        (({"x": 1},), "status", "missing: expected an answer of planner solve"),
+        ((CARAMEL,), "status", no_plan),
+        (({"name": "x", "layers": []},), "status", no_plan),
+        (({"x": 1},), "status", f"missing: {no_plan}"),
         (("plan.json",), "plan", "got str: read the file"),
         ((Path("plan.json"),), "plan", "read_bytes()"),
         ((None,), "plan", "expected bytes, a mapping or an answer, got NoneType"),
         ((solved(BML),), "problem", "give a plan of caramel"),
         ((b"{",), "", ""),
         (({"error": {}},), "error", "not a plan"),
+        ((changed(answer, batches=()),), "batch", ""),
+        ((changed(answer, batches=((0, 3),)),), "layer_parameters", "as many elements as layers"),
+        ((changed(answer, batches=((0, 4), (0, 1))),), "batch", ""),
+        ((changed(answer, batches=((0, 2), (3, 4))),), "batch", ""),
+        (((problem, none),), "plan", "there is none: it is too large"),
+        (((problem, batches),), "plan", mixed),
+        (((problem,),), "plan", mixed),
+        (((problem, result), (problem, result)), "problem", "caramel and caramel"),
+        ((planned(AFFINE, "ps"),), "method", "servers"),
+        (((layers, batches),), "layer_parameters", "missing"),
+        (((layers, batches, NAMES[1:]),), "layer_parameters", "expected those of 4 layers, got 3"),
+        ((typed_pull, typed_pull), "direction", "at most one plan"),
+        ((planned(BIGDL, "tree_aggregate"),), "method", "driver"),
     ]
     for plans, path, message in cases:
         with pytest.raises(InvalidInputError) as error:
             program_of(*plans)
         assert error.value.path.startswith(path), (error.value, path)
         assert message in str(error.value)
-
-
-@pytest.mark.parametrize("batches", [[], [[0, 3]], [[0, 4], [0, 1]], [[0, 2], [3, 4]]])
-def test_layers_left_out_or_sent_twice_are_an_error(batches: list[list[int]]) -> None:
-    answer = decode_answer(json.dumps(solved(IBATCH, direction="pull")).encode())[0]
-    changed = replace(answer, batches=tuple(map(tuple, batches)))
-    with pytest.raises(InvalidInputError, match=r"batch|as many elements as layers"):
-        program_of(changed)
+    with pytest.raises(InvalidPlanError, match=r"two\.weight"):
+        program_of((problem, incomplete))
 
 
 def test_a_digest_tells_programs_apart() -> None:
@@ -238,14 +287,3 @@ def test_a_digest_tells_programs_apart() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert shown.stdout.strip() == digest(program)
-
-
-def test_reading_a_plan_needs_no_torch() -> None:
-    code = (
-        "import sys\n"
-        "sys.modules['torch'] = None\n"
-        "from planner.programs import program_of\n"
-        "program_of(sys.stdin.buffer.read())"
-    )
-    plan = json.dumps(solved(CARAMEL)).encode()
-    subprocess.run([sys.executable, "-c", code], input=plan, check=True)

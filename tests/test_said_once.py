@@ -3,7 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -18,32 +18,23 @@ PUBLIC = (
     *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"),
     *("collectives", "iteration"),
 )
-READ = (property, cached_property)
 MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Yield all of the package's source, and where it is."""
-    for path in ROOT.rglob("*.py"):
-        where = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield where, node
-
-
 @cache
-def read() -> tuple[list[tuple[str, ast.ClassDef]], set[tuple[str, str]]]:
-    """Return classes and names that say nothing, and where they are: of one reading."""
-    kinds, vague = [], set()
-    for where, node in nodes():
-        if isinstance(node, ast.ClassDef):
-            kinds.append((where, node))
-        vague |= {(where, name) for name in names_that_say_nothing(node)}
-    return kinds, vague
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Return what says something: classes, and names that say nothing, and where they are."""
+    return [
+        (path.relative_to(ROOT).as_posix(), node)
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) or any(names_that_say_nothing(node))
+    ]
 
 
 def classes() -> list[tuple[str, ast.ClassDef]]:
     """Return all classes of the package, and where they are."""
-    return read()[0]
+    return [(where, node) for where, node in nodes() if isinstance(node, ast.ClassDef)]
 
 
 def fields_of(node: ast.ClassDef) -> set[str]:
@@ -52,66 +43,46 @@ def fields_of(node: ast.ClassDef) -> set[str]:
 
 
 @pytest.mark.slow
-def test_methods_have_one_kind_of_outcome() -> None:
-    assert [path for path, node in classes() if node.name == Outcome.__name__] == [
-        "solving/methods.py"
-    ]
-
-
-@pytest.mark.slow
-def test_structures_of_json_are_where_json_is_known() -> None:
+def test_kinds_have_one_home() -> None:
+    homes = [path for path, node in classes() if node.name == Outcome.__name__]
+    assert homes == ["solving/methods.py"]
     structures = {
         path for path, node in classes() for base in node.bases if ast.unparse(base) == "Struct"
     }
     assert len(structures) > 10
     assert not {path for path in structures if not path.startswith("jsonio/")}
-
-
-@pytest.mark.slow
-def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> None:
-    """Those of a program, by name, and those of a model: all else holds these."""
-    forms = [
-        path
+    # Between a plan and a buffer, bytes of a parameter have two forms: those of a program, by name,
+    # and those of a model. All else holds these, and a script those of the whole vector.
+    sent = ("programs", "runtime", "families/collectives/script")
+    forms = {path for path, node in classes() if {"start", "stop"} <= fields_of(node)}
+    vector, program = "families/collectives/script.py", "programs/forms.py"
+    expected = {vector, program, "runtime/model/parameters.py"}
+    assert {path for path in forms if path.startswith(sent)} == expected
+    folders = Counter(
+        (path.rpartition("/")[0], node.name)
         for path, node in classes()
-        if path.startswith(("programs", "runtime", "families/collectives/script"))
-        and {"start", "stop"} <= fields_of(node)
-    ]
-    of_the_whole_vector = "families/collectives/script.py"
-    assert sorted(forms) == [
-        of_the_whole_vector,
-        "programs/forms.py",
-        "runtime/model/parameters.py",
-    ]
-
-
-def names_of(kind: type) -> set[str]:
-    """Return what can be read of a class's instances."""
-    read = {name for name, member in vars(kind).items() if isinstance(member, READ)}
-    return read | set(vars(kind).get("__annotations__", ()))
+        if not node.name.startswith("_")
+    )
+    assert not {pair for pair, count in folders.items() if count > 1}
 
 
 def public_names() -> set[tuple[str, str]]:
-    """Return what typed problems, plans, networks and profiles say of themselves."""
+    """Return what typed problems, plans, networks and profiles say of themselves, and do."""
     modules = {name: import_module(f"planner.{name}") for name in PUBLIC}
     return {
         (f"{module}.{exported}", name)
         for module, contents in modules.items()
         for exported in getattr(contents, "__all__", vars(contents))
-        if isinstance(kind := getattr(contents, exported), type) and not exported.startswith("_")
-        for name in names_of(kind)
+        if isinstance(kind := getattr(contents, exported), type)
+        for name in {*vars(kind), *vars(kind).get("__annotations__", ())}
     }
 
 
-def test_a_start_up_is_called_one() -> None:
-    startups = {
-        (where, name) for where, name in public_names() if "latency" in name or "startup" in name
-    }
+def test_start_ups_and_bytes_are_called_so() -> None:
+    startups = {pair for pair in public_names() if "latency" in pair[1] or "startup" in pair[1]}
     other = {pair for pair in startups if not pair[1].endswith("startup_ns")}
     assert len(startups) > 5
     assert other == {("yan.Constants", "latency_ns")}  # the paper's λ, by the number of threads
-
-
-def test_numbers_of_bytes_say_so() -> None:
     said = {name for _, name in public_names()}
     assert not said & {"size", "sizes", "bytes", "latency"}
     assert {"size_bytes", "element_bytes", "layer_bytes", "gradient_bytes"} <= said
@@ -140,14 +111,4 @@ def names_that_say_nothing(node: ast.AST) -> Iterator[str]:
 @pytest.mark.slow
 def test_variables_are_called_what_they_are() -> None:
     """`found` may be what a search returns, which finds it or not."""
-    assert not read()[1]
-
-
-@pytest.mark.slow
-def test_public_classes_of_a_folder_have_names_of_their_own() -> None:
-    folders = Counter(
-        (path.rpartition("/")[0], node.name)
-        for path, node in classes()
-        if not node.name.startswith("_")
-    )
-    assert not {pair for pair, count in folders.items() if count > 1}
+    assert not [(path, name) for path, node in nodes() for name in names_that_say_nothing(node)]

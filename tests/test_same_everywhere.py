@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 import planner
 from planner.cli import main
 from planner.families import bml, caramel, ibatch, iteration
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.graphs import documents_of
 from planner.jsonio.service import decode_request
 from planner.model.clusters import Nic
 from planner.model.costs import AffineCost, TableCost
@@ -50,31 +52,26 @@ class Folder:
     """A folder with a profile, a network and commands that read them."""
 
     def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.path = path
-        self.capsys = capsys
+        self.path, self.capsys = path, capsys
 
     def write(self, name: str, content: Any) -> str:
         (self.path / name).write_text(json.dumps(content))
         return str(self.path / name)
 
     def json_of(self, *words: str) -> Any:
-        assert main(list(words)) == 0, self.capsys.readouterr().err
+        assert main([*words, "--json"]) == 0, self.capsys.readouterr().err
         return json.loads(self.capsys.readouterr().out)
 
-    def error_of(self, *words: str) -> str:
-        assert main(list(words)) == 2
-        return self.capsys.readouterr().err
-
-    def compared(
-        self, problem: str, network: Any, *words: str, layers: Any = LAYERS
-    ) -> dict[str, Any]:
-        """Return the best answer of `planner compare`, on a file or on options if None."""
-        given: tuple[str, ...] = OPTIONS
-        if network is not None:
-            given = ("--network", self.write("network.json", network))
+    def compared(self, problem: str, network: Any, *words: str, layers: Any = LAYERS) -> Any:
+        """Return the best plan of `planner compare`, on a file and on options if they say it."""
         profile = self.write("profile.json", document(layers))
-        words = ("compare", profile, "--problem", problem, *given, *words, "--json")
-        best: dict[str, Any] = self.json_of(*words)[0]
+        given: list[tuple[str, ...]] = [("--network", self.write("network.json", network))]
+        given += [OPTIONS] if network is NIC else []
+        best, *others = (
+            plan_of(self.json_of("compare", profile, "--problem", problem, *one, *words)[0])
+            for one in given
+        )
+        assert others in ([], [best])
         return best
 
 
@@ -84,57 +81,27 @@ def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
 
 
 def plan_of(answer: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in answer.items()
-        if key not in ("runtime_s", "layer_names", "layer_parameters", "ranks")
-    }
+    besides = {"runtime_s", "layer_names", "layer_parameters"}
+    return {key: value for key, value in answer.items() if key not in besides}
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
 def test_ibatch(folder: Folder, network: Any, described: Any, direction: Any) -> None:
-    profile = typed()
-    problem = ibatch.Problem.from_profile(profile, described, direction=direction)
-    result = ibatch.solve(problem, method="exact")
-    request = {
-        "problem": "ibatch",
-        "direction": direction,
-        "layer_bytes": problem.layer_bytes,
-        "compute_ns": problem.compute_ns,
-        "network": network,
-        "method": "exact",
-    }
-    answer = planner.solve(request)
+    problem = ibatch.Problem.from_profile(typed(), described, direction=direction)
+    sizes = {"layer_bytes": problem.layer_bytes, "compute_ns": problem.compute_ns}
+    request = {"problem": "ibatch", "direction": direction, **sizes, "network": network}
     assert decode_request(json.dumps(request).encode()).to_problem() == problem
-    assert answer["objective_ns"] == result.objective_ns
+    answer = planner.solve({**request, "method": "exact"})
+    assert answer["objective_ns"] == ibatch.solve(problem, method="exact").objective_ns
     words = ("--direction", direction, "--methods", "exact")
-    assert plan_of(folder.compared("ibatch", network, *words)) == plan_of(answer)
-    if network is NIC:
-        assert plan_of(folder.compared("ibatch", None, *words)) == plan_of(answer)
+    assert folder.compared("ibatch", network, *words) == plan_of(answer)
 
 
 def caramel_request(layers: list[dict[str, Any]], network: Any, **more: Any) -> dict[str, Any]:
-    graph = typed(layers).dataflow()
-    return {
-        "problem": "caramel",
-        "ops": [
-            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": op.after}
-            for op in graph.ops
-        ],
-        "parameters": [
-            {
-                "name": parameter.name,
-                "bytes": parameter.size_bytes,
-                "updated_by": parameter.updated_by,
-                "read_by": parameter.read_by,
-            }
-            for parameter in graph.parameters
-        ],
-        "network": network,
-        "method": "exact_split",
-        **more,
-    }
+    ops, parameters = to_builtins(documents_of(typed(layers).dataflow()))
+    graph = {"problem": "caramel", "ops": ops, "parameters": parameters}
+    return {**graph, "network": network, "method": "exact_split", **more}
 
 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
@@ -150,10 +117,7 @@ def test_caramel(
     assert answer["objective_ns"] == caramel.solve(problem, method="exact_split").objective_ns
     words = ("--workers", "4", "--methods", "exact_split")
     best = folder.compared("caramel", network, *words, layers=layers)
-    assert plan_of(best) == plan_of(answer)
-    if network is NIC:
-        best = folder.compared("caramel", None, *words, layers=layers)
-        assert plan_of(best) == plan_of(answer)
+    assert best == {**plan_of(answer), "ranks": 4}
 
 
 def test_nics_cost_what_their_bytes_take() -> None:
@@ -179,15 +143,9 @@ def test_bml(folder: Folder, network: dict[str, Any]) -> None:
         contract = {**request, **adding, "link_bytes_per_s": 1.25e9, "latency_ns": 5000}
         del contract["network"]
         assert plan_of(planner.solve(contract)) == plan_of(planner.solve({**request, **adding}))
-    for given in (None, network):
-        assert plan_of(folder.compared("bml", given, "--bcube", "2x2")) == plan_of(answer)
-    slices = {
-        "problem": "bigdl",
-        "elements": 1000,
-        "element_bytes": 4,
-        "nodes": 4,
-        "partitions_per_node": 2,
-    }
+    assert folder.compared("bml", network, "--bcube", "2x2") == plan_of(answer)
+    slices = {"problem": "bigdl", "elements": 1000, "element_bytes": 4, "nodes": 4}
+    slices["partitions_per_node"] = 2
     if network != {**NIC, "per_machine": 2}:
         old = planner.solve({**slices, "link_bytes_per_s": 1.25e9, "latency_ns": 5000})
         assert plan_of(planner.solve({**slices, "network": network})) == plan_of(old)
@@ -195,27 +153,16 @@ def test_bml(folder: Folder, network: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
 def test_iteration(folder: Folder, layers: list[dict[str, Any]], element: int) -> None:
-    cluster = {
-        "name": "four",
-        "source": "a test",
-        "machines": 4,
-        "topology": {"kind": "switch"},
-        "nic": NIC,
-    }
-    problem = iteration.Problem.from_profile(
-        typed(layers), decode_cluster(json.dumps(cluster).encode())
-    )
+    cluster = {"name": "four", "source": "a test", "machines": 4, "nic": NIC}
+    cluster["topology"] = {"kind": "switch"}
+    decoded = decode_cluster(json.dumps(cluster).encode())
+    problem = iteration.Problem.from_profile(typed(layers), decoded)
     assert problem.element_bytes == element
-    request = {
-        "problem": "iteration",
-        "profile": document(layers),
-        "cluster": cluster,
-        "element_bytes": element,
-    }
-    answer = planner.solve(request)
+    request = {"problem": "iteration", "profile": document(layers), "cluster": cluster}
+    answer = planner.solve({**request, "element_bytes": element})
     assert answer["objective_ns"] == iteration.solve(problem).objective_ns
     files = (folder.write("profile.json", document(layers)), folder.write("c.json", cluster))
-    planned = folder.json_of("plan", files[0], "--cluster", files[1], "--json")
+    planned = folder.json_of("plan", files[0], "--cluster", files[1])
     assert planned["transfers"] == answer["transfers"]
     assert planned["objective_ns"] == answer["objective_ns"]
 
@@ -228,101 +175,57 @@ def test_a_measured_network_says_among_how_many(folder: Folder) -> None:
     network = measured("all_reduce", depths={"1": AFFINE, "2": {**AFFINE, "ns_per_byte": 0.5}})
     answer = planner.solve(caramel_request(LAYERS, network, element_bytes=4))
     best = folder.compared("caramel", network, "--methods", "exact_split")
-    assert plan_of(best) == plan_of(answer)
-    assert best["ranks"] == 4
+    assert best == {**plan_of(answer), "ranks": 4}
     request = caramel_request(LAYERS, network, method="layer_by_layer")
     assert planner.solve(request)["workers"] == 4
     assert planner.solve(caramel_request(LAYERS, AFFINE, method="layer_by_layer"))["workers"] == 8
     wrong = planner.solve({**request, "workers": 5})["error"]
-    assert (wrong["path"], wrong["message"]) == (
-        "workers",
-        "expected 4, among whom network was measured",
-    )
+    assert wrong["path"] == "workers"
+    assert wrong["message"] == "expected 4, among whom network was measured"
 
 
+BASES: dict[str, dict[str, Any]] = {
+    "ibatch": {"layer_bytes": [4, 8], "compute_ns": [1, 2]},
+    "bml": {"n": 2, "k": 2, "gradient_bytes": 64},
+}
+SUMMED = measured("all_reduce", **AFFINE)
+HALF = measured("all_gather", startup_ns=1)
+RATE = "bytes_per_s"
+CHUNKS = {**AFFINE, "depths": {"2": AFFINE}}
 TWICE = "not together with network"
 LINK = "expected startup_ns and bytes_per_s of a NIC, or ns_per_byte > 0 of a link"
-GATHER = "expected all_gather, which is what these plans do, got all_reduce"
-SHARE = {"startup_ns": 1, "per_machine": 2}
+GATHER = "expected all_gather, which is what these plans do, got all_reduce: measure with"
+FREE = "expected 0: further messages of a step cost nothing here"
 
-
-def ibatch_of(network: Any, **more: Any) -> dict[str, Any]:
-    sizes = {"layer_bytes": [4, 8], "compute_ns": [1, 2]}
-    return {"problem": "ibatch", **sizes, "network": network, **more}
-
-
-def bml_of(**more: Any) -> dict[str, Any]:
-    return {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 64, **more}
-
-
-REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    (ibatch_of(NIC, cost_table=TABLE["table"]), "cost_table", TWICE),
-    (ibatch_of(NIC, startup_ns=1), "startup_ns", TWICE),
-    (
-        {"problem": "ibatch", "compute_ns": [1], "network": NIC},
-        "layer_bytes",
-        "missing: network needs it",
-    ),
-    (
-        ibatch_of({**AFFINE, "depths": {"2": AFFINE}}),
-        "network.depths",
-        "only transfers of an all-reduce are cut",
-    ),
-    (
-        ibatch_of(measured("all_reduce", **AFFINE)),
-        "network.collective",
-        f"{GATHER}: measure with --collective all_gather",
-    ),
-    (bml_of(network=NIC, link_bytes_per_s=1), "link_bytes_per_s", TWICE),
-    (bml_of(network=NIC, latency_ns=0), "latency_ns", TWICE),
-    (bml_of(), "link_bytes_per_s", "missing (or network)"),
-    (bml_of(network=TABLE), "network", LINK),
-    (bml_of(network={"startup_ns": 1, "ns_per_byte": 0}), "network", LINK),
-    (
-        bml_of(network=measured("all_reduce", **AFFINE)),
-        "network",
-        "expected NICs or links, got a measured collective",
-    ),
-    (
-        bml_of(network={**NIC, "per_machine": 3}),
-        "network.per_machine",
-        "expected 2 of a server, got 3",
-    ),
-    (
-        bml_of(network={**NIC, "message_ns": 1}),
-        "network.message_ns",
-        "expected 0: further messages of a step cost nothing here",
-    ),
-    (
-        ibatch_of({**NIC, "ns_per_byte": 1}),
-        "network.ns_per_byte",
-        "not together with bytes_per_s",
-    ),
-    (
-        ibatch_of({"bytes_per_s": 1}),
-        "network.startup_ns",
-        "missing: it comes with bytes_per_s",
-    ),
-    (ibatch_of(SHARE), "network.per_machine", "missing beside it: bytes_per_s"),
-    (
-        ibatch_of({"network": AFFINE, "ranks": 2}),
-        "network.collective",
-        "missing: it comes with network",
-    ),
-    (
-        ibatch_of(measured("all_gather", startup_ns=1)),
-        "network.network.ns_per_byte",
-        "missing: it comes with startup_ns",
-    ),
-    (
-        ibatch_of({"startup_ns": 1, "bytes_per_s": 0}),
-        "network.bytes_per_s",
-        "expected a number > 0, got 0",
-    ),
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("ibatch", {"network": NIC, "cost_table": TABLE["table"]}, "cost_table", TWICE),
+    ("ibatch", {"network": NIC, "startup_ns": 1}, "startup_ns", TWICE),
+    ("ibatch", {"network": NIC, "layer_bytes": ...}, "layer_bytes", "missing: network needs it"),
+    ("ibatch", {"network": CHUNKS}, "network.depths", "only transfers of an all-reduce are cut"),
+    ("ibatch", {"network": SUMMED}, "network.collective", f"{GATHER} --collective all_gather"),
+    ("bml", {"network": NIC, "link_bytes_per_s": 1}, "link_bytes_per_s", TWICE),
+    ("bml", {"network": NIC, "latency_ns": 0}, "latency_ns", TWICE),
+    ("bml", {}, "link_bytes_per_s", "missing (or network)"),
+    ("bml", {"network": TABLE}, "network", LINK),
+    ("bml", {"network": {"startup_ns": 1, "ns_per_byte": 0}}, "network", LINK),
+    ("bml", {"network": SUMMED}, "network", "expected NICs or links, got a measured collective"),
 ]
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
+    ("bml", {**NIC, "per_machine": 3}, "per_machine", "expected 2 of a server, got 3"),
+    ("bml", {**NIC, "message_ns": 1}, "message_ns", FREE),
+    ("ibatch", {**NIC, "ns_per_byte": 1}, "ns_per_byte", "not together with bytes_per_s"),
+    ("ibatch", {"bytes_per_s": 1}, "startup_ns", "missing: it comes with bytes_per_s"),
+    ("ibatch", {"startup_ns": 1, "per_machine": 2}, "per_machine", f"missing beside it: {RATE}"),
+    ("ibatch", {"network": AFFINE, "ranks": 2}, "collective", "missing: it comes with network"),
+    ("ibatch", HALF, "network.ns_per_byte", "missing: it comes with startup_ns"),
+    ("ibatch", {"startup_ns": 1, RATE: 0}, RATE, "expected a number > 0, got 0"),
+]
+REFUSED += [(it, {"network": one}, f"network.{path}", said) for it, one, path, said in WRONG]
 
 
-@pytest.mark.parametrize(("request_", "path", "message"), REFUSED)
-def test_networks_that_are_refused(request_: dict[str, Any], path: str, message: str) -> None:
-    error = planner.solve(request_)["error"]
+@pytest.mark.parametrize(("problem", "fields", "path", "message"), REFUSED)
+def test_networks_refused(problem: str, fields: dict[str, Any], path: str, message: str) -> None:
+    request = {"problem": problem, **BASES[problem], **fields}
+    asked = {name: value for name, value in request.items() if value is not ...}
+    error = planner.solve(asked)["error"]
     assert (error["path"], error["message"]) == (path, message)

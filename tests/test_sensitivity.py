@@ -1,7 +1,6 @@
 """How a plan changes with one number, in every family that can be perturbed."""
 
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -11,48 +10,41 @@ from planner.solving.scenarios import Scenario
 from planner.solving.what_if import break_even, regrets
 from tests.perturbed import CASES
 
-Knob: TypeAlias = Literal["computation", "startup", "bandwidth"]
+FAMILY, PROBLEM = ibatch.IBATCH, CASES["ibatch"].example
+ONE, APART = PROBLEM.plan((0, 4)), PROBLEM.plan((0, 1, 2, 3, 4))
 
-
-def of_factors(knob: Knob, *factors: Fraction) -> list[Scenario]:
-    changes: list[dict[str, Any]] = [{knob: factor} for factor in factors]
-    return [Scenario(**changed) for changed in changes]
+Plans = tuple[list[tuple[int, ibatch.Plan]], int]
+"""New plans and what they cost, and a bound."""
 
 
 def test_known_plans_and_new_ones_are_priced_in_every_scenario() -> None:
-    family, problem = ibatch.IBATCH, CASES["ibatch"].example
-    one, apart = problem.plan((0, 4)), problem.plan((0, 1, 2, 3, 4))
     asked = []
 
-    def again(
-        other: ibatch.Problem, least: int, _: Deadline
-    ) -> tuple[list[tuple[int, ibatch.Plan]], int]:
+    def again(other: ibatch.Problem, least: int, _: Deadline) -> Plans:
         asked.append(least)
-        return [(family.price(other, apart), apart)], 7
+        return [(FAMILY.price(other, APART), APART)], 7
 
-    factors = of_factors("startup", Fraction(1), Fraction(10))
-    points = regrets(family, problem, one, NEVER, scenarios=factors, again=again, rules=())
-    assert [point.best for point in points] == [apart, one]
+    factors = [Scenario(startup=Fraction(factor)) for factor in (1, 10)]
+    points = regrets(FAMILY, PROBLEM, ONE, NEVER, scenarios=factors, again=again, rules=())
+    assert [point.best for point in points] == [APART, ONE]
     assert [point.bound_ns for point in points] == [7, 7]
     assert [point.ddp_ns for point in points] == [None, None]
     assert asked == [point.plan_ns for point in points]
     (point,) = regrets(
-        family, problem, apart, NEVER, scenarios=factors[1:], known=[one], again=again, rules=()
+        FAMILY, PROBLEM, APART, NEVER, scenarios=factors[1:], known=[ONE], again=again, rules=()
     )
-    assert point.best == one
+    assert point.best == ONE
     assert point.best_ns < point.plan_ns
 
 
 def test_a_bound_is_never_above_the_best_plan() -> None:
     """Not even one of the new plans only, if a known plan is better."""
-    family, problem = ibatch.IBATCH, CASES["ibatch"].example
-    kept = problem.plan((0, 4))
 
-    def again(*_: object) -> tuple[list[tuple[int, ibatch.Plan]], int]:
+    def again(*_: object) -> Plans:
         return [], 10**9
 
-    points = regrets(family, problem, kept, NEVER, scenarios=[Scenario()], again=again, rules=())
-    assert [point.bound_ns for point in points] == [family.price(problem, kept)]
+    points = regrets(FAMILY, PROBLEM, ONE, NEVER, scenarios=[Scenario()], again=again, rules=())
+    assert [point.bound_ns for point in points] == [FAMILY.price(PROBLEM, ONE)]
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,38 @@
-"""The simulator against the formula of the one-machine problem with heads and tails."""
+"""The simulator against the formula of the one-machine problem with heads and tails; timelines."""
 
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner import InvalidInputError
 from planner.model.contention import Interference, progress
 from planner.solving.simulator import TimedTransfer, simulate
+from planner.solving.timeline import Interval, Memory, Timeline, busy_ns
+from tests.timelines import check_serial
 
 times = st.integers(0, 20) | st.integers(0, 10**8)
 
 
+Case = tuple[list[int], list[int], list[TimedTransfer], bool]
+
+
 @st.composite
-def iterations(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfer]]:
+def iterations(draw: st.DrawFn) -> Case:
     backward = draw(st.lists(times, max_size=5))
     forward = draw(st.lists(times, min_size=1, max_size=5))
     work = st.integers(0, sum(backward))
     needed = st.integers(0, len(forward) - 1)
     transfer = st.builds(TimedTransfer, work, times, needed, times, st.just(0), st.just(0))
-    return backward, forward, draw(st.lists(transfer, max_size=6))
+    return backward, forward, draw(st.lists(transfer, max_size=6)), draw(st.booleans())
 
 
-@given(iterations(), st.booleans())
-def test_the_largest_end_plus_tail_decides(
-    case: tuple[list[int], list[int], list[TimedTransfer]], barrier: bool
-) -> None:
-    backward, forward, transfers = case
+@given(iterations())
+def test_the_largest_end_plus_tail_decides(case: Case) -> None:
+    backward, forward, transfers, barrier = case
     result = simulate(backward, forward, transfers, barrier=barrier)
     left = [*accumulate(reversed(forward))][::-1]
     free, end = 0, sum(backward) + sum(forward)
@@ -44,8 +49,8 @@ def test_a_stall() -> None:
 
 
 @st.composite
-def disturbed(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfer], bool]:
-    backward, forward, transfers = draw(iterations())
+def disturbed(draw: st.DrawFn) -> Case:
+    backward, forward, transfers, barrier = draw(iterations())
     slowdown = Fraction(draw(st.integers(4, 12)), 4) + Fraction(draw(st.integers(0, 99)), 1000)
     beside = Interference(slowdown=slowdown, delay_ns=draw(st.integers(0, 9)))
     transfers = [
@@ -55,13 +60,11 @@ def disturbed(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfer
         )
         for transfer in transfers
     ]
-    return backward, forward, transfers, draw(st.booleans())
+    return backward, forward, transfers, barrier
 
 
 @given(disturbed())
-def test_what_is_done_in_every_time_is_what_there_was_to_do(
-    case: tuple[list[int], list[int], list[TimedTransfer], bool],
-) -> None:
+def test_what_is_done_in_every_time_is_what_there_was_to_do(case: Case) -> None:
     backward, forward, transfers, barrier = case
     result = simulate(backward, forward, transfers, barrier=barrier)
     alone = [transfer.duration_ns for transfer in transfers]
@@ -79,9 +82,7 @@ def test_what_is_done_in_every_time_is_what_there_was_to_do(
 
 
 @given(disturbed())
-def test_the_same_schedule_comes_of_what_ops_and_transfers_took(
-    case: tuple[list[int], list[int], list[TimedTransfer], bool],
-) -> None:
+def test_the_same_schedule_comes_of_what_ops_and_transfers_took(case: Case) -> None:
     """Readers of answers know only the times, and simulate them again."""
     backward, forward, transfers, barrier = case
     result = simulate(backward, forward, transfers, barrier=barrier)
@@ -99,9 +100,7 @@ def test_the_same_schedule_comes_of_what_ops_and_transfers_took(
 
 
 @given(disturbed())
-def test_interference_makes_nothing_earlier(
-    case: tuple[list[int], list[int], list[TimedTransfer], bool],
-) -> None:
+def test_interference_makes_nothing_earlier(case: Case) -> None:
     backward, forward, transfers, barrier = case
     disturbed = simulate(backward, forward, transfers, barrier=barrier)
     alone = [transfer._replace(processor_ns=0, slower_ns=0) for transfer in transfers]
@@ -123,3 +122,33 @@ def test_a_transfer_beside_computation_takes_its_processor_time() -> None:
     assert slowed.backward == ((0, 10), (10, 11))
     assert slowed.transfers == ((10, 19),)
     assert slowed.forward == ((19, 21),)
+
+
+spans = st.lists(st.builds(lambda a, b: (a, a + b), st.integers(0, 30), st.integers(0, 10)))
+
+
+@given(spans)
+def test_a_union_is_measured_exactly(lane: list[tuple[int, int]]) -> None:
+    assert busy_ns(lane) == len({moment for start, end in lane for moment in range(start, end)})
+
+
+def interval(start: int, end: int, resource: str = "r") -> Interval:
+    return Interval(resource, start, end, "forward", 0, f"{start}-{end}")
+
+
+def test_serial_resources_do_one_thing_at_a_time() -> None:
+    check_serial(Timeline(("r",), (interval(0, 2), interval(2, 3))))
+    check_serial(Timeline(("r", "s"), (interval(0, 2), interval(1, 3, "s"))))
+    with pytest.raises(AssertionError, match="overlap"):
+        check_serial(Timeline(("r",), (interval(1, 3), interval(0, 2))))
+
+
+def test_time_does_not_run_backwards() -> None:
+    with pytest.raises(InvalidInputError):
+        interval(3, 2)
+    with pytest.raises(InvalidInputError):
+        interval(-1, 2)
+
+
+def test_a_peak_is_when_the_most_is_first_in_use() -> None:
+    assert Memory(((0, 3), (10, 7), (20, 5), (30, 7), (40, 0))).peak == (10, 7)

@@ -1,38 +1,190 @@
-"""Start plans of other problems: ignored with a warning, or infeasible with the reason."""
+"""Progress, cancelling and old plans mean the same in every family.
 
+A start plan of another problem is ignored with a warning, or infeasible with the reason.
+"""
+
+import threading
 from copy import deepcopy
+from dataclasses import replace
+from fractions import Fraction
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
 
 import planner
-from planner.families import overlap
-from planner.jsonio import PROBLEMS, bml, decode_answer, yan
+from planner.families import caramel, ibatch, iteration, overlap
+from planner.families.iteration.transfers import adapt, refit
+from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.results import decode_plan, encode_plan
 from planner.jsonio.service import decode_request, solve_or_raise
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.solving.deadline import TimeUpError
-from planner.solving.family import OUT_OF_TIME
-from planner.solving.methods import REPLAN, Outcome
+from planner.model.graphs import Graph
+from planner.solving.deadline import NEVER, Incumbent
+from planner.solving.methods import REPLAN
 from tests import schemas
+from tests.contract.test_every_method import FAMILIES
 from tests.fuzzing.plans import start_plan
+from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
-from tests.test_methods import FAMILIES
+from tests.strategies import problems
+from tests.test_numbers import PROBLEMS as NUMBERS
+from tests.test_programs import CARAMEL, IBATCH
 from tests.thorough import THOROUGH
-from tests.words import Words
 
 Request = dict[str, Any]
 
+METHODS = [(name, method) for name, family in FAMILIES.items() for method in family.methods]
 
-def problem_of(request: Any) -> Any:
-    match request.problem:
-        case "bml":
-            return bml.problem_of(request)
-        case "yan":
-            return yan.problem_of(request)
-    return request.to_problem()
+
+@pytest.mark.parametrize(("family", "method"), METHODS)
+def test_incumbents_get_better_and_end_with_the_result(family: str, method: str) -> None:
+    solve, problem = FAMILIES[family].solve, NUMBERS[family]
+    told: list[Incumbent[Any]] = []
+    try:
+        result = solve(problem, method=method, on_progress=told.append)
+    except NotApplicableError:
+        return
+    if result.plan is None:
+        assert not told
+        return
+    last = told[-1]
+    assert (last.plan, last.objective_ns) == (result.plan, result.objective_ns)
+    objectives = [incumbent.objective_ns for incumbent in told]
+    bounds = [incumbent.lower_bound_ns or 0 for incumbent in told]
+    assert objectives == sorted(objectives, reverse=True)
+    assert bounds == sorted(bounds)
+    assert all(bound <= cost for bound, cost in zip(bounds, objectives, strict=True))
+    for incumbent in told:  # each is a plan, at the price that is told
+        kept = solve(problem, method=REPLAN, start=incumbent.plan)
+        assert kept.objective_ns is not None
+        assert kept.objective_ns <= incumbent.objective_ns
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
+    cancel, told = threading.Event(), list[int]()
+
+    def stop(incumbent: Incumbent[Any]) -> None:
+        told.append(incumbent.objective_ns)
+        cancel.set()
+
+    solve = FAMILIES[family].solve
+    result = solve(NUMBERS[family], cancel=cancel, on_progress=stop)
+    assert result.objective_ns is not None
+    assert result.objective_ns <= told[0]
+
+
+def test_what_a_callback_raises_ends_the_search() -> None:
+    def stop(_: Incumbent[Any]) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        ibatch.solve(NUMBERS["ibatch"], on_progress=stop)
+
+
+@given(problems(objective="makespan"), problems(objective="makespan"))
+def test_an_old_plan_is_no_better_than_the_best_and_no_worse_than_it_was(
+    before: ibatch.Problem, problem: ibatch.Problem
+) -> None:
+    """The exact method is the oracle; it is held against brute force elsewhere."""
+    old = ibatch.solve(before)
+    if old.plan is None:
+        return
+    again = ibatch.solve(problem, method=REPLAN, start=old.plan)
+    if again.plan is None:
+        assert again.infeasibility is not None
+        assert again.infeasibility.binding == ("start_plan",)
+        return
+    best = ibatch.solve(problem)
+    assert best.objective_ns is not None
+    assert again.objective_ns is not None
+    assert best.objective_ns <= again.objective_ns
+    assert again.objective_ns <= ibatch.evaluate(problem, old.plan).makespan_ns
+
+
+def changed(graph: Graph, times: int, sizes: int) -> Graph:
+    """Every third op and parameter is another."""
+    ops, parameters = list(graph.ops), list(graph.parameters)
+    ops[::3] = [replace(op, duration_ns=op.duration_ns * times) for op in ops[::3]]
+    parameters[1::3] = [replace(one, size_bytes=one.size_bytes * sizes) for one in parameters[1::3]]
+    return Graph(tuple(ops), tuple(parameters))
+
+
+@pytest.mark.parametrize(("times", "sizes"), [(3, 1), (1, 2), (0, 3)])
+@pytest.mark.parametrize("kind", ["caramel", "replicated", "sharded"])
+def test_other_numbers_leave_a_plan_near_the_best(kind: Any, times: int, sizes: int) -> None:
+    profile = planner.read_profile("data/profiles/lenet5.json")
+    problem: Any
+    family: Any
+    if kind == "caramel":
+        family, cost = caramel, planner.AffineCost(50_000, Fraction(7, 5))
+        problem = caramel.Problem.from_profile(profile, cost)
+    else:
+        family, cluster = iteration, planner.read_cluster("caramel-16")
+        problem = iteration.Problem.from_profile(profile, cluster, modes=[kind])
+    old = family.solve(problem)
+    other = replace(problem, graph=changed(problem.graph, times, sizes))
+    again, best = family.solve(other, method=REPLAN, start=old.plan), family.solve(other)
+    assert again.method == REPLAN
+    assert best.lower_bound_ns <= again.objective_ns <= 1.05 * best.objective_ns
+    assert (again.lower_bound_ns or 0) <= again.objective_ns
+
+
+def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
+    profile = planner.read_profile("data/profiles/lenet5.json")
+    problem = iteration.Problem.from_profile(profile, planner.read_cluster("caramel-16"))
+    plan = iteration.solve(problem, method="ddp").plan
+    assert plan is not None
+    other = replace(problem, graph=changed(problem.graph, 1, 5), pull_bytes=None)
+    made = refit(other, adapt(other, plan), NEVER).plan
+    assert made is not None
+    carried = {part.parameter for transfer in made.transfers for part in transfer.parts}
+    assert carried == set(range(len(problem.graph.parameters)))
+    iteration.check(other, made)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_no_plan_of_the_family_is_refused(family: str) -> None:
+    solve = FAMILIES[family].solve
+    with pytest.raises(InvalidInputError, match="start: expected a plan"):
+        solve(NUMBERS[family], start=7)
+    with pytest.raises(InvalidInputError, match="start: missing"):
+        solve(NUMBERS[family], method=REPLAN)
+
+
+def kept(request: Request) -> Any:
+    """Return a plan of a request."""
+    return planner.solve({**request, "with_plan": True})["plan"]
+
+
+def replanned(request: Request, plan: Any) -> Any:
+    """Return the answer to a request whose plan is made of an old one."""
+    return planner.solve({**request, "start_plan": plan, "method": REPLAN})
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_a_kept_plan_starts_another_request_and_is_not_warned_of(family: str) -> None:
+    request = {**REQUESTS[family][0], "with_plan": False}
+    told: list[Incumbent[Any]] = []
+    first = planner.solve({**request, "with_plan": True, "progress": True}, on_progress=told.append)
+    assert told
+    assert first["plan"]["kind"].startswith(f"{family}.")
+    again = replanned(request, first["plan"])
+    started = planner.solve({**request, "start_plan": first["plan"]})
+    without = planner.solve(request)
+    assert "plan" not in without
+    assert "warnings" not in started
+    costs = {one["objective_ns"] for one in (first, again, started, without)}
+    assert costs == {told[-1].objective_ns}
+
+
+@pytest.mark.parametrize("request_", [CARAMEL, IBATCH, ITERATION], ids=lambda it: it["problem"])
+def test_a_plan_chosen_for_scenarios_is_kept(request_: Request) -> None:
+    answer = planner.solve({**request_, "scenarios": [{"startup": 2}], "with_plan": True})
+    assert replanned(request_, answer["plan"])["objective_ns"] <= answer["objective_ns"]
 
 
 MANY = 60 if THOROUGH else 24
@@ -51,11 +203,11 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
     draw = Random(f"{family} {many}")
     for _ in range(many):
         request, plan = start_plan(family, draw)
-        kept = {name: value for name, value in request.items() if name not in LEFT_OUT}
-        request = kept | {"time_limit_s": 0.05}
+        request = {name: value for name, value in request.items() if name not in LEFT_OUT}
+        request |= {"time_limit_s": 0.05}
         try:
             typed = decode_plan(msgspec.json.encode(plan))
-            problem = problem_of(decode_request(msgspec.json.encode(request)))
+            problem = decode_request(msgspec.json.encode(request)).to_problem()
             usual = solve_or_raise(request)
         except InvalidInputError:
             continue  # what is no plan of any problem, or no request, has its own tests
@@ -85,7 +237,7 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
             assert found or "time_limit" in (answer["status"], again["status"])
             if found and not said:
                 assert answer["objective_ns"] <= again["objective_ns"]
-        result = solver.solve(problem, start=typed, method=REPLAN)
+        result = solver.solve(getattr(problem, "problem", problem), start=typed, method=REPLAN)
         assert result.objective_ns == again["objective_ns"] or again["status"] == "time_limit"
         if result.plan is not None:
             assert encode_plan(result.plan)
@@ -94,33 +246,34 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
         assert warned or family == "bigdl"  # whose plans are adapted to other numbers
 
 
-def cut(request: Request, *names: str) -> Request:
-    """The same with one layer, or whatever else these fields list, fewer."""
-    return {**request, **{name: request[name][:-1] for name in names if name in request}}
-
-
-OTHERS: dict[str, Any] = {
-    "ibatch": lambda it: cut(it, "layer_bytes", "transfer_ns", "compute_ns", "layer_parameters"),
-    "caramel": lambda it: cut(it, "parameters"),
-    "yan": lambda it: cut(it, "layers"),
-    "bml": lambda it: {**it, "n": 3},
-    "bigdl": lambda it: {**it, "nodes": 2, "method": "tree_aggregate"},
-    "drizzle": lambda it: cut(it, "stages"),
-    "fsdp": lambda it: cut(
-        it,
+SHORTER = {
+    "ibatch": ("layer_bytes", "transfer_ns", "compute_ns", "layer_parameters"),
+    "caramel": ("parameters",),
+    "yan": ("layers",),
+    "drizzle": ("stages",),
+    "fsdp": (
         *("forward_ns", "backward_ns", "parameter_bytes", "gradient_bytes"),
         *("activation_bytes", "checkpoint_bytes"),
     ),
-    "iteration": lambda it: {**it, "profile": cut(it["profile"], "layers")},
-    "overlap": lambda it: cut(it, "nodes") | {"tensors": []},
+    "overlap": ("nodes",),
 }
-"""Another problem of each family, whose plan does not fit the first."""
+"""Lists of requests that are cut by an element."""
+
+TINY: Request = REQUESTS["iteration"][0]["profile"]
+OTHERS: dict[str, Request] = {
+    "bml": {"n": 3},
+    "bigdl": {"nodes": 2, "method": "tree_aggregate"},
+    "iteration": {"profile": {**TINY, "layers": TINY["layers"][:-1]}},
+    "overlap": {"tensors": []},
+}
+"""What else makes another problem of a request, whose plan does not fit the first."""
 
 
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_what_does_not_fit_is_said_in_all_families_alike(family: str) -> None:
     request = REQUESTS[family][0]
-    plan = planner.solve({**OTHERS[family](request), "with_plan": True})["plan"]
+    cut = {name: request[name][:-1] for name in SHORTER.get(family, ()) if name in request}
+    plan = kept({**request, **cut, **OTHERS.get(family, {})})
     usual, answer, again = (
         planner.solve({**request, **more})
         for more in ({}, {"start_plan": plan}, {"start_plan": plan, "method": REPLAN})
@@ -135,27 +288,24 @@ def test_what_does_not_fit_is_said_in_all_families_alike(family: str) -> None:
     assert answer == usual
 
 
-@pytest.mark.parametrize("family", PROBLEMS)
-def test_a_plan_that_fits_is_not_warned_of(family: str) -> None:
-    request = REQUESTS[family][0]
-    plan = planner.solve({**request, "with_plan": True})["plan"]
-    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+def test_a_plan_of_another_family_is_refused() -> None:
+    plan = kept(REQUESTS["ibatch"][0])
+    answer = planner.solve({**REQUESTS["caramel"][0], "start_plan": plan})
+    assert answer["error"]["path"] == "start_plan.kind"
 
 
 def test_no_buffer_is_no_plan() -> None:
-    request = REQUESTS["fsdp"][0]
-    plan = planner.solve({**request, "with_plan": True})["plan"]
+    plan = kept(REQUESTS["fsdp"][0])
     plan["plan"]["buffers"] = 0
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    again = replanned(REQUESTS["fsdp"][0], plan)
     assert again["reason"].endswith("(buffers: expected an integer >= 1, got 0)")
 
 
 def test_a_ranking_that_repeats_itself_is_taken_once() -> None:
     """Ranked twice, a configuration made an answer that was refused when it was read again."""
-    request = REQUESTS["yan"][0]
-    plan = planner.solve({**request, "with_plan": True})["plan"]
+    plan = kept(REQUESTS["yan"][0])
     plan["plan"]["ranking"][1:] = deepcopy(plan["plan"]["ranking"][:1])
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    again = replanned(REQUESTS["yan"][0], plan)
     assert len(again["top"]) == 1
     decode_answer(msgspec.json.encode(again))
 
@@ -163,8 +313,8 @@ def test_a_ranking_that_repeats_itself_is_taken_once() -> None:
 def test_numbers_that_changed_are_adapted() -> None:
     """What is left of a plan that needs more memory than there is now is improved until it fits."""
     request = REQUESTS["fsdp"][0]
-    plan = planner.solve({**request, "memory_bytes": 10**6, "with_plan": True})["plan"]
-    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    plan = kept({**request, "memory_bytes": 10**6})
+    again = replanned(request, plan)
     assert again["status"] == "feasible"
     assert again["peak_bytes"] <= request["memory_bytes"]
     assert "warnings" not in planner.solve({**request, "start_plan": plan})
@@ -173,10 +323,8 @@ def test_numbers_that_changed_are_adapted() -> None:
 @pytest.mark.parametrize("family", ["ibatch", "caramel"])
 def test_a_search_for_scenarios_takes_none(family: str) -> None:
     request = REQUESTS[family][0]
-    plan = planner.solve({**request, "with_plan": True})["plan"]
-    (said,) = planner.solve({**request, "scenarios": [{"startup": 2}], "start_plan": plan})[
-        "warnings"
-    ]
+    asked = {**request, "scenarios": [{"startup": 2}], "start_plan": kept(request)}
+    (said,) = planner.solve(asked)["warnings"]
     assert said == "start_plan is ignored: the search for scenarios begins without one"
 
 
@@ -184,15 +332,3 @@ def test_a_plan_of_a_larger_problem_is_warned_of() -> None:
     small, large = (overlap.Problem(nodes=[overlap.Node("a")] * n) for n in (1, 2))
     result = overlap.solve(small, start=overlap.solve(large).plan)
     assert len(result.warnings) == 1
-
-
-def test_what_is_not_checked_in_time_is_said() -> None:
-    class Late(Words):
-        def check(self, *_: object) -> None:
-            raise TimeUpError
-
-    family = Late({"a plan": 5}, {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)})
-    result = family.solve("a problem", method="m", start="a plan")
-    assert result.warnings == (
-        "start_plan is ignored: the time limit passed before it was checked",
-    )

@@ -1,14 +1,12 @@
 """Answers name the program by which they sum up, in one form, and say nothing else elsewhere."""
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import UNSET
 
-import planner
 from planner.cli import main
 from planner.families.collectives import check
 from planner.families.collectives.program import in_parts
@@ -18,15 +16,13 @@ from planner.formats.exporters.mscclpp import write_mscclpp
 from planner.jsonio.programs import MAX_CHECKED, ProgramAnswer, program_answer
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import Batch, Piece, read_plan
-from planner.programs.collectives import (
-    SummingProgram,
-    summing_program,
-)
+from planner.programs.collectives import SummingProgram, summing_program
 from planner.programs.from_plans import transfers
 from planner.solving.transfers import Kind
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
 from tests.test_programs import BIGDL, BML, CARAMEL, solved
 
+THROUGH_A_DRIVER = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
 FAILED = {"nics": [[[0, 0], 0]]}
 BCUBE = {**CLUSTER, "machines": 9, "topology": {"kind": "bcube", "n": 3, "k": 2}}
 BCUBE["nic"] = {**CLUSTER["nic"], "per_machine": 2}
@@ -36,9 +32,29 @@ def summed(answer: dict[str, Any]) -> SummingProgram:
     return summing_program(read_plan(json.dumps(answer).encode()))
 
 
-def stated(answer: dict[str, Any]) -> dict[str, Any]:
-    program: dict[str, Any] = answer["synchronisation"]["program"]
-    return program
+def recipe(row: dict[str, Any]) -> Recipe:
+    """Return the recipe that an algorithm of an answer names."""
+    return Recipe(row["program"]["generator"], tuple(row["program"]["shape"]))
+
+
+class Exporting:
+    """Writes plans, and exports them."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path, self.capsys = path / "plan.json", capsys
+
+    def __call__(self, answer: dict[str, Any], tool: str, *words: str) -> str:
+        """Return what is printed, or the error."""
+        self.path.write_text(json.dumps(answer))
+        status = main(["export", tool, str(self.path), *words])
+        printed = self.capsys.readouterr()
+        assert (status == 2) == bool(printed.err)
+        return printed.err or printed.out
+
+
+@pytest.fixture
+def exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Exporting:
+    return Exporting(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +72,10 @@ def stated(answer: dict[str, Any]) -> dict[str, Any]:
 )
 def test_plans_of_iterations(cluster: dict[str, Any], algorithm: str, generator: str) -> None:
     answer = solved(REQUEST, cluster=cluster, algorithms=[algorithm])
-    program = stated(answer)
-    assert program["generator"] == generator
+    named = recipe(answer["synchronisation"])
+    assert named.generator == generator
     assert summed(answer).program.ranks == answer["workers"]
-    assert list(summed(answer).program.messages()) == list(
-        made(Recipe(generator, tuple(program["shape"]))).messages()
-    )
+    assert list(summed(answer).program.messages()) == list(made(named).messages())
 
 
 @pytest.mark.parametrize("method", ["bml", "detour"])
@@ -95,17 +109,17 @@ def test_slices_are_the_chunks_of_a_direct_exchange() -> None:
         assert program.even == (elements == 1000)
 
 
-@pytest.mark.parametrize("method", ["reduce", "tree_aggregate", "tree_aggregate_torrent"])
-def test_through_a_driver_there_is_none(method: str) -> None:
-    answer = solved(BIGDL, method=method)
-    with pytest.raises(InvalidInputError) as caught:
-        summed(answer)
-    assert caught.value.path == "method"
-
-
-def test_plans_that_leave_it_open_say_so() -> None:
-    with pytest.raises(InvalidInputError, match="leaves open how to sum up"):
-        summed(solved(CARAMEL))
+@pytest.mark.parametrize(
+    ("request_", "path", "said"),
+    [
+        *(({**BIGDL, "method": name}, "method", "a driver") for name in THROUGH_A_DRIVER),
+        (CARAMEL, "problem", "leaves open how to sum up"),
+    ],
+)
+def test_plans_that_leave_it_open_say_so(request_: dict[str, Any], path: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said) as caught:
+        summed(solved(request_))
+    assert caught.value.path == path
 
 
 def test_programs_too_large_to_check_are_named_all_the_same() -> None:
@@ -120,47 +134,33 @@ def test_ranks_are_known_without_making_the_program(generator: str) -> None:
     for shape in ((6,), (4, 2), (2, 2, 3)):
         try:
             program = made(Recipe(generator, shape))
-        except NotApplicableError:
-            continue
-        except InvalidInputError:
+        except (InvalidInputError, NotApplicableError):
             continue
         assert ranks_of(Recipe(generator, shape)) == program.ranks
 
 
-ASKED: dict[str, dict[str, Any]] = {
-    "iteration": {**REQUEST, "algorithms": ["ring"]},
-    "slices": BIGDL,
-    "cube": BML,
-    "around": {**BML, "failed": FAILED, "with_plan": True},
-}
 PROGRAM = {"generator": "ring", "shape": [4]}
 
 
-@cache
-def planned(asked: str) -> dict[str, Any]:
-    return planner.solve(ASKED[asked])
-
-
 @pytest.mark.parametrize(
-    ("asked", "change", "path"),
+    ("change", "path"),
     [
-        ("iteration", {"program": {**PROGRAM, "generator": "direct"}}, "program.generator"),
-        ("iteration", {"program": {**PROGRAM, "generator": "rings"}}, "program.generator"),
-        ("iteration", {"program": {**PROGRAM, "shape": [5]}}, "program.shape"),
-        ("iteration", {"program": {**PROGRAM, "shape": [2, 2]}}, "program.shape"),
-        ("iteration", {"algorithm": "ps"}, "program.generator"),
+        ({"program": {**PROGRAM, "generator": "direct"}}, "program.generator"),
+        ({"program": {**PROGRAM, "generator": "rings"}}, "program.generator"),
+        ({"program": {**PROGRAM, "shape": [5]}}, "program.shape"),
+        ({"program": {**PROGRAM, "shape": [2, 2]}}, "program.shape"),
+        ({"algorithm": "ps"}, "program.generator"),
     ],
 )
-def test_another_program_than_the_plan_s_is_refused(
-    asked: str, change: dict[str, Any], path: str
-) -> None:
-    answer = planned(asked)
-    changed = {**answer, "synchronisation": {**answer["synchronisation"], **change}}
+def test_another_program_than_the_plan_s_is_refused(change: dict[str, Any], path: str) -> None:
+    answer = solved(REQUEST, algorithms=["ring"])
+    answer["synchronisation"] |= change
     with pytest.raises(InvalidInputError) as caught:
-        read_plan(json.dumps(changed).encode())
+        read_plan(answer)
     assert caught.value.path == f"synchronisation.{path}"
 
 
+RAILS = {"kind": "rails", "accelerators": 4, "link_bytes_per_s": 3e10, "link_startup_ns": 500}
 MIXED: dict[str, Any] = {
     "problem": "iteration",
     "profile": {
@@ -182,12 +182,7 @@ MIXED: dict[str, Any] = {
         "name": "rails",
         "source": "a test",
         "machines": 3,
-        "topology": {
-            "kind": "rails",
-            "accelerators": 4,
-            "link_bytes_per_s": 3e10,
-            "link_startup_ns": 500,
-        },
+        "topology": RAILS,
         "nic": {"bytes_per_s": 1e10, "startup_ns": 2000, "per_machine": 4, "message_ns": 2000},
     },
     "modes": ["replicated"],
@@ -195,92 +190,62 @@ MIXED: dict[str, Any] = {
 }
 
 
-def test_transfers_by_several_programs_are_written_one_by_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_transfers_by_several_programs_are_written_one_by_one(exported: Exporting) -> None:
     answer = solved(MIXED, algorithms=["ring", "ps", "mixed"])
-    named = [answer["synchronisation"], *answer["synchronisation"]["others"]]
-    plan_read = read_plan(json.dumps(answer).encode())
     main_one = answer["synchronisation"]["algorithm"]
-    programs = set()
-    for transfer in answer["transfers"]:
-        name = transfer.get("algorithm", main_one)
-        [row] = [row for row in named if row["algorithm"] == name]
-        recipe = Recipe(row["program"]["generator"], tuple(row["program"]["shape"]))
-        programs.add(made(recipe).name)
-        assert summing_program(plan_read, name).program.name == made(recipe).name
-    assert len(programs) == 2
+    named = [answer["synchronisation"], *answer["synchronisation"]["others"]]
+    recipes = {row["algorithm"]: recipe(row) for row in named}
+    used = {transfer.get("algorithm", main_one) for transfer in answer["transfers"]}
+    plan = read_plan(answer)
+    for name in used:
+        assert summing_program(plan, name).program.name == made(recipes[name]).name
+    assert len({made(recipes[name]).name for name in used}) == 2
     for wrong in (None, "halving"):
         with pytest.raises(InvalidInputError, match=main_one) as caught:
-            summing_program(plan_read, wrong)
+            summing_program(plan, wrong)
         assert caught.value.path == "algorithm"
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(answer))
-    assert main(["export", "mscclpp", str(plan)]) == 2
-    assert "--algorithm: expected one by which" in capsys.readouterr().err
-    for row in named:
-        assert main(["export", "mscclpp", str(plan), "--algorithm", row["algorithm"]]) == 0
-        assert json.loads(capsys.readouterr().out)["collective"] == "allreduce"
-
-
-def test_one_algorithm_has_one_program_at_all_depths() -> None:
-    answer = solved(MIXED, algorithms=["hierarchical"])
-    assert len({transfer.get("depth", 1) for transfer in answer["transfers"]}) == 2
-    assert "others" not in answer["synchronisation"]
+    assert "--algorithm: expected one by which" in exported(answer, "mscclpp")
+    for name in recipes:
+        document = json.loads(exported(answer, "mscclpp", "--algorithm", name))
+        assert document["collective"] == "allreduce"
 
 
 def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
-    rows: list[tuple[Kind, Batch]] = [
-        ("push", Batch((Piece("a"),))),
-        ("pull", Batch((Piece("a"),))),
-    ]
+    batch = Batch((Piece("a"),))
+    rows: list[tuple[Kind, Batch]] = [("push", batch), ("pull", batch)]
     assert transfers(rows, barrier=False)
     with pytest.raises(InvalidInputError, match="waited for where it is read") as caught:
         transfers(rows, barrier=True)
     assert caught.value.path == "barrier"
 
 
-def test_depths_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_algorithm_has_one_program_and_its_depths_are_parts(exported: Exporting) -> None:
     answer = solved(MIXED, algorithms=["hierarchical"])
-    depths = [transfer.get("depth", 1) for transfer in answer["transfers"]]
+    assert "others" not in answer["synchronisation"]
+    depths = {transfer.get("depth", 1) for transfer in answer["transfers"]}
     deep = max(depths)
-    assert set(depths) == {1, deep} != {1}
-    plan_read = read_plan(json.dumps(answer).encode())
+    assert depths == {1, deep} != {1}
+    plan = read_plan(answer)
     for wrong in (None, 3):
         with pytest.raises(InvalidInputError, match=f"1, {deep}$") as caught:
-            summing_program(plan_read, None, wrong)
+            summing_program(plan, None, wrong)
         assert caught.value.path == "depth"
-    program, depth, _ = summing_program(plan_read, None, deep)
+    program, depth, _ = summing_program(plan, None, deep)
     assert depth == deep
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(answer))
-    assert main(["export", "mscclpp", str(plan)]) == 2
-    assert f"--depth: expected one at which transfers are summed up: 1, {deep}" in (
-        capsys.readouterr().err
-    )
+    said = f"--depth: expected one at which transfers are summed up: 1, {deep}"
+    assert said in exported(answer, "mscclpp")
     for tool, write in (("mscclpp", write_mscclpp), ("msccl", write_msccl)):
-        for chosen in {1, deep}:
-            assert main(["export", tool, str(plan), "--depth", str(chosen)]) == 0
+        for chosen in depths:
             cut = in_parts(program, chosen)
             assert cut.chunks == chosen * program.chunks
-            assert capsys.readouterr().out == write(cut)
-    assert main(["export", "msccl", str(_file(tmp_path, planned("cube"))), "--depth", "2"]) == 2
-    assert "--depth: not with a plan of bml" in capsys.readouterr().err
+            assert exported(answer, tool, "--depth", str(chosen)) == write(cut)
+    assert "--depth: not with a plan of bml" in exported(solved(BML), "msccl", "--depth", "2")
 
 
-def _file(folder: Path, answer: dict[str, Any]) -> Path:
-    path = folder / "bml.json"
-    path.write_text(json.dumps(answer))
-    return path
-
-
-def test_rounds_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = {**planned("cube"), "rounds": 3}
+def test_rounds_are_exported_as_parts(exported: Exporting) -> None:
+    answer = {**solved(BML), "rounds": 3}
     program, depth, _ = summed(answer)
     assert depth == 3
-    plan = str(_file(tmp_path, answer))
-    assert main(["export", "mscclpp", plan]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(exported(answer, "mscclpp"))
     assert document["gpus"][0]["input_chunks"] == 3 * program.chunks
-    assert main(["export", "msccl", plan]) == 0
-    assert f'nchunksperloop="{3 * program.chunks}"' in capsys.readouterr().out
+    assert f'nchunksperloop="{3 * program.chunks}"' in exported(answer, "msccl")

@@ -1,7 +1,6 @@
-"""Among plans of equal cost the one with the fewest transfers, in every family that sends any."""
+"""Among plans of equal cost the one with the fewest transfers, or the least sensitive one."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.families import caramel, drizzle, ibatch
+from planner.families import caramel, ibatch
 from planner.families.caramel.exact_whole import fewest_whole
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
@@ -20,10 +19,13 @@ from planner.families.drizzle import DRIZZLE
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
+from planner.solving import tie_break
 from planner.solving.deadline import NEVER
+from planner.solving.simulator import TimedTransfer, simulate
 from tests.caramel.graph_strategies import graphs
 from tests.oracles import all_boundaries, objective
 from tests.strategies import affine_costs, problems, table_costs
+from tests.test_numbers import PROBLEMS
 
 
 @settings(max_examples=1200)
@@ -101,19 +103,6 @@ def test_fewest_whole_transfers_end_within_every_limit() -> None:
     assert {None, 1, 2} <= set(counts)
 
 
-def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
-    problem = ibatch.Problem(startup_ns=1, transfer_ns=[5, 1, 1, 1, 9], compute_ns=[1, 1, 1, 1, 20])
-    simple = ibatch.solve(problem)
-    robust = ibatch.solve(problem, tie_break="robust")
-    assert simple.plan is not None
-    assert robust.plan is not None
-    assert simple.objective_ns == robust.objective_ns == robust.lower_bound_ns
-    assert len(simple.plan.batches) <= len(robust.plan.batches)
-    slower = replace(problem, transfer_ns=[8, 2, 2, 2, 14], startup_ns=2)
-    late = [ibatch.IBATCH.price(slower, plan) for plan in (robust.plan, simple.plan)]
-    assert late[0] <= late[1]
-
-
 def test_under_contention_the_plan_stays_as_it_is() -> None:
     cost = AffineCost(0, Fraction(1))
     busy = Interference(ns_per_byte=Fraction(3, 10), delay_ns=2)
@@ -133,14 +122,10 @@ def test_baselines_keep_to_their_rule() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    chain = ibatch.Problem(compute_ns=[1], transfer_ns=[1], startup_ns=1)
     with pytest.raises(InvalidInputError, match="tie_break: expected one of simple, robust"):
-        ibatch.solve(chain, tie_break="best")  # type: ignore[arg-type]
-    problem = drizzle.Problem(
-        compute_ns=10, tasks=2, group_ns=5, task_ns=1, max_overhead=Fraction(1, 2)
-    )
+        ibatch.solve(PROBLEMS["ibatch"], tie_break="best")  # type: ignore[arg-type]
     with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
-        DRIZZLE.solve(problem, tie_break="robust")
+        DRIZZLE.solve(PROBLEMS["drizzle"], tie_break="robust")
 
 
 def test_requests_choose_among_equal_plans_at_nominal_times_only() -> None:
@@ -157,3 +142,62 @@ def test_requests_choose_among_equal_plans_at_nominal_times_only() -> None:
         refused = planner.solve({**spread, field: value, "tie_break": "robust"})["error"]
         assert refused["path"] == field
         assert "not with tie_break" in refused["message"]
+
+
+times = st.integers(0, 20)
+Pair = tuple[int, int]
+
+
+@given(
+    st.lists(times, min_size=1, max_size=4),
+    st.lists(times, min_size=1, max_size=4),
+    st.lists(st.tuples(times, times, st.integers(0, 3)), max_size=5),
+    st.sampled_from([tie_break.NOMINAL, *tie_break.STRAINS, tie_break.Strain(5, 1)]),
+)
+def test_a_strain_multiplies_what_the_simulator_is_given(
+    backward: list[int],
+    forward: list[int],
+    drawn: list[tuple[int, int, int]],
+    strain: tie_break.Strain,
+) -> None:
+    slower, longer = strain
+    sent = [(ready, duration, min(by, len(forward) - 1)) for ready, duration, by in drawn]
+    iteration = simulate(
+        [longer * time for time in backward],
+        [longer * time for time in forward],
+        [
+            TimedTransfer(0, slower * duration, by, not_before_ns=longer * ready)
+            for ready, duration, by in sent
+        ],
+    )
+    steps = [tie_break.Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
+    computed = sum(backward) + sum(forward)
+    assert tie_break.end_under(strain, steps, computed) == iteration.end_ns
+    ends = [tie_break.end_under(one, steps, computed) for one in tie_break.STRAINS]
+    assert [*tie_break.strained(steps, computed)] == ends
+
+
+def test_slow_transfers_count_before_slow_computation() -> None:
+    assert tie_break.strained([tie_break.Step(0, 10, 0)], 0) == (30, 20)
+    assert tie_break.strained([], 10) == (20, 30)
+
+
+@given(st.lists(st.tuples(times, times), min_size=1, max_size=8), st.integers(0, 7))
+def test_the_search_ends_at_the_best_of_the_plans_there_are(plans: list[Pair], start: int) -> None:
+    """Plans are what they last under the two strains; whoever is asked tries all of them."""
+    value = 3
+    known = [(2 * value + first, 2 * value + second) for first, second in plans]
+
+    def lasts(plan: Pair, strain: tie_break.Strain) -> int:
+        return plan[tie_break.STRAINS.index(strain)]
+
+    def attempt(limits: list[tie_break.Limit], last: tie_break.Limit) -> tuple[Pair | None, int]:
+        fitting = [
+            pair for pair in known if all(lasts(pair, at) <= most for at, most in limits[1:])
+        ]
+        best = min(fitting, key=lambda plan: lasts(plan, last.strain))
+        reached = lasts(best, last.strain)
+        return (best, reached) if reached <= last.most_ns else (None, reached)
+
+    begin = known[start % len(known)]
+    assert tie_break.most_robust(begin, value, lasts, attempt, NEVER) == min(known)  # type: ignore[arg-type]

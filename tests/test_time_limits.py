@@ -1,117 +1,352 @@
-"""`time_limit_s` is kept, building and bounds included, and what comes back is honest."""
+"""Every search ends soon after its time limit or a cancel, and what comes back is honest.
 
+Small and middle instances are asked of all families, methods and options that add a search:
+scenarios, spreads, interference, targets, regret, old plans; large ones of the methods that take
+long. Processor time counts, since a busy machine stretches every other; an answer that takes
+`HANGING_S` more, or never comes, is interrupted.
+"""
+
+import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import import_module
 from itertools import count
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import planner
-from planner.families import bigdl, caramel, ibatch, iteration
 from planner.jsonio.bml import answer as bml_answer
 from planner.solving.deadline import Deadline
-from tests.large import (
-    YAN,
-    Request,
-    bml_request,
-    caramel_request,
-    fsdp_request,
-    ibatch_sums,
-    ibatch_table,
-    iteration_request,
-    overlap_request,
-    shipped,
-    tiny_iteration,
-    used_s,
-    warm,
-    yan_deep,
-    yan_request,
-)
+from planner.solving.methods import REPLAN
+from planner.solving.targets import TARGETS
+from tests import large
+from tests.large import Request
+from tests.thorough import THOROUGH
 
-LIMITS = (0.001, 0.1)
+LATE_S = 2.0
+"""Processor time an answer may take beyond its time limit, or a cancel: a second, and as much again
+where tests share a core's threads."""
 
-LATE_S = 0.5
-"""How late an answer may be."""
+HANGING_S = 4.0
+"""Processor time after which an answer, late already, is not waited for any more."""
 
-REFUSED_AT = {"method", "layer_bytes", "memory_bytes", "workers", "time_limit_s"}
-"""What a method may say it does not apply to, or that there was no time even for the question."""
+WAITING_S = 120.0
+"""The same of real time, for what waits and computes nothing."""
 
-NOISE = 3
-"""How much slower than usual this machine may be just now: two tests on the threads of one core and
-other processes beside them, make the same work take twice the processor time and more."""
+LIMITS = (1e-9, 1e-3, 0.05, 0.5)
 
+SMALL, MIDDLE = 19, 150
+"""Layers."""
 
-IBATCH = sorted(set(ibatch.METHODS) - {"auto"})
-CARAMEL = sorted(caramel.METHODS)
-BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
-ITERATION = sorted(set(iteration.METHODS) - {"auto"})
-
-
-CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
-    "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),
-    "ibatch, Eq. 4, 390 layers": (lambda: ibatch_sums(390, objective="eq4"), IBATCH),
-    "ibatch, Eq. 4, 4,096 layers": (lambda: ibatch_sums(4096, objective="eq4"), ["exact"]),
-    "ibatch, a table, 5,000 layers": (lambda: ibatch_table(5000), IBATCH),
-    "yan, 1,000 machines": (lambda: yan_request(1000), YAN),
-    "yan, 1,000 machines, memory": (lambda: yan_request(1000, memory_bytes=3 * 10**9), YAN),
-    "yan, 1,000 machines, short memory": (
-        lambda: yan_request(1000, memory_bytes=3 * 10**8),
-        ["exact", "greedy"],
-    ),
-    "yan, machines that differ": (
-        lambda: yan_request(1000, machine_speeds=[1.0, 0.5] * 500),
-        ["auto"],
-    ),
-    "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
-    "fsdp, 400 layers": (
-        lambda: fsdp_request(400),
-        ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
-    ),
-    "overlap, 9,000 nodes": (
-        lambda: overlap_request(1500),
-        ["search", "greedy", "own_order", "auto"],
-    ),
-    "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
-    "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
-    "bml": (bml_request, ["bml", "detour", "trees"]),
-    "bml, 8,000 servers": (lambda: bml_request(n=20), ["trees"]),
-    "bml, around failures": (
-        lambda: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
-        ["detour", "trees", "auto"],
-    ),
-    "bigdl, 512 nodes": (lambda: {**shipped("bigdl/vgg19-16.json"), "nodes": 512}, BIGDL),
-    "iteration, ResNet-152": (lambda: iteration_request("resnet152", "bml-bcube"), ITERATION),
-    "iteration, 65,536 workers": (lambda: tiny_iteration(2**16), ["ddp", "joint"]),
-    "iteration, pieces of 3 bytes": (
-        lambda: tiny_iteration(4, max_transfer_bytes=3),
-        ["joint"],
-    ),
-    "iteration, GPT-2": (lambda: iteration_request("gpt2_small", "h100-32"), ["auto"]),
+COST = {"startup_ns": 30_000, "ns_per_byte": 0.7}
+TABLE = {"table": [[0, 1000], [100, 5000], [10**5, 90_000], [10**6, 500_000], [10**7, 8 * 10**6]]}
+DISTURBING = {"startup_ns": 20_000, "ns_per_byte": 0.1, "slowdown": 1.3, "delay_ns": 5000}
+NETWORKS = {
+    "affine": COST,
+    "table": TABLE,
+    "interference": {**COST, "interference": DISTURBING},
+    "table, interference": {**TABLE, "interference": DISTURBING},
 }
+
+
+def ibatch(layers: int, **more: Any) -> Request:
+    return {
+        "problem": "ibatch",
+        "direction": "push",
+        "compute_ns": large.drawn(1, layers, 10**6),
+        "spread_ns": large.drawn(2, layers, 10**5),
+        "layer_bytes": large.drawn(3, layers, 10**6),
+        "outlook": "nominal",
+        **more,
+    }
+
+
+def caramel(layers: int, **more: Any) -> Request:
+    request = large.caramel(layers)
+    for op, spread in zip(request["ops"], large.drawn(1, 2 * layers, 10**5, 0), strict=True):
+        op["spread_ns"] = spread
+    return {**request, "outlook": "nominal", **more}
+
+
+def iteration(
+    layers: int, machines: int = 8, topology: Request = large.SWITCH, **cluster: Any
+) -> Request:
+    draw = Random(layers // 2)
+    rows = [
+        {
+            "name": f"l{place}",
+            "forward_ns": draw.randrange(10**6),
+            "backward_ns": draw.randrange(10**6),
+            "forward_spread_ns": draw.randrange(10**5),
+            "backward_spread_ns": draw.randrange(10**5),
+            "parameter_bytes": 4 * draw.randrange(1, 10**6),
+            "activation_bytes": draw.randrange(10**6),
+        }
+        for place in range(layers // 2)
+    ]
+    request = large.synthetic_iteration(rows, machines, topology=topology, **cluster)
+    return {**request, "outlook": "nominal"}
+
+
+REQUESTS: dict[str, Callable[[int], Request]] = {
+    **{f"ibatch, {name}": partial(ibatch, network=network) for name, network in NETWORKS.items()},
+    "ibatch, pull": partial(ibatch, network=COST, direction="pull", max_batch_bytes=5 * 10**6),
+    "ibatch, Eq. 4": partial(ibatch, network=COST, objective="eq4"),
+    **{f"caramel, {name}": partial(caramel, network=network) for name, network in NETWORKS.items()},
+    "caramel, depths": partial(caramel, network={**COST, "depths": {"2": COST, "8": TABLE}}),
+    "iteration, switch": iteration,
+    "iteration, BCube": partial(iteration, machines=9, topology={"kind": "bcube", "n": 3, "k": 2}),
+    "iteration, interference": partial(iteration, interference=DISTURBING),
+    "iteration, memory": lambda layers: iteration(layers, memory_bytes=2_500_000 * layers),
+    "yan": lambda layers: large.yan(2 * layers),
+    "yan, memory": partial(large.yan, memory_bytes=3 * 10**8),
+    "yan, machines that differ": lambda layers: large.yan(
+        2 * layers, machine_speeds=[1.0, 0.5] * layers
+    ),
+    "yan, layers": lambda layers: large.yan_deep(layers // 3),
+    "bml": lambda _: large.bml(),
+    "bml, failures": lambda _: large.bml(failed={"nics": [[[0, 1, 2], 0]]}),
+    "bml, listed": lambda _: large.bml(n=3, schedule="all"),
+    "bigdl": lambda layers: {**large.shipped("bigdl/vgg19-16.json"), "nodes": layers},
+    "drizzle": lambda _: large.shipped("drizzle/inception64.json"),
+    "fsdp": large.fsdp,
+    "fsdp, memory": lambda layers: large.fsdp(layers, memory_bytes=6 * 10**7 * layers),
+    "fsdp, many meshes": lambda layers: large.fsdp(
+        layers, memory_bytes=6 * 10**7 * layers, meshes=100 * large.fsdp(1)["meshes"]
+    ),
+    "fsdp, two channels": partial(large.fsdp, channels="two"),
+    "overlap": large.overlap,
+    "overlap, no limit": partial(large.overlap, memory_limit_bytes=10**12),
+}
+"""Makers of requests, by their family and what is special about them, of a number of layers."""
+
+SCENARIOS = [{"startup": 0}, {"late": 2}, {"computation": 0.5, "bandwidth": 0.3, "weight": 3}]
+PLAIN = [{}, {"bandwidth": 0.5}, {"computation": 2, "startup": 3}]
+
+ASKED: dict[str, Request] = {
+    "regret": {"regret": True},
+    "scenarios": {"scenarios": SCENARIOS, "outlook": ...},
+    "scenarios, percentile": {"scenarios": SCENARIOS, "percentile": 90, "outlook": ...},
+    "many scenarios": {"scenarios": 10 * SCENARIOS, "outlook": ...},
+    "mean": {"outlook": "mean"},
+    "p90, regret": {"outlook": "p90", "regret": True},
+    "kept plan": {"with_plan": True, "progress": True},
+}
+"""What adds to a search, of families that know scenarios; ``...`` leaves a field out."""
+
+TARGETED: dict[str, Request] = {f"target {name}": {"target": name} for name in TARGETS}
+
+OTHERS: dict[str, Request] = {
+    "regret": {"regret": True},
+    "scenarios": {"regret": True, "scenarios": PLAIN, "percentile": 90},
+}
+
+OPTIONS: dict[str, dict[str, Request]] = {
+    "ibatch": ASKED,
+    "caramel": {**ASKED, **TARGETED},
+    "iteration": {**ASKED, **TARGETED},
+    "yan": {**OTHERS, "pareto": {"pareto": True}},
+    **dict.fromkeys(("fsdp", "overlap", "bml"), OTHERS),
+}
+
+REFUSED_AT = {
+    *("method", "target", "objective", "outlook", "machine_speeds"),
+    *("layer_bytes", "memory_bytes", "workers", "time_limit_s", "pareto"),
+}
+"""What a method or an option may say it does not go with."""
+
+NOT_FOR = {"method", "layer_bytes", "memory_bytes", "workers", "time_limit_s"}
+"""The same of a method alone, or that there was no time even for the question."""
+
+
+def family_of(name: str) -> str:
+    return name.partition(",")[0]
+
+
+def methods_of(name: str) -> list[str]:
+    return sorted(import_module(f"planner.{family_of(name)}").METHODS)
+
+
+CASES = [
+    *(
+        (name, method, "")
+        for name in REQUESTS
+        for method in (*methods_of(name), REPLAN)
+        if method != "brute_force"  # on as small networks as it takes
+    ),
+    *((name, "auto", option) for name in REQUESTS for option in OPTIONS.get(family_of(name), ())),
+]
+"""Which request, which method, and what else is asked."""
+
+QUICK = [case for case in CASES if case[2] or case[1] in ("auto", REPLAN)]
+"""What makes the most of the searches: single methods are asked large instances."""
+
+
+@cache
+def old_plan(name: str, layers: int) -> Any:
+    """Return a plan of the same request."""
+    return planner.solve({**REQUESTS[name](layers), "with_plan": True, "time_limit_s": 0.5})["plan"]
+
+
+def asked(name: str, layers: int, method: str, option: str) -> Request:
+    request = {**REQUESTS[name](layers), "method": method}
+    if method == REPLAN:
+        request["start_plan"] = old_plan(name, layers)
+    request |= OPTIONS.get(family_of(name), {}).get(option, {})
+    return {field: value for field, value in request.items() if value is not ...}
+
+
+class At:
+    """Cancels from a moment on, some seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._moment = time.monotonic() + seconds
+
+    def is_set(self) -> bool:
+        return time.monotonic() >= self._moment
+
+
+class HangingError(BaseException):
+    """Nothing that the library catches."""
+
+
+@contextmanager
+def interrupted(seconds: float) -> Iterator[None]:
+    """Interrupt what takes so much processor time, or waits far longer."""
+
+    def hang(*_: object) -> None:
+        raise HangingError
+
+    timers = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
+    before = {number: signal.signal(number, hang) for number in timers}
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds + WAITING_S)
+    try:
+        yield
+    finally:
+        for number, timer in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
+
+
+def ended(
+    request: Request, seconds: float, *, cancelled: bool = False, late_s: float = LATE_S
+) -> Request:
+    """Return the answer to a request that has so many seconds, which must come in time."""
+    if not cancelled:
+        request = {**request, "time_limit_s": seconds}
+    begin = large.used_s()
+    with interrupted(seconds + HANGING_S):
+        answer = planner.solve(request, cancel=At(seconds) if cancelled else None)
+    assert large.used_s() - begin <= seconds + late_s, (seconds, cancelled)
+    if "error" in answer:
+        assert answer["error"]["code"] == "invalid_request", answer
+        assert answer["error"]["path"] in REFUSED_AT, answer
+    else:
+        assert answer["status"] in {"optimal", "feasible", "time_limit", "infeasible"}
+    return answer
+
+
+@pytest.mark.parametrize(("name", "method", "option"), QUICK)
+def test_a_search_without_time_ends_at_once(name: str, method: str, option: str) -> None:
+    large.warm()
+    request = asked(name, SMALL, method, option)
+    ended(request, 1e-9)
+    ended(request, 0.0, cancelled=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "method", "option"), CASES if THOROUGH else QUICK)
+def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, option: str) -> None:
+    large.warm()
+    request = asked(name, MIDDLE, method, option)
+    draw = Random(f"{name} {method} {option}")
+    for limit in LIMITS if THOROUGH else [draw.choice(LIMITS[:-1])]:
+        if "error" in ended(request, limit):
+            return
+    ended(request, draw.uniform(0, 0.1), cancelled=True)
+
+
+@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+@pytest.mark.parametrize("memory", [1, 4000, 9601, 10_804])
+def test_an_old_plan_is_not_cut_into_pieces_without_end(mode: str, memory: int) -> None:
+    """The parameters and their gradients alone take 9,600 bytes."""
+    request = large.tiny_iteration(4, modes=[mode])
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    request["cluster"]["memory_bytes"] = memory
+    answer = ended({**request, "method": REPLAN, "start_plan": plan}, 1)
+    if memory < 9600:
+        assert answer["status"] == "infeasible"
+        assert answer["binding"] == ["memory_bytes"]
+
+
+def test_there_is_nothing_to_try_with_one_layer() -> None:
+    """With interference no plan meets its bound, and yet there is no other."""
+    request = asked("ibatch, interference", 1, "auto", "scenarios")
+    assert ended(request, 100)["batches"] == [[0, 1]]
+
+
+IBATCH, CARAMEL, BIGDL, ITERATION = (
+    [method for method in methods_of(family) if method != "auto"]
+    for family in ("ibatch", "caramel", "bigdl", "iteration")
+)
+RULES = ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"]
+RESNET, GPT = ("resnet152", "bml-bcube"), ("gpt2_small", "h100-32")
+LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
+    *(
+        (name, REQUESTS[name], size, methods)
+        for name, size, methods in (
+            ("yan", 500, large.YAN),
+            ("yan, memory", 1000, ["exact", "greedy"]),
+            ("yan, machines that differ", 500, ["auto"]),
+            ("yan, layers", 300, ["exact", "median"]),
+            ("fsdp", 400, RULES),
+            ("overlap", 1500, ["search", "greedy", "own_order", "auto"]),
+            ("caramel, affine", 600, [*CARAMEL, "auto"]),
+            ("bml", 4, ["bml", "detour", "trees"]),
+            ("bml, failures", 4, ["detour", "trees", "auto"]),
+            ("bigdl", 512, BIGDL),
+        )
+    ),
+    ("ibatch, sums", partial(large.ibatch_sums, direction="push"), 390, IBATCH),
+    ("ibatch, sums, Eq. 4", partial(large.ibatch_sums, objective="eq4"), 390, IBATCH),
+    ("ibatch, sums, Eq. 4", partial(large.ibatch_sums, objective="eq4"), 4096, ["exact"]),
+    ("ibatch, a table that falls", large.ibatch_table, 5000, IBATCH),
+    ("yan, more memory", partial(large.yan, memory_bytes=3 * 10**9), 1000, large.YAN),
+    ("caramel, workers", partial(large.caramel, workers=2**16), 15, [*CARAMEL, "auto"]),
+    ("bml, servers", lambda n: large.bml(n=n), 20, ["trees"]),
+    ("iteration, ResNet-152", lambda _: large.shipped_iteration(*RESNET), 152, ITERATION),
+    ("iteration, workers", large.tiny_iteration, 2**16, ["ddp", "joint"]),
+    ("iteration, pieces", partial(large.tiny_iteration, max_transfer_bytes=3), 4, ["joint"]),
+    ("iteration, GPT-2", lambda _: large.shipped_iteration(*GPT), 12, ["auto"]),
+]
 """Large instances, and the methods that are asked for each. One that does not apply says so."""
 
 
 @pytest.mark.parametrize(
-    ("name", "method"),
+    ("name", "make", "size", "method"),
     [
-        pytest.param(name, method, marks=[pytest.mark.slow] if place else [])
-        for name, (_, methods) in CASES.items()
+        pytest.param(name, make, size, method, marks=[pytest.mark.slow] if place else [])
+        for name, make, size, methods in LARGE
         for place, method in enumerate(methods)
     ],
 )
-def test_a_time_limit_is_kept(name: str, method: str) -> None:
-    warm()
-    request = {**CASES[name][0](), "method": method}
+def test_large_instances_have_honest_answers_in_time(
+    name: str, make: Callable[[int], Request], size: int, method: str
+) -> None:
+    large.warm()
+    request = {**make(size), "method": method}
     answers = []
-    for limit in LIMITS:
-        begin = used_s()
-        answer = planner.solve({**request, "time_limit_s": limit})
-        assert used_s() - begin <= NOISE * (limit + LATE_S), limit
+    for limit in (0.001, 0.1):
+        answer = ended(request, limit, late_s=1.5 + 2 * limit)
         if "error" in answer:  # the method does not apply
-            assert answer["error"]["code"] == "invalid_request", answer
-            assert answer["error"]["path"] in REFUSED_AT, answer
+            assert answer["error"]["path"] in NOT_FOR, answer
             return
         answers.append(answer)
     objectives = [one["objective_ns"] for one in answers if one["objective_ns"] is not None]
@@ -119,13 +354,12 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
     if objectives:
         assert max(bounds) <= min(objectives)
     for one in answers:
-        assert one["status"] in {"optimal", "feasible", "time_limit", "infeasible"}
         proven = one["objective_ns"] is not None and one["objective_ns"] == one["lower_bound_ns"]
         assert (one["status"] == "optimal") == proven
         # Nothing but packing trees takes these too long to find some plan, and each has one; but
         # where something has failed a plan must be checked in time, which a busy machine may miss.
-        breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
-        late = one["status"] == "time_limit" and name == "bml, around failures"
+        breaks_eq5 = name.endswith("Eq. 4") and method == "layer_by_layer"
+        late = one["status"] == "time_limit" and name == "bml, failures"
         late |= method == "trees"
         # A rule may need more memory than there is, whatever the time.
         late |= name.startswith("fsdp") and one["status"] == "infeasible"
@@ -133,10 +367,8 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["milp", "cpsat"])
-def test_models_answer_with_a_plan_as_good_as_the_greedy_one_when_there_is_no_time(
-    method: str,
-) -> None:
-    request = ibatch_sums(60, direction="push")
+def test_without_time_models_have_a_plan_as_good_as_the_greedy_one(method: str) -> None:
+    request = large.ibatch_sums(60, direction="push")
     greedy = planner.solve({**request, "method": "greedy_backward"})["objective_ns"]
     answer = planner.solve({**request, "method": method, "time_limit_s": 1e-9})
     assert answer["status"] == "time_limit"
@@ -144,55 +376,33 @@ def test_models_answer_with_a_plan_as_good_as_the_greedy_one_when_there_is_no_ti
 
 
 def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up() -> None:
-    warm()
+    large.warm()
     given = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": 900}
-    answer = planner.solve(yan_request(1000, fixed=[given], time_limit_s=0.001))
+    answer = planner.solve(large.yan(1000, fixed=[given], time_limit_s=0.001))
     assert (answer["status"], answer["binding"]) == ("time_limit", ["time_limit_s"])
 
 
-def test_a_deadline_put_off_is_never_earlier() -> None:
-    assert Deadline(None).at_least(1).remaining_s is None
-    assert (Deadline(1e-9).at_least(1000).remaining_s or 0) > 900
-    late = Deadline(1000)
-    assert late.at_least(1) is late
-
-
-def stopped(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Make deadlines look at a clock that stands at the number in this list."""
+def test_deadlines_are_put_off_shared_and_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr("planner.solving.deadline.time", clock)
-    return now
-
-
-def test_shares_are_equal_and_cancelled_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped(monkeypatch)
     cancel = threading.Event()
+    assert Deadline(None).at_least(1).remaining_s is None
+    assert Deadline(1e-9).at_least(1000).remaining_s == 1000
+    whole, late, again = Deadline(1000), Deadline(None, cancel).later(5), Deadline.of(Deadline(3))
+    assert whole.at_least(1) is whole
     share = Deadline(100, cancel).share(4)
     assert share.remaining_s == 25
     assert Deadline(None).share(4).remaining_s is None
     assert (Deadline(0).share(4).remaining_s or 0) > 0  # enough for a first plan
-    assert not share.passed
+    now[0] = 2
+    assert (again.remaining_s, again.passed) == (1, False)
+    now[0] = 3
+    assert again.passed
+    assert (late.passed, share.passed) == (False, False)
     cancel.set()
     assert share.passed
-
-
-def test_a_deadline_that_is_passed_on_ends_when_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = stopped(monkeypatch)
-    again = Deadline.of(Deadline(10))
-    now[0] = 9
-    assert (again.remaining_s, again.passed) == (1, False)
-    now[0] = 10
-    assert again.passed
-
-
-def test_what_is_put_off_ends_that_long_after_a_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, cancel = stopped(monkeypatch), threading.Event()
-    late = Deadline(None, cancel).later(5)
-    now[0] = 3
-    assert not late.passed
-    cancel.set()
-    for moment, over in ((3, False), (7, False), (8, True)):
+    for moment, over in ((3, False), (7, False), (8, True)):  # five seconds after the cancel
         now[0] = moment
         assert late.passed == over
 
@@ -205,32 +415,31 @@ def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatc
         return bml_answer(*arguments)
 
     monkeypatch.setattr("planner.jsonio.bml.answer", answered)
-    planner.solve(bml_request(schedule={"server": [0, 0, 0]}, time_limit_s=100))
-    assert left[0] <= (100 + LATE_S) / 2
+    planner.solve(large.bml(schedule={"server": [0, 0, 0]}, time_limit_s=100))
+    assert left[0] <= 100.5 / 2
 
 
+DISTURBED = [{"startup": 2}, {"late": 1}]
 STEPPED: dict[str, Callable[[], Request]] = {
-    "iteration, pieces": lambda: tiny_iteration(4, max_transfer_bytes=300),
-    "iteration": lambda: tiny_iteration(3),
-    "iteration, regret": lambda: tiny_iteration(3, regret=True),
-    "caramel": lambda: caramel_request(4),
-    "caramel, regret": lambda: caramel_request(4, regret=True),
-    "caramel, scenarios": lambda: caramel_request(4, scenarios=[{"startup": 2}, {"late": 1}]),
-    "ibatch, sums": lambda: ibatch_sums(6),
-    "ibatch, a table": lambda: ibatch_table(6),
-    "ibatch, regret": lambda: ibatch_sums(6, regret=True),
-    "ibatch, scenarios": lambda: ibatch_sums(6, scenarios=[{"startup": 2}, {"late": 1}]),
-    "ibatch, spreads": lambda: {**ibatch_table(6), "spread_ns": list(range(6))},
-    "yan": lambda: yan_request(3),
+    "iteration, pieces": lambda: large.tiny_iteration(4, max_transfer_bytes=300),
+    "iteration": lambda: large.tiny_iteration(3),
+    "iteration, regret": lambda: large.tiny_iteration(3, regret=True),
+    "caramel": lambda: large.caramel(4),
+    "caramel, regret": lambda: large.caramel(4, regret=True),
+    "caramel, scenarios": lambda: large.caramel(4, scenarios=DISTURBED),
+    "ibatch, sums": lambda: large.ibatch_sums(6),
+    "ibatch, a table": lambda: large.ibatch_table(6),
+    "ibatch, regret": lambda: large.ibatch_sums(6, regret=True),
+    "ibatch, scenarios": lambda: large.ibatch_sums(6, scenarios=DISTURBED),
+    "ibatch, spreads": lambda: {**large.ibatch_table(6), "spread_ns": list(range(6))},
+    "yan": lambda: large.yan(3),
 }
 """Instances so small that the clock is looked at seldom."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STEPPED)
-def test_whenever_the_time_is_up_there_is_an_answer(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whenever_time_is_up_there_is_an_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock moves with every look at it, so that the time is up at each of the first ones."""
     request, looks = STEPPED[name](), count()
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))

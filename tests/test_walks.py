@@ -1,11 +1,10 @@
-"""The walks of CONTRIBUTING.md are ways that calls really take."""
+"""The README's examples run, and the walks of CONTRIBUTING.md are ways that calls really take."""
 
-import io
+import json
 import re
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType
@@ -18,8 +17,40 @@ from planner.cli import main
 from planner.families import caramel
 from planner.jsonio import decode_profile, encode_profile
 from planner.model.costs import AffineCost
+from tests.test_programs import BML
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_python_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    tuned, example = blocks("python")
+    compile(tuned, "README.md", "exec")  # examples/with_tune.py runs these lines
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("status       optimal\n")
+
+
+def test_the_json_example() -> None:
+    (example,) = [block for block in blocks("sh") if block.startswith("echo")]
+    request = re.search(r"'(\{.*\})'", example)
+    assert request
+    assert planner.solve(json.loads(request[1]))["status"] == "optimal"
+
+
+def test_the_measured_sentence_is_that_of_the_results() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    (figures,) = re.findall(r"^\| executed, four emulated hosts.*", page, flags=re.MULTILINE)
+    (said,) = re.findall(r"([\d.]+ to [\d.]+×) as fast as under DDP", README.replace("\n", " "))
+    assert f"| {said}; " in figures
+
+
 PROFILE = ROOT / "data" / "profiles" / "lenet5.json"
 
 
@@ -60,41 +91,26 @@ def missing(hops: list[str], calls: list[str]) -> str:
 
 
 def command(*words: object) -> None:
-    with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
-        assert main([str(word) for word in words]) == 0
+    assert main([str(word) for word in words]) == 0
 
 
-def a_layers_size(_: Path) -> None:
-    planner.solve(
-        {
-            "problem": "ibatch",
-            "layer_bytes": [100, 200, 300],
-            "cost_table": [[0, 10], [1000, 500], [2000, 700]],
-            "compute_ns": [2, 6, 1],
-        }
-    )
+LAYERS: dict[str, Any] = {"problem": "ibatch", "layer_bytes": [100, 200], "compute_ns": [2, 6]}
+LAYERS["cost_table"] = [[0, 10], [1000, 500], [2000, 700]]
 
 
-def a_startup(folder: Path) -> None:
+def plan(folder: Path) -> None:
     network = ("--startup", "50us", "--bandwidth", "1Gb/s", "--workers", 4)
     output = ("--methods", "search", "-o", folder / "plan.json")
     command("compare", PROFILE, "--problem", "caramel", *network, *output)
 
 
-def a_bcube(_: Path) -> None:
-    request = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 5e9}
-    planner.solve(request)
-
-
-def a_plan_file(folder: Path) -> None:
-    command("draw", folder / "plan.json", "-o", folder / "plan.svg")
-
-
-ACTIONS = {
-    "A layer's size, from JSON to an iBatch answer": a_layers_size,
-    "A start-up, from the command line to a Caramel plan": a_startup,
-    "A BCube, from a request to the checker": a_bcube,
-    "A plan file, to a picture": a_plan_file,
+ACTIONS: dict[str, Callable[[Path], object]] = {
+    "A layer's size, from JSON to an iBatch answer": lambda _: planner.solve(LAYERS),
+    "A start-up, from the command line to a Caramel plan": plan,
+    "A BCube, from a request to the checker": lambda _: planner.solve(BML),
+    "A plan file, to a picture": lambda folder: command(
+        "draw", folder / "plan.json", "-o", folder / "plan.svg"
+    ),
 }
 
 GRADIENT = "A gradient, from a profile to an all-reduce"
@@ -108,7 +124,7 @@ def test_there_are_five_walks_of_at_most_eight_hops() -> None:
 @pytest.mark.parametrize("title", ACTIONS)
 def test_calls_take_this_way(title: str, tmp_path: Path) -> None:
     if title == "A plan file, to a picture":
-        a_startup(tmp_path)
+        plan(tmp_path)
     calls = calls_of(lambda: ACTIONS[title](tmp_path))
     assert missing(walks()[title], calls) == ""
     assert missing([*walks()[title], "planner.nobody.calls_this"], calls)  # it can fail

@@ -4,7 +4,8 @@ import faulthandler
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,31 +19,33 @@ def _busy() -> None:
         pass
 
 
-def serve(message: bytes, *_: object) -> tuple[int, bytes]:
-    """Do what a message says."""
-    faulthandler.disable()  # pytest's, which would tell of deaths that are meant
-    word = message.decode()
-    if word == "pid":
-        return 0, str(os.getpid()).encode()
-    if word == "some":
-        return 0, bytes(2**26)[:1]
-    if word == "memory":
-        return 0, bytes(2**31)[:1]
-    if word == "busy":
+def _wait_for_a_child() -> tuple[int, bytes]:
+    """As a solver that is a program of its own does."""
+    pid = os.fork()
+    if not pid:
         _busy()
-    if word == "child":  # as a solver that is a program of its own does
-        pid = os.fork()
-        if not pid:
-            _busy()
-        os.waitpid(pid, 0)
-        return 1, b"the solver said nothing"
-    if word.startswith("signal"):
-        os.kill(os.getpid(), int(word.split()[1]))
-    if word == "exit":
-        os._exit(3)
-    if word == "fault":
-        return 1, b"a fault"
-    return 0, message[::-1]
+    os.waitpid(pid, 0)
+    return 1, b"the solver said nothing"
+
+
+ACTIONS: dict[bytes, Callable[[], Any]] = {
+    b"pid": lambda: (0, str(os.getpid()).encode()),
+    b"some": lambda: (0, bytes(2**26)[:1]),
+    b"memory": lambda: (0, bytes(2**31)[:1]),
+    b"busy": _busy,
+    b"child": _wait_for_a_child,
+    b"signal 6": lambda: os.kill(os.getpid(), 6),
+    b"signal 9": lambda: os.kill(os.getpid(), 9),
+    b"signal 11": lambda: os.kill(os.getpid(), 11),
+    b"exit": lambda: os._exit(3),
+    b"fault": lambda: (1, b"a fault"),
+}
+"""What a worker does, by the message; others are answered backwards."""
+
+
+def serve(message: bytes, *_: object) -> Any:
+    faulthandler.disable()  # pytest's, which would tell of deaths that are meant
+    return ACTIONS.get(message, lambda: (0, message[::-1]))()
 
 
 @pytest.fixture
@@ -55,11 +58,8 @@ def test_one_process_answers_in_order(worker: Worker) -> None:
     pids = {worker.ask(b"pid") for _ in range(3)}
     assert len(pids) == 1
     assert int(next(iter(pids))[1]) != os.getpid()
-    assert [worker.ask(word) for word in (b"", b"abc", b"x" * 1000)] == [
-        (0, b""),
-        (0, b"cba"),
-        (0, b"x" * 1000),
-    ]
+    for word in (b"", b"abc", b"x" * 1000):
+        assert worker.ask(word) == (0, word[::-1])
     assert worker.ask(b"fault") == (1, b"a fault")
 
 

@@ -1,0 +1,214 @@
+"""Clusters, profiles and stand-ins in `data`: complete, and as their sources print them."""
+
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import pytest
+
+import planner
+from planner import Profile
+from planner.cli import main
+from planner.jsonio import decode_profile
+from tests import schemas
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "data"
+GIGABIT = 10**9
+# Machines, line rate of a NIC in bits per second, NICs of a machine: what the sources print.
+CLUSTERS = {
+    "ibatch-72": (72, 10 * GIGABIT, 1),
+    "caramel-8": (8, 10 * GIGABIT, 1),
+    "caramel-16": (16, 10 * GIGABIT, 1),
+    "yan-20": (20, 10 * GIGABIT, 1),
+    "bml-bcube": (9, 40 * GIGABIT, 2),
+    "bml-switch": (9, 40 * GIGABIT, 1),
+    "drizzle-32": (32, 10 * GIGABIT, 1),
+    "drizzle-64": (64, 10 * GIGABIT, 1),
+    "h100-8": (8, 400 * GIGABIT, 8),
+    "h100-32": (32, 400 * GIGABIT, 8),
+    "a10g-16": (16, 25 * GIGABIT, 1),
+    "office-4": (4, 10 * GIGABIT, 1),
+    "h100ib-10": (10, 400 * GIGABIT, 8),
+    "a100dgx-2": (2, 200 * GIGABIT, 8),
+    "h100dgx-1": (1, 400 * GIGABIT, 8),
+    "a100pair-1": (1, 200 * GIGABIT, 4),
+    "h100pair-1": (1, 400 * GIGABIT, 4),
+}
+MEMORY = {"caramel": 12 * 2**30, "yan": 64 * 2**30, "drizzle": 61 * 2**30, "h100": 640 * 10**9}
+# Parameters, as published.
+PROFILES = {
+    "googlenet": 6_998_552,
+    "inception_v3": 27_161_264,
+    "vgg16": 138_357_544,
+    "vgg19": 143_667_240,
+    "vgg19_22k": 229_052_817,
+    "alexnet_v2": 50_303_912,
+    "resnet50": 25_557_032,
+    "resnet152": 60_192_808,
+    "lenet5": 3_274_634,
+    "gpt2_small": 124_439_808,
+}
+YAN = run_path(str(DATA / "make_yan.py"))["requests"]()
+
+every_cluster = pytest.mark.parametrize("name", CLUSTERS)
+every_profile = pytest.mark.parametrize("name", PROFILES)
+
+
+def load(kind: str, name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((DATA / kind / f"{name}.json").read_text("utf-8"))
+    return document
+
+
+def profile_of(name: str) -> Profile:
+    return decode_profile((DATA / "profiles" / f"{name}.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"), [("clusters", CLUSTERS), ("profiles", PROFILES), ("yan", YAN)]
+)
+def test_all_are_there(kind: str, names: dict[str, Any]) -> None:
+    assert {path.stem for path in (DATA / kind).glob("*.json")} == set(names)
+
+
+@every_cluster
+def test_numbers_of_clusters_are_those_the_sources_print(name: str) -> None:
+    cluster = load("clusters", name)
+    schemas.validate(cluster, "cluster")
+    machines, bits_per_s, nics = CLUSTERS[name]
+    assert cluster["name"] == name
+    assert cluster["machines"] == machines
+    assert 8 * cluster["nic"]["bytes_per_s"] == bits_per_s
+    assert cluster["nic"]["per_machine"] == nics
+    paper = name.partition("-")[0]
+    if paper in MEMORY:
+        assert cluster["memory_bytes"] == MEMORY[paper]
+    if paper == "drizzle":  # within what its figures allow
+        least, most = (Fraction(900_000_000, tasks) for tasks in (3000, 2050))
+        assert least <= cluster["scheduling"]["task_ns"] <= most
+
+
+@every_cluster
+@pytest.mark.parametrize("field", ["startup_ns", "message_ns"])
+def test_start_ups_are_said_to_be_assumed_and_lie_within_their_range(name: str, field: str) -> None:
+    cluster = load("clusters", name)
+    (note,) = (one for one in cluster["notes"] if re.match(rf"(nic\.)?{field} .*assumed", one))
+    found = re.search(r"([0-9.]+) to ([0-9.]+) (µs|ms)", note)
+    assert found is not None
+    scale = {"µs": 1_000, "ms": 1_000_000}[found[3]]
+    least, most = (Fraction(found[at]) * scale for at in (1, 2))
+    assert least <= cluster["nic"][field] <= most
+    assert cluster["nic"]["message_ns"] < cluster["nic"]["startup_ns"]
+
+
+def test_the_page_lists_every_cluster() -> None:
+    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    table = page.partition("## The shipped clusters")[2].partition("\n\n**")[0]
+    assert set(re.findall(r"`([a-z0-9]+-(?:[0-9]+|bcube|switch))`", table)) == set(CLUSTERS)
+
+
+@every_profile
+def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
+    profile = profile_of(name)
+    assert profile.name == name
+    assert profile.parameter_bytes == 4 * PROFILES[name]
+    origin = profile.provenance
+    assert origin.kind == "measured"
+    assert name in origin.source
+    assert origin.date
+    assert origin.processor
+    assert origin.threads
+    assert (origin.repetitions or 0) >= 5
+    assert origin.versions["torch"]
+    assert any("published" in note for note in origin.notes)
+    assert profile.batch_size
+    for layer in profile.layers:
+        assert layer.forward_spread_ns is not None
+        assert layer.backward_spread_ns is not None
+        if layer.parameter_bytes:
+            assert layer.gradient_ready_ns is not None
+    ready = [layer.gradient_ready_ns for layer in profile.chain().layers]
+    assert None not in ready
+    assert ready == sorted(ready, key=lambda time: -(time or 0))
+
+
+@every_profile
+def test_listed_parameters_have_the_bytes_of_their_layers(name: str) -> None:
+    profile = profile_of(name)
+    assert profile.graph is not None
+    sizes = {parameter.name: parameter.size_bytes for parameter in profile.graph.parameters}
+    for one in (profile, profile.chain()):
+        names = one.layer_parameters()
+        assert names is not None
+        assert sorted(sum(names, ())) == sorted(sizes)
+        for layer, found in zip(one.layers, names, strict=True):
+            assert sum(map(sizes.__getitem__, found)) == layer.parameter_bytes
+            if one is profile:
+                assert {parameter.rpartition(".")[0] for parameter in found} <= {layer.name}
+
+
+def test_a_tied_parameter_counts_where_it_is_read_first() -> None:
+    profile = profile_of("gpt2_small")
+    assert profile.graph is not None
+    (tied,) = (parameter for parameter in profile.graph.parameters if len(parameter.read_by) > 1)
+    names = profile.layer_parameters()
+    assert names is not None
+    (owner,) = (at for at, found in enumerate(names) if tied.name in found)
+    users = [layer.name for layer in profile.layers if f"{layer.name}/forward" in tied.read_by]
+    assert profile.layers[owner].name == users[0]
+    assert len(users) == 2
+
+
+@pytest.mark.parametrize("direction", ["pull", "push"])
+def test_a_plan_of_a_profile_names_the_parameters_it_moves(direction: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    command = ["compare", str(DATA / "profiles" / "gpt2_small.json"), "--startup", "1ms"]
+    command += ["--bandwidth", "1Gb/s", "--methods", "exact", "--direction", direction]
+    assert main([*command, "-o", str(plan)]) == 0
+    answer = json.loads(plan.read_text())
+    layers = profile_of("gpt2_small").chain().layers
+    assert answer["layer_names"] == [unit.name for unit in layers]
+    assert answer["layer_parameters"] == [list(unit.parameters) for unit in layers]
+    assert answer["layer_bytes"] == [unit.parameter_bytes for unit in layers]
+
+
+@pytest.mark.parametrize("name", YAN)
+def test_the_stand_ins_of_yan_are_what_the_script_writes(name: str) -> None:
+    assert load("yan", name) == YAN[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "least", "most"),
+    [("mnist", 5, 2.45e6, 2.55e6), ("imagenet22k", 8, 2e9, 2.2e9)],
+)
+def test_the_stand_ins_meet_the_totals_the_paper_prints(
+    name: str, layers: int, least: float, most: float
+) -> None:
+    request = YAN[name]
+    assert len(request["layers"]) == layers
+    assert least <= sum(layer["connections"] for layer in request["layers"]) <= most
+    assert request["note"].startswith("Synthetic")
+    assert (request["machines"], request["cores"]) == (20, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("mnist", "2/9/2 2/8/4 2/6/8 4/4/4 1/19/1 1/18/2 1/16/4 1/12/8"),
+        ("imagenet22k", "4/4/4 4/4/2 2/9/2 4/3/6 4/3/4 2/8/4 2/6/6 2/6/4"),
+    ],
+)
+def test_table_1_comes_out_rank_by_rank_and_the_best_is_better(name: str, ranks: str) -> None:
+    request = load("yan", f"{name}-table1")
+    request["fixed"].reverse()  # the order in which they are given must not matter
+    given, best = planner.solve(request), planner.solve(YAN[name])
+    assert given["status"] == best["status"] == "optimal"
+    assert [
+        f"{row['workers_per_replica']}/{row['replicas']}/{row['parameter_servers']}"
+        for row in given["top"]
+    ] == ranks.split()
+    assert "interference" in request["constants"]
+    assert best["epoch_ns"] <= given["epoch_ns"]
