@@ -30,25 +30,8 @@ from planner.programs import (
 )
 from planner.programs.forms import Direction
 from planner.solving.result import Infeasibility, Result
-from tests.jsonio.test_iteration import REQUEST as ITERATION
+from tests.jsonio.requests import CARAMEL, ITERATION
 
-DEPTHS = {"4": {"startup_ns": 40, "ns_per_byte": 0.04}}
-CARAMEL: dict[str, Any] = {
-    "problem": "caramel",
-    "ops": [
-        {"name": "f1", "ns": 40, "pass": "forward"},
-        {"name": "f2", "ns": 50, "pass": "forward", "after": ["f1"]},
-        {"name": "b2", "ns": 60, "pass": "backward", "after": ["f2"]},
-        {"name": "b1", "ns": 70, "pass": "backward", "after": ["b2"]},
-    ],
-    "parameters": [
-        {"name": "one.weight", "bytes": 400, "updated_by": "b1", "read_by": "f1"},
-        {"name": "one.bias", "bytes": 40, "updated_by": "b1", "read_by": "f1"},
-        {"name": "two.weight", "bytes": 4000, "updated_by": "b2", "read_by": "f2"},
-    ],
-    "network": {"startup_ns": 30, "ns_per_byte": 0.05, "depths": DEPTHS},
-    "element_bytes": 4,
-}
 IBATCH: dict[str, Any] = {
     "problem": "ibatch",
     "layer_bytes": [100, 200, 300, 1],

@@ -27,11 +27,12 @@ from planner.solving.methods import REPLAN
 from tests import schemas
 from tests.contract.test_every_method import FAMILIES
 from tests.fuzzing.plans import start_plan
+from tests.jsonio.requests import CARAMEL
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
 from tests.test_numbers import PROBLEMS as NUMBERS
-from tests.test_programs import CARAMEL, IBATCH
+from tests.test_programs import IBATCH
 from tests.thorough import THOROUGH
 
 Request = dict[str, Any]

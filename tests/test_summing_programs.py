@@ -19,8 +19,9 @@ from planner.programs import Batch, Piece, read_plan
 from planner.programs.collectives import SummingProgram, summing_program
 from planner.programs.from_plans import transfers
 from planner.solving.transfers import Kind
+from tests.jsonio.requests import CARAMEL
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
-from tests.test_programs import BIGDL, BML, CARAMEL, solved
+from tests.test_programs import BIGDL, BML, solved
 
 THROUGH_A_DRIVER = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
 FAILED = {"nics": [[[0, 0], 0]]}

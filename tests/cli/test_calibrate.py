@@ -16,18 +16,23 @@ from planner.families.yan.configuration import canonical_mapping
 from planner.families.yan.model import estimate
 from planner.jsonio.measurements import decode_measurements
 from tests.cli.line import Line, read, started, write
-from tests.jsonio.patches import patched
-from tests.jsonio.test_yan import CONSTANTS, SMALL
+from tests.jsonio.requests import patched
+from tests.jsonio.test_yan import SMALL
 
 GUESS = {
-    **CONSTANTS,
+    **SMALL["constants"],
     "muladd_ns": 0.2,
     "activation_ns": 35.0,
     "error_ns": 12.0,
     "latency_ns": [300_000, 360_000],
     "nic_bits_per_s": 4e9,
 }
-TRUE = {**CONSTANTS, "activation_ns": 20.0, "error_ns": 30.0, "latency_ns": [100_000, 120_000]}
+TRUE = {
+    **SMALL["constants"],
+    "activation_ns": 20.0,
+    "error_ns": 30.0,
+    "latency_ns": [100_000, 120_000],
+}
 REQUEST: dict[str, Any] = {
     **SMALL,
     "machines": 12,

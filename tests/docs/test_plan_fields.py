@@ -19,8 +19,8 @@ from planner.programs import read_plan
 from planner.programs.collectives import summing_program
 from planner.programs.from_plans import read_answer, recipes_of
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
-from tests.jsonio.requests import ITERATION, table
-from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
+from tests.jsonio.requests import CARAMEL, ITERATION, table
+from tests.test_programs import BIGDL, BML, IBATCH, solved
 from tests.test_summing_programs import MIXED
 
 _made = cache(made)  # of thousands of plans, most name one of a few programs

@@ -24,9 +24,9 @@ from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from planner.programs.collectives import summing_program
 from tests.jsonio.requests import BASES, places, text_of
+from tests.jsonio.requests import CARAMEL as GRADIENTS
 from tests.test_programs import BIGDL as SLICES
 from tests.test_programs import BML as SUMS
-from tests.test_programs import CARAMEL as GRADIENTS
 from tests.test_programs import IBATCH as BATCHES
 
 IBATCH = BATCHES

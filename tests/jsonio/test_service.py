@@ -23,14 +23,13 @@ from planner.jsonio import decode_answer, reply
 from planner.jsonio.streams import CancellableLines, limited_replies, read_lines, solve_many
 from planner.jsonio.workers import Limits
 from planner.model.errors import InvalidInputError
-from tests import schemas
+from tests import large, schemas
 from tests.jsonio.requests import BASES, ask, told
 from tests.jsonio.test_plan_files import METHODS
-from tests.large import fsdp_request
 
 EXAMPLE = BASES["ibatch"]
 GOOD = json.dumps(EXAMPLE).encode()
-LONG = fsdp_request(400)
+LONG = large.fsdp(400)
 
 
 def both(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
