@@ -11,6 +11,7 @@ SIGCOMM'08; compared in Wang et al., "BML", NeurIPS 2018, section 3.1.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 from planner.model.errors import InvalidInputError
@@ -119,6 +120,13 @@ class BCube:
         return number
 
 
+def _plain(part: Any) -> Any:
+    """Return a failed part, NumPy's integers as Python's; what is none is left to `check`."""
+    if isinstance(part, tuple):
+        return tuple(map(_plain, part))
+    return int(part) if isinstance(part, Integral) and not isinstance(part, bool) else part
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Failures:
     """Failed parts of a BCube.
@@ -143,7 +151,7 @@ class Failures:
             if not isinstance(value, Iterable) or isinstance(value, str):
                 raise InvalidInputError(name, f"expected a set, got {shown(value)}")
             try:
-                object.__setattr__(self, name, frozenset(value))
+                object.__setattr__(self, name, frozenset(map(_plain, value)))
             except TypeError:
                 raise InvalidInputError(name, "expected a set of integers or of pairs") from None
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.families.bml import Failures, Problem, Schedule, solve
@@ -119,3 +120,9 @@ def test_the_largest_of_all() -> None:
     assert result.objective_ns - least <= 1  # pieces differ by a byte, links carry 2^62 a second
     for bcube in (BCube(2, 56), BCube(2**30, 2), BCube(2**62, 1)):
         assert solve(Problem(bcube, network, 2**62)).plan == Schedule(bcube)
+
+
+def test_failed_parts_are_python_s_integers() -> None:
+    given = Failures(frozenset({np.int64(2)}), frozenset({(np.int32(1), np.int64(0))}))
+    assert repr(given) == "Failures(servers=[2], nics=[(1, 0)], switches=[])"
+    assert given == Failures(frozenset({2}), frozenset({(1, 0)}))
