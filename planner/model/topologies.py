@@ -124,7 +124,7 @@ def _plain(part: Any) -> Any:
     """Return a failed part, NumPy's integers as Python's; what is none is left to `check`."""
     if isinstance(part, tuple):
         return tuple(map(_plain, part))
-    return int(part) if isinstance(part, Integral) and not isinstance(part, bool) else part
+    return int(part) if isinstance(part, Integral) and not isinstance(part, int) else part
 
 
 @dataclass(frozen=True, slots=True, repr=False)

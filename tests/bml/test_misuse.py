@@ -123,6 +123,8 @@ def test_the_largest_of_all() -> None:
 
 
 def test_failed_parts_are_python_s_integers() -> None:
-    given = Failures(frozenset({np.int64(2)}), frozenset({(np.int32(1), np.int64(0))}))
+    servers: Any = {np.int64(2)}
+    nics: Any = {(np.int32(1), np.int64(0))}
+    given = Failures(servers, nics)
     assert repr(given) == "Failures(servers=[2], nics=[(1, 0)], switches=[])"
     assert given == Failures(frozenset({2}), frozenset({(1, 0)}))
