@@ -11,7 +11,7 @@ SIGCOMM'08; compared in Wang et al., "BML", NeurIPS 2018, section 3.1.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Integral
+from operator import index
 from typing import Any
 
 from planner.model.errors import InvalidInputError
@@ -124,7 +124,7 @@ def _plain(part: Any) -> Any:
     """Return a failed part, NumPy's integers as Python's; what is none is left to `check`."""
     if isinstance(part, tuple):
         return tuple(map(_plain, part))
-    return int(part) if isinstance(part, Integral) and not isinstance(part, int) else part
+    return part if isinstance(part, bool) or not hasattr(part, "__index__") else index(part)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
