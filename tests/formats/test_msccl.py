@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from graphlib import TopologicalSorter
-from random import Random
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -25,29 +24,20 @@ from planner.formats import write_msccl
 from planner.formats.exporters.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS, name_of
 from planner.model.topologies import BCube, Rails
 from tests.collectives.programs import around_failures, tensors_program
-from tests.formats.msccl_interpreter import Key, executed, keys, order, parse, races, with_step
 from tests.formats.msccl_interpreter import Program as Blocks
+from tests.formats.msccl_interpreter import parse
 from tests.thorough import THOROUGH
+
+Channel = tuple[int, int, int]
+"""Sender, receiver and number."""
 
 CUBES = [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(3, 2), BCube(2, 3)]
 PLACES = [True, False]
 """In place, out of place."""
 
 
-def gradients(ranks: int, chunks: int) -> list[list[int]]:
-    draw = Random(7)
-    return [[draw.getrandbits(64) for _ in range(chunks)] for _ in range(ranks)]
-
-
-def sums(program: Blocks, chunks: int, *, in_place: bool = True) -> bool:
-    """Whether every rank ends with the sum of all."""
-    inputs = gradients(len(program), chunks)
-    whole = [sum(column) for column in zip(*inputs, strict=True)]
-    return all(row == whole for row in executed(program, inputs, in_place=in_place))
-
-
-def written(bcube: BCube) -> tuple[Blocks, int]:
-    return parse(write_msccl(bml_program(bcube))), bcube.k * bcube.servers
+def written(bcube: BCube) -> Blocks:
+    return parse(write_msccl(bml_program(bcube)))
 
 
 @pytest.mark.slow
@@ -56,24 +46,26 @@ def written(bcube: BCube) -> tuple[Blocks, int]:
     "bcube", [BCube(2, 1), BCube(4, 1), BCube(2, 2)] + [BCube(2, 3)] * THOROUGH, ids=str
 )
 def test_no_wait_can_be_left_out(bcube: BCube, *, in_place: bool) -> None:
-    program, _ = written(bcube)
+    program = written(bcube)
     waits = 0
-    for key, _, step in keys(program):
-        if step.wait is None or key[0] < bcube.servers - 1:  # ranks are alike
+    for key, _, step in program:
+        if step.wait is None or key.rank < bcube.servers - 1:  # ranks are alike
             continue
         waits += 1
-        assert races(with_step(program, key, wait=None), in_place=in_place)
+        kept, step.wait = step.wait, None
+        assert program.events(in_place=in_place).races()
+        step.wait = kept
     assert waits
 
 
 @pytest.mark.parametrize("bcube", CUBES, ids=str)
 def test_says_the_transfers_of_the_schedule_in_its_order(bcube: BCube) -> None:
-    program, _ = written(bcube)
-    said: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-    for (rank, _, _), block, step in keys(program):
+    program = written(bcube)
+    said: dict[Channel, list[tuple[int, int]]] = defaultdict(list)
+    for (rank, _, _), block, step in program:
         if step.kind == "s":
             said[rank, block.send, block.channel].append((step.source_chunk, step.length))
-    meant: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    meant: dict[Channel, list[tuple[int, int]]] = defaultdict(list)
     for server in range(bcube.servers):
         for transfer in Schedule(bcube).transfers(server):
             chunk = transfer.thread * bcube.servers + transfer.offset
@@ -109,7 +101,7 @@ def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
             assert [step.attrib["s"] for step in tb] == [str(number) for number in range(len(tb))]
     program = parse(text)
     ends: Counter[tuple[int, str, int, int]] = Counter()
-    for rank, blocks in enumerate(program):
+    for rank, blocks in enumerate(program.blocks):
         for block in blocks:
             ends[rank, "send", block.send, block.channel] += block.send >= 0
             ends[rank, "receive", block.receive, block.channel] += block.receive >= 0
@@ -118,7 +110,7 @@ def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
                 assert peer != rank
     assert max(ends.values()) == 1
     awaited = set()
-    for (rank, number, index), block, step in keys(program):
+    for (rank, number, index), block, step in program:
         steps = block.steps
         assert step.kind in (("s", "nop") if block.send >= 0 else ("r", "rrc"))
         if step.kind == "nop":
@@ -130,9 +122,9 @@ def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
             assert 1 <= step.length <= MAX_CHUNKS
         if step.wait is not None:
             assert step.wait[0] != number
-            assert program[rank][step.wait[0]].steps[step.wait[1]].kind != "nop"
+            assert program.blocks[rank][step.wait[0]].steps[step.wait[1]].kind != "nop"
             awaited.add((rank, *step.wait))
-    assert awaited == {key for key, _, step in keys(program) if step.awaited}
+    assert awaited == {key for key, _, step in program if step.awaited}
 
 
 def loadable() -> list[BCube]:
@@ -154,8 +146,8 @@ def counts(bcube: BCube) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("bcube", [*CUBES, BCube(33, 1), BCube(2, 5)], ids=str)
 def test_has_as_many_steps_as_said(bcube: BCube) -> None:
-    program, _ = written(bcube)
-    for blocks in program:
+    program = written(bcube)
+    for blocks in program.blocks:
         lengths = [len(block.steps) for block in blocks]
         assert (len(blocks), max(lengths), sum(lengths)) == counts(bcube)
 
@@ -217,15 +209,17 @@ def test_what_the_runtime_cannot_load_is_refused(program: Program, message: str)
 def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
     """No order ends in a deadlock, even without buffers."""
     blocks = parse(write_msccl(program))
+    assert blocks.chunks == program.chunks
     for in_place in PLACES:
-        assert not races(blocks, in_place=in_place)
-        assert sums(blocks, program.chunks, in_place=in_place)
-    TopologicalSorter(order(blocks, rendezvous=True)).prepare()
+        events = blocks.events(in_place=in_place)
+        assert not events.races()
+        assert events.sums(result="i" if in_place else "o")
+    TopologicalSorter(blocks.events(rendezvous=True).after).prepare()
 
 
 def test_messages_of_many_chunks_are_several() -> None:
     program = halving_doubling_program(256)  # half of all chunks in the first step and the last
-    first, *_ = parse(write_msccl(program))[0]
+    first, *_ = parse(write_msccl(program)).blocks[0]
     assert [step.length for step in first.steps] == [71, 57, 71, 57]
 
 

@@ -1,7 +1,6 @@
 """Programs as plans of MSCCL++, carried out by `tests.formats.mscclpp_interpreter`."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks
 from planner.formats.exporters.mscclpp import MAX_BYTES, write_mscclpp
 from planner.model.errors import InvalidInputError
 from tests.collectives.programs import around_failures, tensors_program
-from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
+from tests.formats.mscclpp_interpreter import Plan, operations, without
 from tests.thorough import THOROUGH
 
 RANKS = (2, 3, 4, 8, 9)
@@ -48,13 +47,6 @@ def programs() -> list[Program]:
     return found
 
 
-def sums(plan: Plan, seed: int = 0) -> bool:
-    """Whether every rank ends with every contribution once in every chunk, in some order."""
-    ends = replayed(plan, seed)
-    whole = Counter(range(len(ends)))
-    return all(what == whole for chunks in ends for what in chunks.values())
-
-
 @pytest.mark.parametrize(
     "program",
     [
@@ -65,15 +57,15 @@ def sums(plan: Plan, seed: int = 0) -> bool:
 def test_every_order_gives_every_rank_the_sum(program: Program) -> None:
     text = write_mscclpp(program)
     plan = Plan(text)
-    assert not races(plan)
-    assert all(sums(plan, seed) for seed in range(3 if THOROUGH or program.ranks <= 4 else 1))
+    assert not plan.races()
+    assert all(plan.sums(seed) for seed in range(3 if THOROUGH or program.ranks <= 4 else 1))
     for gpu in plan.gpus:
         assert gpu["input_chunks"] == gpu["output_chunks"] == program.chunks
     moved = sum(
         write.stop - write.first
-        for effect in plan.effects.values()
+        for event, effect in plan.effects.items()
         for write in effect.writes
-        if effect.event[0] != "re"
+        if event[0] != "re"
     )
     assert moved == sum(message.stop - message.first for message in program.messages())
 
@@ -99,7 +91,7 @@ def test_no_operation_can_be_left_out(recipe: Recipe) -> None:
         less = without(text, rank, block, number)
         try:
             plan = Plan(less)
-            wrong = bool(races(plan)) or not sums(plan)
+            wrong = bool(plan.races()) or not plan.sums()
         except (AssertionError, CycleError, KeyError):
             wrong = True
         assert wrong, (rank, block, number, name)
@@ -113,13 +105,13 @@ def test_threads_are_kept_together_before_and_behind_additions() -> None:
         places[1:], names, names[2:], strict=False
     ):
         if name == "nop" and "re" in (before, after):
-            assert races(Plan(without(text, rank, block, number)))
+            assert Plan(without(text, rank, block, number)).races()
 
 
 def test_flushing_is_needed() -> None:
     text = write_mscclpp(made(Recipe("ring", (3,))))
     assert '"pwsf"' in text
-    assert races(Plan(text.replace('"pwsf"', '"pws"')))
+    assert Plan(text.replace('"pwsf"', '"pws"')).races()
 
 
 @pytest.mark.slow
@@ -129,8 +121,8 @@ def test_long_chains_are_cut_into_blocks(generator: str, ranks: int) -> None:
     plan = Plan(write_mscclpp(made(Recipe(generator, (ranks,)))))
     assert len(plan.gpus[0]["threadblocks"]) > 1
     assert plan.gpus[0]["semaphores"]
-    assert not races(plan)
-    assert sums(plan)
+    assert not plan.races()
+    assert plan.sums()
 
 
 @pytest.mark.parametrize("parts", [2, 3])
@@ -139,8 +131,8 @@ def test_parts_are_summed_up_in_every_order(recipe: Recipe, parts: int) -> None:
     program = made(recipe)
     plan = Plan(write_mscclpp(in_parts(program, parts)))
     assert plan.gpus[0]["input_chunks"] == parts * program.chunks
-    assert not races(plan)
-    assert all(sums(plan, seed) for seed in range(2))
+    assert not plan.races()
+    assert all(plan.sums(seed) for seed in range(2))
 
 
 def test_the_document_is_what_the_executor_reads() -> None:
@@ -223,5 +215,5 @@ def test_messages_over_one_channel_keep_their_order() -> None:
     down = [Message(2, 0, 2, receiver, 0, 0, 3, adds=False) for receiver in (0, 1)]
     program = replace(listed(*up, *down, ranks=3, chunks=3), owners=[2] * 3, scatter_steps=2)
     text = write_mscclpp(program)
-    assert not races(Plan(text))
-    assert sums(Plan(text))
+    assert not Plan(text).races()
+    assert Plan(text).sums()
