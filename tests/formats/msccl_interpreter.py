@@ -92,8 +92,8 @@ class Program:
                 sends[key.rank, block.send, block.channel].append(key)
             elif step.kind != "nop":
                 made.effects[events[2]] = Effect((held,), (target,))
-                added = (source,) if step.kind == "rrc" else ()
-                receives[block.receive, key.rank, block.channel].append((key, held, added))
+                pipe = block.receive, key.rank, block.channel
+                receives[pipe].append((key, held, (source,) if step.kind == "rrc" else ()))
         for pipe, ends in sends.items():
             for send, (receive, held, added) in zip(ends, receives[pipe], strict=True):
                 sent = held._replace(rank=send.rank, buffer=f"held by {send}")

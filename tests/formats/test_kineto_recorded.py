@@ -20,71 +20,75 @@ GEMM = "ampere_sgemm_128x64_nn"
 
 
 @pytest.mark.parametrize(
-    ("name", "library"),
+    ("library", "names"),
     [
-        (NCCL, "NCCL"),
-        ("mscclKernel_Sum_float_Simple_LL_true", "NCCL"),
-        ("void mscclpp::executionKernel<int>(int)", "MSCCL++"),
-        ("hcom_allReduce__612_0_1", "HCCL"),
-        ("MoeDistributeDispatchV2", "HCCL"),
-        ("typeinfo name for oneccl_allreduce_pcie", "oneCCL"),
-        ("void deep_ep::intranode::combine<__nv_bfloat16, 8>(int4*)", "DeepEP"),
-        ("void dpsk::ep::internode::cached_notify<false>(int)", "DeepEP"),
-        ("_ZN7deep_ep9internode8dispatchILb0EEEvv", "DeepEP"),
-        ("mori::moe::EpDispatchIntraNodeKernel", "DeepEP"),
-        ("nvshmemi_transfer_kernel", "NVSHMEM"),
+        ("NCCL", (NCCL, "mscclKernel_Sum_float_Simple_LL_true")),
+        ("MSCCL++", ("void mscclpp::executionKernel<int>(int)",)),
+        ("HCCL", ("hcom_allReduce__612_0_1", "MoeDistributeDispatchV2")),
+        ("oneCCL", ("typeinfo name for oneccl_allreduce_pcie",)),
         (
-            "void (anonymous namespace)::multimem_one_shot_all_reduce_kernel<half, 16>()",
+            "DeepEP",
+            (
+                "void deep_ep::intranode::combine<__nv_bfloat16, 8>(int4*)",
+                "void dpsk::ep::internode::cached_notify<false>(int)",
+                "_ZN7deep_ep9internode8dispatchILb0EEEvv",
+                "mori::moe::EpDispatchIntraNodeKernel",
+            ),
+        ),
+        ("NVSHMEM", ("nvshmemi_transfer_kernel",)),
+        (
             "symmetric",
+            (
+                "void (anonymous namespace)::multimem_one_shot_all_reduce_kernel<half, 16>()",
+                "void c10d::symmetric_memory::(anonymous namespace)::barrier_kernel(int)",
+            ),
         ),
-        ("void c10d::symmetric_memory::(anonymous namespace)::barrier_kernel(int)", "symmetric"),
-        ("userbuffers_fp16_sum_inplace_gpu_rw_ag", "user buffers"),
-        ("void vllm::cross_device_reduce_2stage<half, 8>(RankData*)", "custom all-reduce"),
-        ("quickreduce::allreduce_prototype_twoshot<A>", "custom all-reduce"),
+        ("user buffers", ("userbuffers_fp16_sum_inplace_gpu_rw_ag",)),
         (
-            "void flashinfer::trtllm_allreduce_fusion::kernel_oneshot_lamport<(f::Pattern)1>()",
-            "FlashInfer",
+            "custom all-reduce",
+            (
+                "void vllm::cross_device_reduce_2stage<half, 8>(RankData*)",
+                "quickreduce::allreduce_prototype_twoshot<A>",
+            ),
         ),
-        ("Memcpy PtoP (Device -> Device)", "copies between devices"),
-        ("cp_engine_all_gather", "called after a collective"),
+        (
+            "FlashInfer",
+            ("void flashinfer::trtllm_allreduce_fusion::kernel_oneshot_lamport<(f::Pattern)1>()",),
+        ),
+        ("copies between devices", ("Memcpy PtoP (Device -> Device)",)),
+        ("called after a collective", ("cp_engine_all_gather",)),
+        (
+            "",  # words of communication, which raise a doubt
+            (
+                "gemm_one_shot_all_reduce_kernel",  # computes as well
+                "void cutlass::device_kernel<flux::GemmReduceScatter>(int)",
+                "acme::moe::combine",
+                "dispatch_tokens",
+                "peer_push_kernel",
+            ),
+        ),
+        (
+            None,  # computation
+            (
+                "void at::native::reduce_kernel<512, 1>(int)",
+                "triton_red_fused__to_copy_add_all_reduce_0",  # called after operators around it
+                "void cutlass::device_kernel<flash::Bwd<flash::CollectiveMainloopBwd<2> > >(int)",
+                "flash_fwd_splitkv_combine_kernel",
+                "groupnorm_kernel_dispatch_down",
+                "Memcpy DtoD (Device -> Device)",
+                "void cub::DispatchScan<int>(int)",
+                GEMM,
+            ),
+        ),
     ],
 )
-def test_kernels_of_communication_libraries_are_known(name: str, library: str) -> None:
-    assert library_of(name).startswith(library)
-    assert not might_send(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gemm_one_shot_all_reduce_kernel",  # computes as well
-        "void cutlass::device_kernel<flux::GemmReduceScatter>(int)",
-        "acme::moe::combine",
-        "dispatch_tokens",
-        "peer_push_kernel",
-    ],
-)
-def test_words_of_communication_raise_a_doubt(name: str) -> None:
-    assert might_send(name)
-    assert not library_of(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "void at::native::reduce_kernel<512, 1>(int)",
-        "triton_red_fused__to_copy_add_all_reduce_0",  # called after the operators around it
-        "void cutlass::device_kernel<flash::Bwd<flash::CollectiveMainloopBwd<2> > >(int)",
-        "flash_fwd_splitkv_combine_kernel",
-        "groupnorm_kernel_dispatch_down",
-        "Memcpy DtoD (Device -> Device)",
-        "void cub::DispatchScan<int>(int)",
-        GEMM,
-    ],
-)
-def test_computation_raises_none(name: str) -> None:
-    assert not library_of(name)
-    assert not might_send(name)
+def test_kernels_are_of_a_library_or_in_doubt_or_compute(
+    library: str | None, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        found = library_of(name)
+        assert found.startswith(library) if library else not found, name
+        assert might_send(name) == (library == ""), name
 
 
 def test_a_kernel_is_called_by_its_function() -> None:
