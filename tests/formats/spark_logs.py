@@ -111,7 +111,10 @@ def loop(rounds: int, every: int = 120) -> list[Event]:
     return [*head(), *(event for body in bodies for event in body), END]
 
 
+def text_of(events: Iterable[Event]) -> str:
+    return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+
+
 def written(path: Path, events: Iterable[Event]) -> Path:
-    lines = (json.dumps(event, separators=(",", ":")) for event in events)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text(text_of(events), encoding="utf-8")
     return path
