@@ -56,10 +56,6 @@ def test_several_runs_in_one_file() -> None:
     assert [(row.collective, row.ranks, row.per_host) for row in rows[::3]] == runs
 
 
-def test_a_second_run_that_was_listed_before_the_first_ends_does_not_take_its_rows() -> None:
-    assert read([*OUTPUT[: FIRST + 1], "# see all_gather_perf", *OUTPUT[FIRST + 1 :]]) == RIGHT
-
-
 def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
     text = "\n".join(line for line in OUTPUT if "_perf" not in line).encode()
     with refused(None, "unknown test \\(--collective says which\\)"):
@@ -67,35 +63,53 @@ def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
     assert times(read_nccl_tests(text, collective="all_reduce")[0]) == RIGHT
 
 
-# --- prefixes
+# --- prefixes and columns
+
+NOISE = ["+ srun -l all_reduce_perf", "gpu-7:12:13 [0] NCCL INFO comm 0x1 rank 1 nranks 8"]
+PREFIXES = [
+    "worker-0: ",
+    "[prterun-head-12345@1,0]<stdout>: ",
+    "[1,0]<stdout>:",
+    "[pod/nccl-launcher-x7k2p/launcher] ",
+    "worker-1  | ",
+    "[0]",
+    " 0: ",
+    "Nov 05 12:00:01 gpu-7 all_reduce[123]: ",
+    "\x1b[32mworker-1  |\x1b[0m ",
+    "[pod/a/b] 2024-11-05T12:00:01.123456789+01:00 [1,0]<stdout>:",
+    "0 ",
+    "{worker-0} ",
+    '{"log":"',
+]
+MORE = "i_min i_max i_p99 i_cv%"
+TIMED = [
+    " ".join([*cells[:9], "1.0 2.0 2.0 5.0", *cells[9:], "1.0 2.0 2.0 5.0", "2025-01-01 12:00:00"])
+    for cells in (cells_of(size, time) for size, time in ROWS)
+]
+"""Rows with times of iterations and of day."""
+OLD = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", "       ")
+"""The largest error in place of the number of wrong elements, and no root."""
 
 
 @pytest.mark.parametrize(
-    "prefix",
+    "lines",
     [
-        "worker-0: ",
-        "[prterun-head-12345@1,0]<stdout>: ",
-        "[1,0]<stdout>:",
-        "[pod/nccl-launcher-x7k2p/launcher] ",
-        "worker-1  | ",
-        "[0]",
-        " 0: ",
-        "Nov 05 12:00:01 gpu-7 all_reduce[123]: ",
-        "\x1b[32mworker-1  |\x1b[0m ",
-        "[pod/a/b] 2024-11-05T12:00:01.123456789+01:00 [1,0]<stdout>:",
-        "0 ",
-        "{worker-0} ",
-        '{"log":"',
+        *(
+            lines
+            for prefix in PREFIXES
+            for lines in (
+                [*NOISE, *(prefix + line for line in OUTPUT)],
+                [(prefix + line).rstrip() for line in OUTPUT],
+            )
+        ),
+        [f"2024-11-05T12:00:{place:02}.{place:03}Z {line}" for place, line in enumerate(OUTPUT)],
+        [*OUTPUT[: FIRST + 1], "# see all_gather_perf", *OUTPUT[FIRST + 1 :]],
+        [*OUTPUT, "0", "4096 8192"],
+        [*OUTPUT[:TOP], f"# {' '.join([*NAMES[:9], MORE, *NAMES[9:], MORE])} timestamp", *TIMED],
+        OLD.replace("    -1 ", "       ").splitlines(),
     ],
 )
-def test_prefixes_of_launchers_are_found_by_the_header(prefix: str) -> None:
-    noise = ["+ srun -l all_reduce_perf", "gpu-7:12:13 [0] NCCL INFO comm 0x1 rank 1 nranks 8"]
-    assert read([*noise, *(prefix + line for line in OUTPUT)]) == RIGHT
-    assert read([(prefix + line).rstrip() for line in OUTPUT]) == RIGHT
-
-
-def test_prefixes_may_tell_the_time_of_each_line() -> None:
-    lines = [f"2024-11-05T12:00:{place:02}.{place:03}Z {line}" for place, line in enumerate(OUTPUT)]
+def test_prefixes_other_columns_and_other_lines_change_nothing(lines: list[str]) -> None:
     assert read(lines) == RIGHT
 
 
@@ -147,7 +161,6 @@ def test_the_first_cells_of_a_row_are_a_row(cells: int) -> None:
     lines[FIRST + 1] = "  ".join(cells_of(*ROWS[1])[:cells])
     with refused(None, rf"line {FIRST + 2}, column \w+: no value"):
         read(lines)
-    assert read([*OUTPUT, "0", "4096 8192"]) == RIGHT
 
 
 @pytest.mark.parametrize(
@@ -203,22 +216,6 @@ def test_whatever_is_damaged_no_time_is_that_of_another(draw: Random, prefix: st
         assert (row.ranks, row.per_host) == (8, 4)
         if row.size_bytes in right:  # bandwidths say others to be wrong by more than this
             assert abs(row.time_ns - right[row.size_bytes]) <= 0.05 * right[row.size_bytes]
-
-
-# --- headers
-
-
-def test_other_columns_and_those_of_elder_tests() -> None:
-    """Times of iterations and of day behind others; the largest error in place of their number."""
-    more = "i_min i_max i_p99 i_cv%"
-    lines = [*OUTPUT[:TOP], f"# {' '.join([*NAMES[:9], more, *NAMES[9:], more])} timestamp"]
-    for size, time in ROWS:
-        cells, extra = cells_of(size, time), "1.0 2.0 2.0 5.0"
-        day = "2025-01-01 12:00:00"
-        lines.append(f"{' '.join(cells[:9])} {extra} {' '.join(cells[9:])} {extra} {day}")
-    assert read(lines) == RIGHT
-    text = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", "       ")
-    assert read(text.replace("    -1 ", "       ").splitlines()) == RIGHT
 
 
 # --- ranks and hosts
