@@ -185,26 +185,15 @@ def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
     assert text.startswith("<algo ")
     algo = ET.fromstring(text)
     chunks = bcube.k * bcube.servers
-    assert algo.attrib == {
-        "name": f"bml-{bcube.n}-{bcube.k}",
-        "proto": "Simple",
-        "nchannels": str(bcube.k),
-        "nchunksperloop": str(chunks),
-        "ngpus": str(bcube.servers),
-        "coll": "allreduce",
-        "inplace": "1",
-        "outofplace": "1",
-        "minBytes": "0",
-        "maxBytes": "0",
-    }
+    said = f"name=bml-{bcube.n}-{bcube.k} proto=Simple nchannels={bcube.k} nchunksperloop={chunks}"
+    said += f" ngpus={bcube.servers} coll=allreduce inplace=1 outofplace=1 minBytes=0 maxBytes=0"
+    assert algo.attrib == dict(word.split("=") for word in said.split())
     for rank, gpu in enumerate(algo):
         sizes = {"i_chunks": str(chunks), "o_chunks": str(chunks), "s_chunks": "0"}
         assert (gpu.tag, gpu.attrib) == ("gpu", {"id": str(rank)} | sizes)
-        assert [(tb.tag, tb.attrib["id"]) for tb in gpu] == [
-            ("tb", str(number)) for number in range(len(gpu))
-        ]
-        for tb in gpu:
-            assert [step.attrib["s"] for step in tb] == [str(number) for number in range(len(tb))]
+        for number, tb in enumerate(gpu):
+            assert (tb.tag, tb.attrib["id"]) == ("tb", str(number))
+            assert [step.attrib["s"] for step in tb] == [str(index) for index in range(len(tb))]
     program = parse(text)
     ends: Counter[tuple[int, str, int, int]] = Counter()
     for rank, blocks in enumerate(program.blocks):
@@ -217,12 +206,11 @@ def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
     assert max(ends.values()) == 1
     awaited = set()
     for (rank, number, index), block, step in program:
-        steps = block.steps
         assert step.kind in (("s", "nop") if block.send >= 0 else ("r", "rrc"))
         if step.kind == "nop":
             # The runtime waits for it together with the next step.
             assert step.wait is not None
-            assert steps[index + 1].wait is not None
+            assert block.steps[index + 1].wait is not None
         else:
             assert 0 <= step.source_chunk == step.target_chunk <= chunks - step.length
             assert 1 <= step.length <= MAX_CHUNKS
