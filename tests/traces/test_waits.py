@@ -245,6 +245,8 @@ def test_what_ran_before_the_steps_is_no_steps_wait() -> None:
     assert sum(answer.causes.values()) == 20
     (part,) = answer.parts
     assert (part.lasts_ns, part.compute_ns, part.waited_ns) == (40, 20, 20)
+    one = replace(one, periods=((0, 25), (25, 25), (25, 40)))
+    assert [wait.waited_ns for wait in waits_of([one])] == [15, 5]  # nothing in one that is empty
 
 
 def test_what_is_in_doubt_can_be_saved_as_well() -> None:
