@@ -61,25 +61,22 @@ def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
     return planner.solve(request | given)
 
 
-FIELDS = {  # name: (number, type, label, message or enum), from et_def.proto
-    "GlobalMetadata": {"version": (1, "STRING", "", "")},
-    "AttributeProto": {
-        "name": (1, "STRING", "", ""),
-        "int32_val": (7, "INT32", "value", ""),
-        "int64_val": (9, "INT64", "value", ""),
-        "bool_val": (27, "BOOL", "value", ""),
-    },
-    "Node": {
-        "id": (1, "UINT64", "", ""),
-        "name": (2, "STRING", "", ""),
-        "type": (3, "INT32", "", ""),  # an enumeration, the same on the wire
-        "ctrl_deps": (4, "UINT64", "repeated", ""),
-        "data_deps": (5, "UINT64", "repeated", ""),
-        "start_time_micros": (6, "UINT64", "", ""),
-        "duration_micros": (7, "UINT64", "", ""),
-        "attr": (10, "MESSAGE", "repeated", ".chakra.AttributeProto"),
-    },
-}
+FIELDS = """
+GlobalMetadata version 1 STRING
+AttributeProto name 1 STRING
+AttributeProto int32_val 7 INT32 value
+AttributeProto int64_val 9 INT64 value
+AttributeProto bool_val 27 BOOL value
+Node id 1 UINT64
+Node name 2 STRING
+Node type 3 INT32
+Node ctrl_deps 4 UINT64 repeated
+Node data_deps 5 UINT64 repeated
+Node start_time_micros 6 UINT64
+Node duration_micros 7 UINT64
+Node attr 10 MESSAGE repeated
+""".strip()
+"""Message, name, number and type, from et_def.proto; a node's type is an enumeration there."""
 
 
 def messages() -> dict[str, Any]:
@@ -89,23 +86,24 @@ def messages() -> dict[str, Any]:
         for one in ("descriptor_pb2", "descriptor_pool", "message_factory")
     )
     file = descriptor_pb2.FileDescriptorProto(name="chakra", package="chakra", syntax="proto3")
-    for message, fields in FIELDS.items():
-        described = file.message_type.add(name=message)
-        if message == "AttributeProto":
-            described.oneof_decl.add(name="value")
-        for name, (number, kind, how, of) in fields.items():
-            field = described.field.add(name=name, number=number)
-            field.type = getattr(field, f"TYPE_{kind}")
-            field.label = field.LABEL_REPEATED if how == "repeated" else field.LABEL_OPTIONAL
-            if of:
-                field.type_name = of
-            if how == "value":
-                field.oneof_index = 0
+    kinds: dict[str, Any] = {}
+    for row in FIELDS.split("\n"):
+        message, name, number, kind, *how = row.split()
+        if message not in kinds:
+            kinds[message] = file.message_type.add(name=message)
+        field = kinds[message].field.add(name=name, number=int(number))
+        field.type = getattr(field, f"TYPE_{kind}")
+        field.label = field.LABEL_REPEATED if how == ["repeated"] else field.LABEL_OPTIONAL
+        if kind == "MESSAGE":
+            field.type_name = ".chakra.AttributeProto"
+        if how == ["value"]:
+            field.oneof_index = 0
+    kinds["AttributeProto"].oneof_decl.add(name="value")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"chakra.{name}"))
-        for name in FIELDS
+        for name in kinds
     }
 
 

@@ -92,56 +92,35 @@ def test_a_graph_of_torch_is_planned(document: dict[str, Any]) -> None:
     assert best.objective_ns < own.makespan_ns
 
 
-Edit = Callable[[list[dict[str, Any]]], Any]
-
-
 def test_what_is_no_graph_is_refused(document: dict[str, Any]) -> None:
+    nodes = document["nodes"]
     start = place(document, collective)
     wait = place(document, lambda row: row.get("waits"))
     computed = place(document, lambda row: row.get("duration_ns"))
-    inputs = len(document["nodes"][computed]["inputs"])
-    last = [row["name"] for row in document["nodes"] if row.get("duration_ns")][-1]
-    edits: list[tuple[Edit, str | None, str]] = [
-        (
-            lambda rows: rows[computed]["inputs"].append("nobody"),
-            f"nodes[{computed}].inputs[{inputs}]",
-            "nobody",
-        ),
-        (lambda rows: rows[start]["inputs"].append(last), "nodes", "cycle"),
-        (lambda rows: rows[wait].pop("waits"), f"nodes[{wait}].duration_ns", ""),
-        (
-            lambda rows: rows[wait].update(waits=False, duration_ns=0),
-            f"nodes[{start}].collective",
-            "nothing waits",
-        ),
-        (
-            lambda rows: rows[wait].update(inputs=[]),
-            f"nodes[{wait}].inputs",
-            "waits for no collective",
-        ),
-        (
-            lambda rows: rows[computed].update(duration_ns=-1),
-            f"nodes[{computed}].duration_ns",
-            "",
-        ),
-        (
-            lambda rows: rows[computed].pop("duration_ns"),
-            f"nodes[{computed}].duration_ns",
-            "^missing(,|$)",
-        ),
-        (lambda rows: rows.append(rows[0]), None, "twice"),
-    ]
-    for edit, path, said in edits:
+    last = [row["name"] for row in nodes if row.get("duration_ns")][-1]
+    taken, known = nodes[start]["inputs"], nodes[computed]["inputs"]
+    duration, more = f"nodes[{computed}].duration_ns", f"nodes[{computed}].inputs[{len(known)}]"
+    for number, change, path, said in (
+        (computed, {"inputs": [*known, "nobody"]}, more, "nobody"),
+        (start, {"inputs": [*taken, last]}, "nodes", "cycle"),
+        (wait, {"waits": None}, f"nodes[{wait}].duration_ns", ""),
+        (wait, {"waits": False, "duration_ns": 0}, f"nodes[{start}].collective", "nothing waits"),
+        (wait, {"inputs": []}, f"nodes[{wait}].inputs", "waits for no collective"),
+        (computed, {"duration_ns": -1}, duration, ""),
+        (computed, {"duration_ns": None}, duration, "^missing(,|$)"),
+    ):
         changed = deepcopy(document)
-        edit(changed["nodes"])
+        row = (nodes[number] | change).items()
+        changed["nodes"][number] = {name: value for name, value in row if value is not None}
         with refused(path, said):
             read_graph(changed)
-    for given, path in (
-        ({**document, "times": {}}, "times"),
-        ({**document, "fx": 2}, "fx"),
-        ({"nodes": []}, "fx"),
+    for given, where, said in (
+        ({**document, "nodes": [*nodes, nodes[0]]}, None, "twice"),
+        ({**document, "times": {}}, "times", ""),
+        ({**document, "fx": 2}, "fx", ""),
+        ({"nodes": []}, "fx", ""),
     ):
-        with refused(path, ""):
+        with refused(where, said):
             read_graph(given)
 
 

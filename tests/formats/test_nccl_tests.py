@@ -274,14 +274,14 @@ def test_headers_and_ranks_that_are_not_those_of_one_run(
 
 
 def test_ranks_and_hosts_may_be_given() -> None:
-    rows, _ = taken(MIXED, per_host=8)
-    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
-    rows, warnings = taken(others("Rank"), ranks=8)
-    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
-    assert "all ranks are taken to share one; --ranks-per-host" in warnings[0]
-    rows, warnings = taken(others("Rank"), ranks=8, per_host=4)
-    assert {(row.ranks, row.per_host) for row in rows} == {(8, 4)}
-    assert not warnings
+    for lines, options, each, warned in (
+        (MIXED, {"per_host": 8}, 8, ""),
+        (others("Rank"), {"ranks": 8}, 8, "all ranks are taken to share one; --ranks-per-host"),
+        (others("Rank"), {"ranks": 8, "per_host": 4}, 4, ""),
+    ):
+        rows, warnings = taken(lines, **options)
+        assert {(row.ranks, row.per_host) for row in rows} == {(8, each)}
+        assert warned in warnings[0] if warned else not warnings
 
 
 # --- JSON
@@ -291,8 +291,8 @@ def of_json(change: Callable[[Any], object] = lambda known: None) -> Any:
     devices = [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(8)]
     results = []
     for size, time in ROWS:
-        timed = dict(zip(("time", "alg_bw", "bus_bw"), cells_of(size, time)[5:8], strict=True))
-        out = {name: float(cell) for name, cell in timed.items()} | {"nwrong": 0.0}
+        cells = [*map(float, cells_of(size, time)[5:8]), 0.0]
+        out = dict(zip(("time", "alg_bw", "bus_bw", "nwrong"), cells, strict=True))
         row = {"size": size, "count": size // 4, "type": "float"}
         results.append({**row, "out_of_place": out, "in_place": None})
     known = {
