@@ -19,8 +19,9 @@ from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from tests import schemas
 from tests.cli.conftest import line
-from tests.cli.documents import LINK, PROVENANCE, ROOT
+from tests.cli.documents import LINK, ROOT
 from tests.cli.line import Line, read, write
+from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.recipes.halves import HALVES
 
 __all__ = ["line"]
@@ -39,7 +40,6 @@ Family.__init_subclass__ = classmethod(with_toy)  # in each of them
 import planner
 from planner.cli import main
 from planner.jsonio.schemas import schema
-from tests.formats.refused import refused
 
 for line in sys.stdin:
     request = json.loads(line)
@@ -54,23 +54,9 @@ for line in sys.stdin:
 """
 """What a new line in `own_methods` does, in every family."""
 
-PROFILE = {
-    "name": "tiny",
-    "provenance": PROVENANCE,
-    "batch_size": 1,
-    "layers": [{"name": "a", "forward_ns": 4, "backward_ns": 9, "parameter_bytes": 40}],
-}
-CLUSTER = {
-    "name": "two",
-    "source": "a test",
-    "machines": 2,
-    "topology": {"kind": "switch"},
-    "nic": {"bytes_per_s": 1e9, "startup_ns": 1},
-}
-
 
 def examples() -> list[dict[str, Any]]:
-    """Return a request of every family: those of the reference, and a small iteration."""
+    """Return a request of every family: those of the reference, and an iteration."""
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = {}
     for block in re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL):
@@ -78,7 +64,7 @@ def examples() -> list[dict[str, Any]]:
         if plain and block.startswith('{"problem"'):
             request = json.loads(block)
             found.setdefault(request["problem"], {**request, "method": "auto"})
-    found["iteration"] = {"problem": "iteration", "profile": PROFILE, "cluster": CLUSTER}
+    found["iteration"] = ITERATION
     return list(found.values())
 
 
