@@ -33,10 +33,7 @@ def op(name: str, start: float, lasts: float, number: int | None = None, thread:
 
 def node(name: str, start: float, lasts: float, number: int, thread: int = 1) -> list[Event]:
     given: Any = {"Sequence_number": number, "Fwd_thread_id": 1, "thread": thread}
-    return [
-        event(RUN + name, start, lasts, **given),
-        event(name, start + 0.5, lasts - 1, **given),
-    ]
+    return [event(RUN + name, start, lasts, **given), event(name, start + 0.5, lasts - 1, **given)]
 
 
 def gradient(

@@ -52,14 +52,7 @@ MIXED = {"bruck(9)"}
 
 A message of chunks of which only some were added to before reads the output of all of them.
 """
-SMALL = [
-    Recipe("ring", (3,)),
-    Recipe("bruck", (3,)),
-    Recipe("direct", (3,)),
-    Recipe("bml", (2, 2)),
-]
-
-
+SMALL = [Recipe("ring", (3,)), Recipe("bruck", (3,)), Recipe("direct", (3,)), Recipe("bml", (2, 2))]
 RANKS = (2, 3, 4, 8, 9)
 
 

@@ -168,10 +168,6 @@ def test_parts_of_a_step_sum_to_it_and_no_wait_exceeds_it(ranks: list[Recorded])
             assert not any(wait.causes[name] for name in unknown)
         else:
             assert not wait.causes["undivided"]
-
-
-@given(SEVERAL)
-def test_a_page_of_means_keeps_to_the_step(ranks: list[Recorded]) -> None:
     answer = why(ranks, reason="no")
     lasts = sum(part.lasts_ns for part in answer.parts)
     assert sum(answer.causes.values()) == sum(part.waited_ns for part in answer.parts) <= lasts
