@@ -186,17 +186,13 @@ def test_of_a_depth_there_are_as_many_collectives_at_once() -> None:
 
 
 def test_a_barrier_holds_back_the_forward_pass() -> None:
-    steps = ["a/forward", "b/forward", "b/backward", "a/backward"]
     ops = (
-        Op(
-            step,
-            US,
-            "forward" if step[2] == "f" else "backward",
-            tuple(steps[max(0, place - 1) : place]),
-        )
-        for place, step in enumerate(steps)
+        Op("a/forward", US, "forward"),
+        Op("b/forward", US, "forward", ("a/forward",)),
+        Op("b/backward", US, "backward", ("b/forward",)),
+        Op("a/backward", US, "backward", ("b/backward",)),
     )
-    chain = Graph(tuple(ops), (Parameter("b", 5000, ("b/backward",), ("b/forward",)),))
+    chain = Graph(ops, (Parameter("b", 5000, ("b/backward",), ("b/forward",)),))
     for method, start in (("auto", 2 * US), ("ddp", 8 * US)):
         order = ["b/backward", "a/backward", "a/forward", "b/forward"]
         answer = plan(chain, method=method, op_order=order)
