@@ -5,7 +5,7 @@ import pytest
 from planner.formats.importers.foreign import FOREIGN, foreign
 from tests.cli.documents import ROOT
 from tests.cli.line import Line, write
-from tests.formats import nccl_output, test_deepspeed_comms
+from tests.formats import test_deepspeed_comms, test_nccl_tests
 
 TOPOLOGY = """<system version="1">
   <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175">
@@ -28,7 +28,7 @@ FILES = {
     "NCCL's rings": GRAPHS,
     "a summary of DeepSpeed": "\n".join(test_deepspeed_comms.TABLE),
     "a log of DeepSpeed": VERBOSE,
-    "what nccl-tests print": "\n".join(f"[0] {line}" for line in nccl_output.OUTPUT),
+    "what nccl-tests print": "\n".join(f"[0] {line}" for line in test_nccl_tests.OUTPUT),
 }
 
 
