@@ -314,18 +314,15 @@ def as_before_1_12(events: list[Event]) -> list[Event]:
 
 
 def test_categories_of_before_torch_1_12_are_read_as_todays() -> None:
-    profile, _ = read(as_before_1_12(a_step()))
-    assert profile.graph is not None
-    assert [(one.name, one.phase) for one in profile.graph.ops] == [
-        (name, phase) for name, _, phase in OPS
-    ]
-    parameters = [(one.name, one.size_bytes) for one in profile.graph.parameters]
+    old = as_before_1_12(a_step())
+    graph = graph_of(old)
+    assert [(one.name, one.phase) for one in graph.ops] == [(name, phase) for name, _, phase in OPS]
+    parameters = [(one.name, one.size_bytes) for one in graph.parameters]
     assert parameters == [("aten::linear 4x8", 64), ("aten::linear 4", 16)]
     inputs: list[Any] = [None, []]
     for dims in inputs:
         named = event("my forward", 4, 30, "Operator", Input_Dims=dims)  # a range of the user's
-        again, _ = read([named, *as_before_1_12(a_step())])
-        assert again.layers == profile.layers
+        assert read([named, *old])[0].layers == read(old)[0].layers
 
 
 def test_an_operator_of_before_torch_1_12_on_a_device() -> None:
