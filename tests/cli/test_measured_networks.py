@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.documents import FILES, MEASURED
 from tests.cli.line import Line, read, without_runtime, write
-from tests.formats.nccl_output import ROWS, run
+from tests.formats.test_nccl_tests import ROWS, run
 
 LENET = "compare data/profiles/lenet5.json"
 

@@ -4,57 +4,30 @@ It plays what the executor's kernel does, thread by thread: waits, signals and p
 thread for each channel, additions by all together, and threads of a block wait for each other at
 ``nop`` only. A put is read and written later, in the order of its channel. Before a rank begins,
 and after its end, its buffers are somebody else's.
-Buffers hold multisets: how often each rank's contribution is in each chunk.
-
-`graph` says which event is always before which. `races` are the accesses to one chunk, one of them
-writing, that nothing orders; `replayed` carries a plan out in one of the orders there are.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
-from itertools import combinations, pairwise
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
+
+from tests.formats.program_events import Access, Effect, Event, Events
 
 LIMITS = {"ops": 64, "channels": 16, "at once": 8, "local": 10}
 ALL = -1
 """In place of a thread: all of a block."""
 
-Event = tuple[Any, ...]
 
-
-class Access(NamedTuple):
-    """Chunks that an event reads or writes."""
-
-    rank: int
-    buffer: str
-    first: int
-    stop: int
-
-
-class Effect(NamedTuple):
-    """What an event does: it puts the sum of what it reads into what it writes."""
-
-    event: Event
-    reads: tuple[Access, ...] = ()
-    writes: tuple[Access, ...] = ()
-
-
-class Plan:
+class Plan(Events):
     """A plan as events, with those that each of them follows."""
 
     def __init__(self, text: str) -> None:
         self.document = json.loads(text)
         self.gpus = self.document["gpus"]
         assert [gpu["id"] for gpu in self.gpus] == list(range(len(self.gpus)))
-        self.after: dict[Event, set[Event]] = defaultdict(set)
-        self.effects: dict[Event, Effect] = {}
+        super().__init__([gpu["input_chunks"] for gpu in self.gpus])
         self.signals: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
         self.waits: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
-        self.outside: dict[Event, Effect] = {}
-        self.issued: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
         for rank, gpu in enumerate(self.gpus):
             self.after["begin", rank] = set()
             buffers = [
@@ -62,7 +35,7 @@ class Plan:
                 for buffer, name in (("i", "input"), ("s", "scratch"))
             ]
             for event in (("begin", rank), ("end", rank)):  # others may use them there
-                self.outside[event] = Effect(event, (), tuple(buffers))
+                self.outside[event] = Effect((), tuple(buffers))
             for block, content in enumerate(gpu["threadblocks"]):
                 assert content["id"] == block
                 self._block(rank, block, content)
@@ -142,7 +115,7 @@ class Plan:
             [write] = writes
             assert name == "re"
             assert {one.rank for one in (*reads, write)} == {rank}
-            self.effects[event] = Effect(event, tuple(reads), (write,))
+            self.effects[event] = Effect(tuple(reads), (write,))
         return event
 
     def _put(self, event: Event, operation: dict[str, Any], thread: int) -> Event:
@@ -151,7 +124,7 @@ class Plan:
         write = self._access(operation["dst_buff"][thread])
         end = ("written", *event)
         self.after[end].add(event)
-        self.effects[end] = Effect(end, (read,), (write,))
+        self.effects[end] = Effect((read,), (write,))
         return end
 
     def _signal(self, event: Event, rank: int, index: int) -> None:
@@ -175,65 +148,6 @@ class Plan:
         size = gpu["scratch_chunks" if buffer == "s" else "input_chunks"]
         assert 0 <= chunks["index"] < chunks["index"] + chunks["size"] <= size
         return Access(rank, buffer, chunks["index"], chunks["index"] + chunks["size"])
-
-
-def races(plan: Plan) -> set[tuple[Event, Event]]:
-    """Return pairs of events that access one chunk, one of them writing, in no fixed order.
-
-    Nor may signals of one channel, or waits, be given in another order than that of the list.
-    """
-    past: dict[Event, int] = {}
-    bit: dict[Event, int] = {}
-    for event in TopologicalSorter(plan.after).static_order():
-        bit[event] = past[event] = 1 << len(bit)
-        for one in plan.after.get(event, ()):
-            past[event] |= past[one]
-    found: dict[tuple[int, str, int], list[tuple[Event, bool]]] = defaultdict(list)
-    for effect in (*plan.effects.values(), *plan.outside.values()):
-        for accesses, writes in ((effect.reads, False), (effect.writes, True)):
-            for one in accesses:
-                for chunk in range(one.first, one.stop):
-                    found[one.rank, one.buffer, chunk].append((effect.event, writes))
-    disordered = {
-        (one, other)
-        for several in plan.issued.values()
-        for one, other in pairwise(several)
-        if not past[other] & bit[one]
-    }
-    return disordered | {
-        (one, other)
-        for several in found.values()
-        for (one, first), (other, second) in combinations(several, 2)
-        if (first or second) and one != other
-        if not past[one] & bit[other] and not past[other] & bit[one]
-    }
-
-
-def replayed(plan: Plan, seed: int) -> list[dict[int, Counter[int]]]:
-    """Carry a plan out in some order; return what is in the chunks of each rank's gradient."""
-    draw = Random(seed)
-    held: list[dict[tuple[str, int], Counter[int]]] = [
-        {("i", chunk): Counter({rank: 1}) for chunk in range(gpu["input_chunks"])}
-        for rank, gpu in enumerate(plan.gpus)
-    ]
-    sorter = TopologicalSorter(plan.after)
-    sorter.prepare()
-    ready: list[Event] = []
-    while sorter.is_active():
-        ready += sorter.get_ready()
-        event = ready.pop(draw.randrange(len(ready)))
-        sorter.done(event)
-        effect = plan.effects.get(event)
-        if effect is None:
-            continue
-        [write] = effect.writes
-        for place, chunk in enumerate(range(write.first, write.stop)):
-            total: Counter[int] = Counter()
-            for read in effect.reads:
-                assert read.stop - read.first == write.stop - write.first
-                total += held[read.rank][read.buffer, read.first + place]
-            held[write.rank][write.buffer, chunk] = total
-    return [{chunk: what for (buffer, chunk), what in one.items() if buffer == "i"} for one in held]
 
 
 def without(text: str, rank: int, block: int, number: int) -> str:

@@ -16,14 +16,12 @@ def task(
     launched: int,
     run: int,
     *,
-    beside: int = 3,
-    executor: str = "0",
     reason: str = "Success",
     speculative: bool = False,
     attempt: int = 0,
     partition: int | None = None,
 ) -> Event:
-    """Return the end of a task that ran, and took something beside running: read, wait, write."""
+    """Return the end of a task that ran, and took 3 ms beside running: read, wait, write."""
     return {
         "Event": "SparkListenerTaskEnd",
         "Stage ID": stage,
@@ -33,15 +31,15 @@ def task(
             "Index": index,
             "Partition ID": index if partition is None else partition,
             "Launch Time": launched,
-            "Finish Time": launched + run + beside,
-            "Executor ID": executor,
+            "Finish Time": launched + run + 3,
+            "Executor ID": "0",
             "Getting Result Time": 0,
             "Speculative": speculative,
         },
         "Task Metrics": {
             "Executor Run Time": run,
-            "Executor Deserialize Time": beside // 3,
-            "Result Serialization Time": beside // 3,
+            "Executor Deserialize Time": 1,
+            "Result Serialization Time": 1,
             "Result Size": 1000,
             "Shuffle Read Metrics": {"Remote Bytes Read": 40, "Local Bytes Read": 60},
             "Shuffle Write Metrics": {"Shuffle Bytes Written": 70, "Shuffle Write Time": 1},
@@ -61,13 +59,12 @@ def stage(number: int, tasks: int, parents: Sequence[int] = (), attempt: int = 0
 
 
 def job_start(number: int, time: int, stages: Sequence[int], iterations: int = 0) -> Event:
-    properties = {"planner.iterations": str(iterations)} if iterations else {}
     return {
         "Event": "SparkListenerJobStart",
         "Job ID": number,
         "Submission Time": time,
         "Stage IDs": list(stages),
-        "Properties": properties,
+        "Properties": {"planner.iterations": str(iterations)} if iterations else {},
     }
 
 
@@ -80,8 +77,8 @@ def job_end(number: int, time: int) -> Event:
     }
 
 
-def head(cores: int = 2) -> list[Event]:
-    executor = {"Host": "a", "Total Cores": cores}
+def head() -> list[Event]:
+    executor = {"Host": "a", "Total Cores": 2}
     return [
         {"Event": "SparkListenerLogStart", "Spark Version": "3.5.1"},
         {"Event": "SparkListenerExecutorAdded", "Executor ID": "0", "Executor Info": executor},
@@ -92,13 +89,13 @@ def head(cores: int = 2) -> list[Event]:
 END: Event = {"Event": "SparkListenerApplicationEnd", "Timestamp": START}
 
 
-def iteration(number: int, time: int, run: int = 80, tasks: int = 4) -> list[Event]:
+def iteration(number: int, time: int, tasks: int = 4) -> list[Event]:
     """Return one job of two stages on two cores: 100 ms from its start to its end."""
     first, second = 2 * number, 2 * number + 1
     return [
         job_start(number, time, (first, second)),
         stage(first, tasks),
-        *(task(first, index, time, run // tasks) for index in range(tasks)),
+        *(task(first, index, time, 80 // tasks) for index in range(tasks)),
         stage(second, 2, [first]),
         *(task(second, index, time + 50, 10) for index in range(2)),
         job_end(number, time + 100),
@@ -111,7 +108,10 @@ def loop(rounds: int, every: int = 120) -> list[Event]:
     return [*head(), *(event for body in bodies for event in body), END]
 
 
+def text_of(events: Iterable[Event]) -> str:
+    return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+
+
 def written(path: Path, events: Iterable[Event]) -> Path:
-    lines = (json.dumps(event, separators=(",", ":")) for event in events)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text(text_of(events), encoding="utf-8")
     return path

@@ -9,10 +9,12 @@ import pytest
 
 import planner
 from planner import InvalidInputError
-from planner.cli import main
 from planner.formats.exporters.chakra import write_chakra
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
+from tests.cli.documents import PROVENANCE
+from tests.cli.line import Line, write
+from tests.formats.refused import refused
 
 US = 1000
 GRAPH = Graph(
@@ -36,48 +38,45 @@ GRAPH = Graph(
 
 
 def described(graph: Graph) -> dict[str, Any]:
-    return {
-        "ops": [
-            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
-            for op in graph.ops
-        ],
-        "parameters": [
-            {
-                "name": parameter.name,
-                "bytes": parameter.size_bytes,
-                "updated_by": list(parameter.updated_by),
-                "read_by": list(parameter.read_by),
-            }
-            for parameter in graph.parameters
-        ],
-    }
+    ops = [
+        {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": op.after}
+        for op in graph.ops
+    ]
+    parameters = [
+        {
+            "name": one.name,
+            "bytes": one.size_bytes,
+            "updated_by": one.updated_by,
+            "read_by": one.read_by,
+        }
+        for one in graph.parameters
+    ]
+    return {"ops": ops, "parameters": parameters}
 
 
 def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
     network = {"startup_ns": 2000, "ns_per_byte": 1}
     request = {"problem": "caramel", "network": network, "method": "exact"}
-    return planner.solve(request | described(graph) | given)
+    request |= json.loads(json.dumps(described(graph)))
+    return planner.solve(request | given)
 
 
-FIELDS = {  # name: (number, type, label, message or enum), from et_def.proto
-    "GlobalMetadata": {"version": (1, "STRING", "", "")},
-    "AttributeProto": {
-        "name": (1, "STRING", "", ""),
-        "int32_val": (7, "INT32", "value", ""),
-        "int64_val": (9, "INT64", "value", ""),
-        "bool_val": (27, "BOOL", "value", ""),
-    },
-    "Node": {
-        "id": (1, "UINT64", "", ""),
-        "name": (2, "STRING", "", ""),
-        "type": (3, "INT32", "", ""),  # an enumeration, the same on the wire
-        "ctrl_deps": (4, "UINT64", "repeated", ""),
-        "data_deps": (5, "UINT64", "repeated", ""),
-        "start_time_micros": (6, "UINT64", "", ""),
-        "duration_micros": (7, "UINT64", "", ""),
-        "attr": (10, "MESSAGE", "repeated", ".chakra.AttributeProto"),
-    },
-}
+FIELDS = """
+GlobalMetadata version 1 STRING
+AttributeProto name 1 STRING
+AttributeProto int32_val 7 INT32 value
+AttributeProto int64_val 9 INT64 value
+AttributeProto bool_val 27 BOOL value
+Node id 1 UINT64
+Node name 2 STRING
+Node type 3 INT32
+Node ctrl_deps 4 UINT64 repeated
+Node data_deps 5 UINT64 repeated
+Node start_time_micros 6 UINT64
+Node duration_micros 7 UINT64
+Node attr 10 MESSAGE repeated
+""".strip()
+"""Message, name, number and type, from et_def.proto; a node's type is an enumeration there."""
 
 
 def messages() -> dict[str, Any]:
@@ -87,36 +86,32 @@ def messages() -> dict[str, Any]:
         for one in ("descriptor_pb2", "descriptor_pool", "message_factory")
     )
     file = descriptor_pb2.FileDescriptorProto(name="chakra", package="chakra", syntax="proto3")
-    for message, fields in FIELDS.items():
-        described = file.message_type.add(name=message)
-        if message == "AttributeProto":
-            described.oneof_decl.add(name="value")
-        for name, (number, kind, how, of) in fields.items():
-            field = described.field.add(name=name, number=number)
-            field.type = getattr(field, f"TYPE_{kind}")
-            field.label = field.LABEL_REPEATED if how == "repeated" else field.LABEL_OPTIONAL
-            if of:
-                field.type_name = of
-            if how == "value":
-                field.oneof_index = 0
+    kinds: dict[str, Any] = {}
+    for row in FIELDS.split("\n"):
+        message, name, number, kind, *how = row.split()
+        if message not in kinds:
+            kinds[message] = file.message_type.add(name=message)
+        field = kinds[message].field.add(name=name, number=int(number))
+        field.type = getattr(field, f"TYPE_{kind}")
+        field.label = field.LABEL_REPEATED if how == ["repeated"] else field.LABEL_OPTIONAL
+        if kind == "MESSAGE":
+            field.type_name = ".chakra.AttributeProto"
+        if how == ["value"]:
+            field.oneof_index = 0
+    kinds["AttributeProto"].oneof_decl.add(name="value")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"chakra.{name}"))
-        for name in FIELDS
+        for name in kinds
     }
 
 
 def pieces(data: bytes) -> Iterator[bytes]:
     """Split a file into its messages, each behind its length."""
     while data:
-        size, place = 0, 0
-        while True:
-            byte = data[place]
-            size += (byte & 127) << (7 * place)
-            place += 1
-            if byte < 128:
-                break
+        place = next(place for place, byte in enumerate(data) if byte < 128) + 1
+        size = sum((byte & 127) << 7 * power for power, byte in enumerate(data[:place]))
         assert len(data) >= place + size
         yield data[place : place + size]
         data = data[place + size :]
@@ -160,9 +155,8 @@ def test_nodes_say_what_they_are() -> None:
     assert {name for name, kind in kinds.items() if kind == 4} == {op.name for op in GRAPH.ops}
     sent = [node for node in nodes if node.type == 7]
     attributes = [{attribute.name: attribute for attribute in node.attr} for node in sent]
-    assert [attribute["comm_size"].int64_val for attribute in attributes] == [
-        group["bytes"] for group in answer["groups"]
-    ]
+    sizes = [attribute["comm_size"].int64_val for attribute in attributes]
+    assert sizes == [group["bytes"] for group in answer["groups"]]
     for one in attributes:
         assert one["comm_type"].WhichOneof("value") == "int64_val"
         assert one["comm_type"].int64_val == 0
@@ -179,12 +173,8 @@ def test_of_a_depth_there_are_as_many_collectives_at_once() -> None:
     assert len(parts) == 3 * len(answer["groups"])
     for number, group in enumerate(answer["groups"]):
         three = parts[3 * number : 3 * number + 3]
-        sizes = [
-            attribute.int64_val
-            for node in three
-            for attribute in node.attr
-            if attribute.name == "comm_size"
-        ]
+        attributes = [attribute for node in three for attribute in node.attr]
+        sizes = [one.int64_val for one in attributes if one.name == "comm_size"]
         assert sum(sizes) == group["bytes"]
         assert max(sizes) - min(sizes) in (0, 2)
         assert sizes[0] % 2 == 0
@@ -196,18 +186,16 @@ def test_of_a_depth_there_are_as_many_collectives_at_once() -> None:
 
 
 def test_a_barrier_holds_back_the_forward_pass() -> None:
-    chain = Graph(
-        (
-            Op("a/forward", US, "forward"),
-            Op("b/forward", US, "forward", ("a/forward",)),
-            Op("b/backward", US, "backward", ("b/forward",)),
-            Op("a/backward", US, "backward", ("b/backward",)),
-        ),
-        (Parameter("b", 5000, ("b/backward",), ("b/forward",)),),
+    ops = (
+        Op("a/forward", US, "forward"),
+        Op("b/forward", US, "forward", ("a/forward",)),
+        Op("b/backward", US, "backward", ("b/forward",)),
+        Op("a/backward", US, "backward", ("b/backward",)),
     )
+    chain = Graph(ops, (Parameter("b", 5000, ("b/backward",), ("b/forward",)),))
     for method, start in (("auto", 2 * US), ("ddp", 8 * US)):
-        ops = ["b/backward", "a/backward", "a/forward", "b/forward"]
-        answer = plan(chain, method=method, op_order=ops)
+        order = ["b/backward", "a/backward", "a/forward", "b/forward"]
+        answer = plan(chain, method=method, op_order=order)
         assert answer["barrier"] == (method == "ddp")
         found = replayed(decoded(write_chakra(answer, chain)), [7 * US])
         assert found["a/forward"][0] == start
@@ -232,30 +220,22 @@ def test_what_a_trace_cannot_say_is_refused() -> None:
         (answer, other, InvalidInputError, "--profile"),
         (answer, renamed, InvalidInputError, "--profile"),
     ):
-        with pytest.raises(kind) as caught:
+        with refused(path, "", kind):
             write_chakra(given, graph)
-        assert caught.value.path == path
 
 
-def test_the_command_writes_a_trace_for_each_rank(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = {"kind": "synthetic", "source": "a test"}
-    document = {"name": "net", "provenance": source, **described(GRAPH)}
-    profile, path = tmp_path / "net.json", tmp_path / "plan.json"
-    profile.write_text(json.dumps(document))
-    path.write_text(json.dumps(plan()))
-    command = ["export", "chakra", str(path), "-o", str(tmp_path / "net")]
-    assert main([*command, "--profile", str(profile), "--ranks", "3"]) == 0
-    files = sorted(one.name for one in tmp_path.glob("*.et"))
-    assert files == ["net.0.et", "net.1.et", "net.2.et"]
-    assert (tmp_path / "net.2.et").read_bytes() == write_chakra(path.read_bytes(), GRAPH)
-    for arguments, message in (
-        (command, "--profile: missing"),
-        ([*command, "--profile", str(profile)], "--ranks: missing"),
-        ([*command, "--profile", str(profile), "--ranks", "1"], "--ranks: expected an integer"),
-        (["export", "chakra", str(path), "--profile", str(profile)], "--output: missing"),
-        (["export", "chakra", str(profile), *command[3:], "--profile", str(profile)], "an answer"),
+def test_the_command_writes_a_trace_for_each_rank(line: Line) -> None:
+    write("net.json", {"name": "net", "provenance": PROVENANCE, **described(GRAPH)})
+    write("plan.json", plan())
+    traced = "chakra plan.json --profile net.json"
+    line(f"export {traced} --ranks 3 -o net")
+    assert sorted(one.name for one in Path().glob("*.et")) == ["net.0.et", "net.1.et", "net.2.et"]
+    assert Path("net.2.et").read_bytes() == write_chakra(Path("plan.json").read_bytes(), GRAPH)
+    for words, message in (
+        ("chakra plan.json -o net", "--profile: missing"),
+        (f"{traced} -o net", "--ranks: missing"),
+        (f"{traced} -o net --ranks 1", "--ranks: expected an integer"),
+        (traced, "--output: missing"),
+        ("chakra net.json -o net --profile net.json", "an answer"),
     ):
-        assert main(arguments) == 2
-        assert message in capsys.readouterr().err
+        assert message in line.error("export", words)

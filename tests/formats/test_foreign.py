@@ -1,13 +1,11 @@
 """Files of other tools that no command reads: what they are, and what to give instead."""
 
-from pathlib import Path
-
 import pytest
 
-from planner.cli import main
 from planner.formats.importers.foreign import FOREIGN, foreign
-from tests.cli.test_seven_problems import DATA
-from tests.formats import nccl_output, test_deepspeed_comms
+from tests.cli.documents import ROOT
+from tests.cli.line import Line, write
+from tests.formats import test_deepspeed_comms, test_nccl_tests
 
 TOPOLOGY = """<system version="1">
   <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175">
@@ -30,7 +28,7 @@ FILES = {
     "NCCL's rings": GRAPHS,
     "a summary of DeepSpeed": "\n".join(test_deepspeed_comms.TABLE),
     "a log of DeepSpeed": VERBOSE,
-    "what nccl-tests print": "\n".join(f"[0] {line}" for line in nccl_output.OUTPUT),
+    "what nccl-tests print": "\n".join(f"[0] {line}" for line in test_nccl_tests.OUTPUT),
 }
 
 
@@ -40,7 +38,7 @@ def test_every_kind_is_told_apart(name: str) -> None:
 
 
 def test_what_is_ours_is_not_foreign() -> None:
-    for file in sorted(DATA.rglob("*.json"))[:200]:
+    for file in sorted((ROOT / "data").rglob("*.json"))[:200]:
         assert not foreign(file.read_bytes())
     for text in ("", "<system>", "<html></html>", "hello", '{"size count type": "time"}'):
         assert not foreign(text.encode())
@@ -52,44 +50,37 @@ def test_a_reader_is_told_its_own_errors() -> None:
         assert bool(foreign(FILES[name].encode(), kind.reads)) == (not kind.reads)
 
 
-COMMANDS = (
-    ["plan", "PROFILE", "--cluster", "FILE"],
-    ["plan", "PROFILE", "--cluster", "caramel-8", "--network", "FILE"],
-    ["report", "PROFILE", "--cluster", "FILE", "-o", "PAGE"],
-    ["compare", "PROFILE", "--network", "FILE"],
-    ["compare", "PROFILE", "--problem", "iteration", "--cluster", "FILE"],
-    ["import", "network", "FILE"],
-    ["import", "vidur", "FILE"],
-    ["import", "kineto", "FILE"],
-    ["import", "spark-events", "FILE"],
-    ["export", "nccl-tuner", "ring/simple=FILE"],
+PROFILE = "data/profiles/lenet5.json"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"plan {PROFILE} --cluster file",
+        f"plan {PROFILE} --cluster caramel-8 --network file",
+        f"report {PROFILE} --cluster file -o page.html",
+        f"compare {PROFILE} --network file",
+        f"compare {PROFILE} --problem iteration --cluster file",
+        "import network file",
+        "import vidur file",
+        "import kineto file",
+        "import spark-events file",
+        "export nccl-tuner ring/simple=file",
+    ],
 )
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("name", ["NCCL's topology", "a summary of DeepSpeed"])
-def test_every_command_says_what_a_file_is(
-    command: list[str], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "file"
-    file.write_text(FILES[name])
-    profile, page = str(DATA / "profiles/lenet5.json"), str(tmp_path / "page.html")
-    known = {"PROFILE": profile, "PAGE": page}
-    assert main([known.get(word, word).replace("FILE", str(file)) for word in command]) == 2
-    said = capsys.readouterr().err
+def test_every_command_says_what_a_file_is(words: str, name: str, line: Line) -> None:
+    write("file", FILES[name])
+    said = line.error(words)
     assert f"file: this is {name}" in said
     assert "planner import" in said
 
 
-def test_a_summary_becomes_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, network = tmp_path / "comms.log", tmp_path / "network.json"
-    log.write_text(FILES["a summary of DeepSpeed"])
-    assert main(["import", "nccl-tests", str(log)]) == 2
-    assert "planner import deepspeed-comms LOG" in capsys.readouterr().err
-    words = ["import", "deepspeed-comms", str(log), "-o", str(network)]
-    assert main(words) == 2
-    assert "give --ranks and --ranks-per-host" in capsys.readouterr().err
-    assert main([*words, "--ranks", "16", "--ranks-per-host", "8"]) == 0
-    assert "this is no measurement of a network alone" in capsys.readouterr().err
-    profile = str(DATA / "profiles/lenet5.json")
-    assert main(["compare", profile, "--problem", "caramel", "--network", str(network)]) == 0
+def test_a_summary_becomes_a_network(line: Line) -> None:
+    write("comms.log", FILES["a summary of DeepSpeed"])
+    assert "planner import deepspeed-comms LOG" in line.error("import nccl-tests comms.log")
+    words = "import deepspeed-comms comms.log -o measured.json"
+    assert "give --ranks and --ranks-per-host" in line.error(words)
+    said = line(words, "--ranks 16 --ranks-per-host 8").err
+    assert "this is no measurement of a network alone" in said
+    line(f"compare {PROFILE} --problem caramel --network measured.json")

@@ -3,16 +3,15 @@
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.cli.main import main
 from planner.families.overlap import check, own_order, solve
 from planner.formats.importers.fx import problem_of
 from planner.jsonio.graphs import decode_fx
-from planner.model.errors import InvalidInputError
+from tests.cli.line import Line, read, write
+from tests.formats.refused import refused
 
 torch = pytest.importorskip("torch")
 
@@ -58,7 +57,7 @@ def document() -> dict[str, Any]:
     return documents[0]
 
 
-def read(document: dict[str, Any]) -> Any:
+def read_graph(document: dict[str, Any]) -> Any:
     return problem_of(decode_fx(json.dumps(document).encode()))
 
 
@@ -71,7 +70,7 @@ def collective(row: dict[str, Any]) -> Any:
 
 
 def test_a_graph_of_torch_is_planned(document: dict[str, Any]) -> None:
-    problem = read(document)
+    problem = read_graph(document)
     assert len(problem.collectives) == 2
     (kind,) = problem.kinds
     assert kind.name == "all_gather_into_tensor float32"
@@ -93,68 +92,47 @@ def test_a_graph_of_torch_is_planned(document: dict[str, Any]) -> None:
     assert best.objective_ns < own.makespan_ns
 
 
-def edited(document: dict[str, Any], edit: Callable[[list[dict[str, Any]]], None]) -> Any:
-    changed = deepcopy(document)
-    edit(changed["nodes"])
-    return changed
-
-
-def refused(document: dict[str, Any]) -> InvalidInputError:
-    with pytest.raises(InvalidInputError) as caught:
-        read(document)
-    return caught.value
-
-
 def test_what_is_no_graph_is_refused(document: dict[str, Any]) -> None:
+    nodes = document["nodes"]
     start = place(document, collective)
     wait = place(document, lambda row: row.get("waits"))
     computed = place(document, lambda row: row.get("duration_ns"))
-    last = max(n for n, row in enumerate(document["nodes"]) if row.get("duration_ns"))
-
-    def error(edit: Callable[[list[dict[str, Any]]], None]) -> tuple[str, str]:
-        caught = refused(edited(document, edit))
-        return caught.path, caught.message
-
-    path, message = error(lambda rows: rows[computed]["inputs"].append("nobody"))
-    assert path == f"nodes[{computed}].inputs[{len(document['nodes'][computed]['inputs'])}]"
-    assert "nobody" in message
-    name = document["nodes"][last]["name"]
-    path, message = error(lambda rows: rows[start]["inputs"].append(name))
-    assert path == "nodes"
-    assert "cycle" in message
-    path, message = error(lambda rows: rows[wait].pop("waits"))
-    assert path == f"nodes[{wait}].duration_ns"
-    path, message = error(lambda rows: rows[wait].update(waits=False, duration_ns=0))
-    assert path == f"nodes[{start}].collective"
-    assert "nothing waits" in message
-    path, message = error(lambda rows: rows[wait].update(inputs=[]))
-    assert path == f"nodes[{wait}].inputs"
-    assert "waits for no collective" in message
-    path, message = error(lambda rows: rows[computed].update(duration_ns=-1))
-    assert path == f"nodes[{computed}].duration_ns"
-    path, message = error(lambda rows: rows[computed].pop("duration_ns"))
-    assert (path, message.split(",")[0]) == (f"nodes[{computed}].duration_ns", "missing")
-    path, message = error(lambda rows: rows.append(rows[0]))
-    assert "twice" in message
-    assert refused({**document, "times": {}}).path == "times"
-    assert refused({**document, "fx": 2}).path == "fx"
-    assert refused({"nodes": []}).path == "fx"
+    last = [row["name"] for row in nodes if row.get("duration_ns")][-1]
+    taken, known = nodes[start]["inputs"], nodes[computed]["inputs"]
+    duration, more = f"nodes[{computed}].duration_ns", f"nodes[{computed}].inputs[{len(known)}]"
+    for number, change, path, said in (
+        (computed, {"inputs": [*known, "nobody"]}, more, "nobody"),
+        (start, {"inputs": [*taken, last]}, "nodes", "cycle"),
+        (wait, {"waits": None}, f"nodes[{wait}].duration_ns", ""),
+        (wait, {"waits": False, "duration_ns": 0}, f"nodes[{start}].collective", "nothing waits"),
+        (wait, {"inputs": []}, f"nodes[{wait}].inputs", "waits for no collective"),
+        (computed, {"duration_ns": -1}, duration, ""),
+        (computed, {"duration_ns": None}, duration, "^missing(,|$)"),
+    ):
+        changed = deepcopy(document)
+        row = (nodes[number] | change).items()
+        changed["nodes"][number] = {name: value for name, value in row if value is not None}
+        with refused(path, said):
+            read_graph(changed)
+    for given, where, said in (
+        ({**document, "nodes": [*nodes, nodes[0]]}, None, "twice"),
+        ({**document, "times": {}}, "times", ""),
+        ({**document, "fx": 2}, "fx", ""),
+        ({"nodes": []}, "fx", ""),
+    ):
+        with refused(where, said):
+            read_graph(given)
 
 
-def test_the_command_makes_a_request(
-    document: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    graph, output = tmp_path / "a.json", tmp_path / "request.json"
-    graph.write_text(json.dumps(document))
-    assert main(["import", "fx", str(graph), "-o", str(output)]) == 0
-    request = json.loads(output.read_text())
-    problem = problem_of(decode_fx(graph.read_bytes()))
-    assert request["memory_limit_bytes"] == check(problem, own_order(problem)).peak_bytes
-    assert main(["compare", str(output), "--methods", "greedy,own_order"]) == 0
-    assert "not hidden" in capsys.readouterr().out
-    assert main(["import", "fx", str(graph), "--name", "x"]) == 2
-    assert main(["import", "fx", str(graph), str(graph)]) == 2
-    assert "expected one of fx" in capsys.readouterr().err
+def test_the_command_makes_a_request(document: dict[str, Any], line: Line) -> None:
+    write("graph.json", document)
+    line("import fx graph.json -o made.json")
+    problem = read_graph(document)
+    own = check(problem, own_order(problem))
+    assert read("made.json")["memory_limit_bytes"] == own.peak_bytes
+    assert "not hidden" in line("compare made.json --methods greedy,own_order").out
+    line.error("import fx graph.json --name x")
+    assert "expected one of fx" in line.error("import fx graph.json graph.json")
 
 
 def test_writes_keep_their_place() -> None:
@@ -170,7 +148,7 @@ def test_writes_keep_their_place() -> None:
     read_after = graph.call_function(torch.ops.aten.exp.default, (x,))
     graph.output((read_before, write, read_after))
     written = fx_document(graph, node_ns=lambda _: 1, collective_ns=lambda *_: 0)
-    problem = read(written)
+    problem = read_graph(written)
     number = {node.name: n for n, node in enumerate(problem.nodes)}
     assert number[read_before.name] in problem.nodes[number[write.name]].after
     assert number[write.name] in problem.nodes[number[read_after.name]].after

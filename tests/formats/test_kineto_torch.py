@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from planner.formats import read_kineto
-from planner.model.graphs import Graph
 
 
 class Tied(nn.Module):
@@ -64,7 +63,7 @@ def test_parameters_and_their_orders_are_those_of_the_model(
     completed: list[int] = []
     for one in trained:
         hook: Any = one.register_post_accumulate_grad_hook
-        hook(lambda one: completed.append(size_of(one)))
+        hook(lambda one: completed.append(one.nbytes))
     reads: list[Tensor] = []
     for module in model.modules():
         module.register_forward_pre_hook(lambda module, _: reads.extend(module.parameters(False)))
@@ -86,29 +85,13 @@ def test_parameters_and_their_orders_are_those_of_the_model(
     graph = imported.graph
     assert graph is not None
     sizes = [parameter.size_bytes for parameter in graph.parameters]
-    assert Counter(sizes) == Counter(map(size_of, trained))
+    assert Counter(sizes) == Counter(one.nbytes for one in trained)
     # Gradients are complete in the order in which autograd called the hooks; those behind one op,
     # in any order.
-    assert spread(graph, completed) == sorted(completed_at(graph))
+    places = [graph.position[parameter.updated_by[0]] for parameter in graph.parameters]
+    in_order = zip(sorted(places), completed, strict=True)
+    assert sorted(in_order) == sorted(zip(places, sizes, strict=True))
     # They are listed in the order of reading.
-    read = {id(one): size_of(one) for one in reads if one.requires_grad}
+    read = {id(one): one.nbytes for one in reads if one.requires_grad}
     assert sizes == list(read.values())
     assert sum(layer.parameter_bytes for layer in imported.layers) == sum(sizes)
-
-
-def size_of(one: Tensor) -> int:
-    return one.numel() * one.element_size()
-
-
-def completed_at(graph: Graph) -> list[tuple[int, int]]:
-    """Return when each gradient is complete, and its size."""
-    return [
-        (graph.position[parameter.updated_by[0]], parameter.size_bytes)
-        for parameter in graph.parameters
-    ]
-
-
-def spread(graph: Graph, sizes: list[int]) -> list[tuple[int, int]]:
-    """Give sizes, in their order, to the ops at which gradients are complete, in theirs."""
-    places = sorted(place for place, _ in completed_at(graph))
-    return sorted(zip(places, sizes, strict=True))

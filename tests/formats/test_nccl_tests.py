@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -12,28 +13,75 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.formats.importers.nccl_tests import read_nccl_tests
-from tests.formats.nccl_output import (
-    FIRST,
-    HEADER,
-    NAMES,
-    OUTPUT,
-    RIGHT,
-    ROWS,
-    TOP,
-    aligned,
-    cells_of,
-    read,
-    run,
-    taken,
-    times,
-)
+from planner.formats.importers.timed_rows import TimedRow, bus_factor
+from tests.formats.refused import refused
+
+NAMES = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
+UNITS = ("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2)
+WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
+ROWS = ((1024, 20.0), (1 << 20, 55.5), (1 << 24, 400.25))
+RIGHT = [(size, round(time * 1000)) for size, time in ROWS]
 
 
-def test_text() -> None:
-    rows, warnings = taken(OUTPUT)
-    assert read(OUTPUT) == times(rows) == RIGHT
-    assert not warnings
-    assert rows[0].where == f"line {FIRST + 1}"
+def aligned(cells: Sequence[str]) -> str:
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+
+
+def cells_of(size: int, time: float, factor: float = 7 / 4, wrong: str = "0") -> list[str]:
+    def side(time: float, wrong: str) -> list[str]:
+        bandwidth = size / time / 1000
+        return [f"{time:.2f}", f"{bandwidth:.4f}", f"{bandwidth * factor:.4f}", wrong]
+
+    sides = *side(time, wrong), *side(2 * time, "N/A")
+    return [str(size), str(size // 4), "float", "sum", "-1", *sides]
+
+
+HEADER = ["#" + aligned(NAMES)[1:], "#" + aligned(UNITS)[1:]]
+
+
+def run(
+    rows: Sequence[tuple[int, float]],
+    *,
+    test: str = "all_reduce",
+    hosts: int = 2,
+    each: int = 4,
+    wrong: str = "0",
+) -> str:
+    factor = float(bus_factor(test, hosts * each))  # type: ignore[arg-type]
+    lines = [
+        f"# Collective test starting: {test}_perf",
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20",
+        *(
+            f"#  Rank {rank:2} Group  0 Pid   {100 + rank} on      node{rank // each} device "
+            f"{rank % each:2} [0000:0{rank}:00] NVIDIA H100 80GB HBM3"
+            for rank in range(hosts * each)
+        ),
+        *HEADER,
+        *(aligned(cells_of(size, time, factor, wrong)) for size, time in rows),
+        *("# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 12.3 "),
+        f"# Collective test concluded: {test}_perf",
+    ]
+    return "\n".join([*lines, ""])
+
+
+OUTPUT = run(ROWS).splitlines()
+TOP = OUTPUT.index(HEADER[0])
+FIRST = TOP + 2
+"""Places of the header and of the first row; a line's number is one more."""
+
+
+def times(rows: Sequence[TimedRow]) -> list[tuple[int, int]]:
+    return [(row.size_bytes, row.time_ns) for row in rows]
+
+
+def taken(lines: Sequence[str], **options: Any) -> tuple[list[TimedRow], tuple[str, ...]]:
+    return read_nccl_tests("\n".join(lines).encode(), name="all_reduce.log", **options)
+
+
+def read(lines: Sequence[str]) -> list[tuple[int, int]]:
+    rows, _ = taken(lines)
+    assert {(row.collective, row.ranks, row.per_host) for row in rows} == {("all_reduce", 8, 4)}
+    return times(rows)
 
 
 @given(
@@ -48,61 +96,73 @@ def test_what_is_printed_is_read(
     found, warnings = read_nccl_tests(run(rows, test=test, hosts=hosts, each=each).encode())
     assert not warnings
     assert [row.size_bytes for row in found] == [size for size, _ in rows]
+    assert found[0].where == f"line {hosts * each + 5}"
     for row, (_, time) in zip(found, rows, strict=True):
         assert abs(row.time_ns - time * 1000) <= 6
         assert (row.collective, row.ranks, row.per_host) == (test, hosts * each, each)
 
 
 def test_several_runs_in_one_file() -> None:
-    text = run(ROWS) + run(ROWS, test="all_gather", hosts=1) + run(ROWS, test="reduce_scatter")
+    runs = [("all_reduce", 8, 4), ("all_gather", 4, 4), ("reduce_scatter", 8, 4)]
+    text = "".join(run(ROWS, test=test, hosts=ranks // each) for test, ranks, each in runs)
     rows, _ = read_nccl_tests(text.encode())
-    assert [(row.collective, row.ranks, row.per_host) for row in rows[::3]] == [
-        ("all_reduce", 8, 4),
-        ("all_gather", 4, 4),
-        ("reduce_scatter", 8, 4),
-    ]
-
-
-def test_a_second_run_that_was_listed_before_the_first_ends_does_not_take_its_rows() -> None:
-    assert read([*OUTPUT[: FIRST + 1], "# see all_gather_perf", *OUTPUT[FIRST + 1 :]]) == RIGHT
+    assert [(row.collective, row.ranks, row.per_host) for row in rows[::3]] == runs
 
 
 def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
     text = "\n".join(line for line in OUTPUT if "_perf" not in line).encode()
-    with pytest.raises(InvalidInputError, match="unknown test \\(--collective says which\\)"):
+    with refused(None, "unknown test \\(--collective says which\\)"):
         read_nccl_tests(text)
     assert times(read_nccl_tests(text, collective="all_reduce")[0]) == RIGHT
 
 
-# --- prefixes
+# --- prefixes and columns
+
+NOISE = ["+ srun -l all_reduce_perf", "gpu-7:12:13 [0] NCCL INFO comm 0x1 rank 1 nranks 8"]
+PREFIXES = [
+    "worker-0: ",
+    "[prterun-head-12345@1,0]<stdout>: ",
+    "[1,0]<stdout>:",
+    "[pod/nccl-launcher-x7k2p/launcher] ",
+    "worker-1  | ",
+    "[0]",
+    " 0: ",
+    "Nov 05 12:00:01 gpu-7 all_reduce[123]: ",
+    "\x1b[32mworker-1  |\x1b[0m ",
+    "[pod/a/b] 2024-11-05T12:00:01.123456789+01:00 [1,0]<stdout>:",
+    "0 ",
+    "{worker-0} ",
+    '{"log":"',
+]
+MORE = "i_min i_max i_p99 i_cv%"
+TIMED = [
+    " ".join([*cells[:9], "1.0 2.0 2.0 5.0", *cells[9:], "1.0 2.0 2.0 5.0", "2025-01-01 12:00:00"])
+    for cells in (cells_of(size, time) for size, time in ROWS)
+]
+"""Rows with times of iterations and of day."""
+OLD = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", "       ")
+"""The largest error in place of the number of wrong elements, and no root."""
 
 
 @pytest.mark.parametrize(
-    "prefix",
+    "lines",
     [
-        "worker-0: ",
-        "[prterun-head-12345@1,0]<stdout>: ",
-        "[1,0]<stdout>:",
-        "[pod/nccl-launcher-x7k2p/launcher] ",
-        "worker-1  | ",
-        "[0]",
-        " 0: ",
-        "Nov 05 12:00:01 gpu-7 all_reduce[123]: ",
-        "\x1b[32mworker-1  |\x1b[0m ",
-        "[pod/a/b] 2024-11-05T12:00:01.123456789+01:00 [1,0]<stdout>:",
-        "0 ",
-        "{worker-0} ",
-        '{"log":"',
+        *(
+            lines
+            for prefix in PREFIXES
+            for lines in (
+                [*NOISE, *(prefix + line for line in OUTPUT)],
+                [(prefix + line).rstrip() for line in OUTPUT],
+            )
+        ),
+        [f"2024-11-05T12:00:{place:02}.{place:03}Z {line}" for place, line in enumerate(OUTPUT)],
+        [*OUTPUT[: FIRST + 1], "# see all_gather_perf", *OUTPUT[FIRST + 1 :]],
+        [*OUTPUT, "0", "4096 8192"],
+        [*OUTPUT[:TOP], f"# {' '.join([*NAMES[:9], MORE, *NAMES[9:], MORE])} timestamp", *TIMED],
+        OLD.replace("    -1 ", "       ").splitlines(),
     ],
 )
-def test_prefixes_of_launchers_are_found_by_the_header(prefix: str) -> None:
-    noise = ["+ srun -l all_reduce_perf", "gpu-7:12:13 [0] NCCL INFO comm 0x1 rank 1 nranks 8"]
-    assert read([*noise, *(prefix + line for line in OUTPUT)]) == RIGHT
-    assert read([(prefix + line).rstrip() for line in OUTPUT]) == RIGHT
-
-
-def test_prefixes_may_tell_the_time_of_each_line() -> None:
-    lines = [f"2024-11-05T12:00:{place:02}.{place:03}Z {line}" for place, line in enumerate(OUTPUT)]
+def test_prefixes_other_columns_and_other_lines_change_nothing(lines: list[str]) -> None:
     assert read(lines) == RIGHT
 
 
@@ -133,10 +193,9 @@ def test_a_cell_that_cannot_be_read_is_an_error_with_line_and_column(damage: str
         if not damage and row == 2:  # the end of a run that was stopped
             assert read(lines) == RIGHT[:2]
             continue
-        with pytest.raises(InvalidInputError) as caught:
-            read(lines)
         last = name if damage else NAMES[-1]  # of fewer cells the last is missing
-        assert caught.value.path == f"line {FIRST + row + 1}, column {last}"
+        with refused(f"line {FIRST + row + 1}, column {last}", ""):
+            read(lines)
 
 
 @pytest.mark.parametrize("length", [60, 70, 100])
@@ -145,7 +204,7 @@ def test_the_last_row_of_a_run_that_was_stopped_is_left_out(length: int) -> None
     assert read(lines) == RIGHT[:2]
     said = f"left out, 1 row without its last columns: line {FIRST + 3}"
     assert taken(lines)[1] == (said,)
-    with pytest.raises(InvalidInputError, match=rf"line {FIRST + 3}, column .*: no value"):
+    with refused(None, rf"line {FIRST + 3}, column .*: no value"):
         read([*lines, OUTPUT[FIRST + 2]])
 
 
@@ -153,9 +212,8 @@ def test_the_last_row_of_a_run_that_was_stopped_is_left_out(length: int) -> None
 def test_the_first_cells_of_a_row_are_a_row(cells: int) -> None:
     lines = list(OUTPUT)
     lines[FIRST + 1] = "  ".join(cells_of(*ROWS[1])[:cells])
-    with pytest.raises(InvalidInputError, match=rf"line {FIRST + 2}, column \w+: no value"):
+    with refused(None, rf"line {FIRST + 2}, column \w+: no value"):
         read(lines)
-    assert read([*OUTPUT, "0", "4096 8192"]) == RIGHT
 
 
 @pytest.mark.parametrize(
@@ -182,7 +240,7 @@ def test_rows_without_measurements_are_left_out() -> None:
         f"left out, 1 row without a time out of place: line {FIRST + 1}",
         f"left out, 1 row of 0 bytes: line {FIRST + 4}",
     )
-    with pytest.raises(InvalidInputError, match="with wrong elements"):
+    with refused(None, "with wrong elements"):
         taken(run(ROWS, wrong="3").splitlines())
 
 
@@ -213,45 +271,22 @@ def test_whatever_is_damaged_no_time_is_that_of_another(draw: Random, prefix: st
             assert abs(row.time_ns - right[row.size_bytes]) <= 0.05 * right[row.size_bytes]
 
 
-# --- headers
+# --- ranks and hosts
+
+COLUMNS = f"line {TOP + 1}: expected the columns time"
+NUMBERED = [
+    *OUTPUT[:TOP],
+    " p4dn" + HEADER[0].replace("#", " "),
+    *(f"   {place} {row}" for place, row in enumerate(OUTPUT[FIRST : FIRST + 3])),
+]
+"""An output whose first column is no size."""
 
 
-@pytest.mark.parametrize("name", ["time", "algbw", "busbw"])
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_damaged_header_does_not_move_columns(name: str, place: int) -> None:
+def headed(name: str, place: int) -> list[str]:
+    """Return the output with one name of a column damaged: no other column moves there."""
     names = list(NAMES)
     names[[at for at, known in enumerate(names) if known == name][place]] = f"{name},"
-    lines = [*OUTPUT[:TOP], "#" + aligned(names)[1:], *OUTPUT[TOP + 1 :]]
-    with pytest.raises(InvalidInputError, match=f"line {TOP + 1}: expected the columns time"):
-        read(lines)
-
-
-def test_times_of_a_cpu_are_not_those_of_transfers() -> None:
-    with pytest.raises(InvalidInputError, match=f"line {TOP + 1}: expected the columns time"):
-        read([line.replace("   time", "cputime") for line in OUTPUT])
-
-
-def test_a_first_column_that_is_no_size_is_named() -> None:
-    header = " p4dn" + HEADER[0].replace("#", " ")
-    rows = (f"   {place} {row}" for place, row in enumerate(OUTPUT[FIRST : FIRST + 3]))
-    with pytest.raises(InvalidInputError, match=rf"line {TOP + 2}: 14 cells.*names 13 columns"):
-        read([*OUTPUT[:TOP], header, *rows])
-
-
-def test_other_columns_and_those_of_elder_tests() -> None:
-    """Times of iterations and of day behind others; the largest error in place of their number."""
-    more = "i_min i_max i_p99 i_cv%"
-    lines = [*OUTPUT[:TOP], f"# {' '.join([*NAMES[:9], more, *NAMES[9:], more])} timestamp"]
-    for size, time in ROWS:
-        cells, extra = cells_of(size, time), "1.0 2.0 2.0 5.0"
-        day = "2025-01-01 12:00:00"
-        lines.append(f"{' '.join(cells[:9])} {extra} {' '.join(cells[9:])} {extra} {day}")
-    assert read(lines) == RIGHT
-    text = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", "       ")
-    assert read(text.replace("    -1 ", "       ").splitlines()) == RIGHT
-
-
-# --- ranks and hosts
+    return [*OUTPUT[:TOP], "#" + aligned(names)[1:], *OUTPUT[TOP + 1 :]]
 
 
 def others(old: str, new: str = "") -> list[str]:
@@ -275,57 +310,56 @@ MIXED = others(r"(Rank  3 .* on +)node0", r"\1node1")
         (run(ROWS, hosts=1, each=1).splitlines(), {}, r"one rank is listed.*MPI=1"),
         (OUTPUT, {"ranks": 16}, "8 ranks are listed"),
         (others("Rank"), {}, "give --ranks"),
+        *(
+            (headed(name, place), {}, COLUMNS)
+            for name in ("time", "algbw", "busbw")
+            for place in (0, 1)
+        ),
+        (others("   time", "cputime"), {}, COLUMNS),  # times of a CPU are not those of transfers
+        (NUMBERED, {}, rf"line {TOP + 2}: 14 cells.*names 13 columns"),
     ],
 )
-def test_ranks_that_are_not_those_of_one_run(
+def test_headers_and_ranks_that_are_not_those_of_one_run(
     lines: list[str], options: dict[str, int], said: str
 ) -> None:
-    with pytest.raises(InvalidInputError, match=said):
+    with refused(None, said):
         taken(lines, **options)
 
 
 def test_ranks_and_hosts_may_be_given() -> None:
-    rows, _ = taken(MIXED, per_host=8)
-    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
-    rows, warnings = taken(others("Rank"), ranks=8)
-    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
-    assert "all ranks are taken to share one; --ranks-per-host" in warnings[0]
-    rows, warnings = taken(others("Rank"), ranks=8, per_host=4)
-    assert {(row.ranks, row.per_host) for row in rows} == {(8, 4)}
-    assert not warnings
+    for lines, options, each, warned in (
+        (MIXED, {"per_host": 8}, 8, ""),
+        (others("Rank"), {"ranks": 8}, 8, "all ranks are taken to share one; --ranks-per-host"),
+        (others("Rank"), {"ranks": 8, "per_host": 4}, 4, ""),
+    ):
+        rows, warnings = taken(lines, **options)
+        assert {(row.ranks, row.per_host) for row in rows} == {(8, each)}
+        assert warned in warnings[0] if warned else not warnings
 
 
 # --- JSON
 
 
-def document(ranks: int = 8) -> Any:
-    def timed(size: int, time: float) -> dict[str, Any]:
-        bandwidth = size / time / 1000
-        bus = bandwidth * 2 * (ranks - 1) / ranks
-        return {"time": time, "alg_bw": bandwidth, "bus_bw": bus, "nwrong": 0.0}
-
-    devices = [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(ranks)]
-    return {
+def of_json(change: Callable[[Any], object] = lambda known: None) -> Any:
+    devices = [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(8)]
+    results = []
+    for size, time in ROWS:
+        cells = [*map(float, cells_of(size, time)[5:8]), 0.0]
+        out = dict(zip(("time", "alg_bw", "bus_bw", "nwrong"), cells, strict=True))
+        row = {"size": size, "count": size // 4, "type": "float"}
+        results.append({**row, "out_of_place": out, "in_place": None})
+    known = {
         "version": 1,
         "args": ["./build/all_reduce_perf", "-J", "out.json"],
         "config": {"nthreads": 1, "ngpus": 1, "devices": devices},
-        "results": [
-            {
-                "size": size,
-                "count": size // 4,
-                "type": "float",
-                "out_of_place": timed(size, time),
-                "in_place": None,
-            }
-            for size, time in ROWS
-        ],
+        "results": results,
     }
-
-
-def of_json(change: Callable[[Any], object] = lambda known: None) -> Any:
-    known = document()
     change(known)
     return read_nccl_tests(json.dumps(known).encode())
+
+
+def timed(time: Any, known: Any) -> None:
+    known["results"][1]["out_of_place"]["time"] = time
 
 
 def test_json_says_the_same_as_text() -> None:
@@ -351,15 +385,11 @@ def test_json_is_as_strict() -> None:
         "left out, 1 row with wrong elements: results[1]",
         "left out, 1 row of 0 bytes: results[3]",
     )
-    known = document()
     for damage in ("12", None, True, "nan"):
-        known["results"][1]["out_of_place"]["time"] = damage
-        with pytest.raises(InvalidInputError, match="expected a number") as caught:
-            read_nccl_tests(json.dumps(known).encode())
-        assert caught.value.path == "results[1].out_of_place.time"
-    with pytest.raises(InvalidInputError, match="rank 0 is listed twice") as caught:
+        with refused("results[1].out_of_place.time", "expected a number"):
+            of_json(partial(timed, damage))
+    with refused("config.devices[8]", "rank 0 is listed twice"):
         of_json(lambda known: known["config"]["devices"].append({"rank": 0, "hostname": "a"}))
-    assert caught.value.path == "config.devices[8]"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"{}", b'{"results": [1]}', b"\xff\xfe", b"1 2 3"])

@@ -1,28 +1,26 @@
 """PipeDream's profiler graphs. The files here are made up in its format."""
 
+from typing import Any
+
 import pytest
 
-from planner import InvalidInputError
 from planner.formats import read_pipedream
 from planner.model.graphs import Parameter
+from planner.model.profiles import Profile
+from tests.formats.refused import refused
 
 ROW = (
-    "{} -- {} -- forward_compute_time={}, backward_compute_time={}, "
-    "activation_size={}, parameter_size={}"
+    "{name} -- {operation} -- forward_compute_time={forward}, backward_compute_time={backward}, "
+    "activation_size={activation}, parameter_size={size}"
 )
 
 
-def row(
-    name: str,
-    operation: str,
-    forward: str = "1.500",
-    backward: str = "2.000",
-    activation: str = "8.000",
-    size: str = "0.000",
-) -> str:
-    return ROW.format(name, operation, forward, backward, activation, size)
+def row(name: str, operation: str, forward: str = "1.500", **given: str) -> str:
+    known = {"backward": "2.000", "activation": "8.000", "size": "0.000"} | given
+    return ROW.format(name=name, operation=operation, forward=forward, **known)
 
 
+EDGES = [f"\tnode{i} -- node{j}" for i, j in ((1, 2), (2, 3), (2, 4), (3, 5), (4, 5))]
 NODES = ((2, "A", "8.0"), (3, "B", "0.0"), (4, "C", "4.0"), (5, "D", "0.0"))
 CONV = "Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))"
 GOOD = "\n".join(
@@ -38,17 +36,15 @@ GOOD = "\n".join(
 )
 
 
-def read(text: str) -> tuple[object, tuple[str, ...]]:
-    return read_pipedream(text.encode(), name="m", source="graph.txt")
+def read(*lines: str, **more: Any) -> tuple[Profile, tuple[str, ...]]:
+    text = "\n".join(lines).encode()
+    return read_pipedream(text, name="m", source="graph.txt", **more)
 
 
 def test_unordered_rows_lists_and_the_input_row() -> None:
-    profile, warnings = read_pipedream(GOOD.encode(), name="m", source="graph.txt", batch_size=4)
-    assert [layer.name for layer in profile.layers] == [
-        "node2 Conv2d",
-        "node10 ReLU",
-        "node4 Linear",
-    ]
+    profile, warnings = read(GOOD, batch_size=4)
+    names = [layer.name for layer in profile.layers]
+    assert names == ["node2 Conv2d", "node10 ReLU", "node4 Linear"]
     assert profile.layers[0].activation_bytes == 128
     assert [layer.forward_ns for layer in profile.layers] == [1_500_000] * 3
     assert profile.parameter_bytes == 896 + 72
@@ -56,32 +52,18 @@ def test_unordered_rows_lists_and_the_input_row() -> None:
     assert profile.provenance.kind == "imported"
     assert "graph.txt" in profile.provenance.source
     assert profile.batch_size == 4
-    assert len(warnings) == 1
-    assert "data loading" in warnings[0]
+    (warning,) = warnings
+    assert "data loading" in warning
 
 
 def test_branches_share_a_block() -> None:
-    text = "\n".join(
-        [
-            *(row(f"node{i}", "ReLU(inplace)") for i in range(1, 6)),
-            *("\tnode1 -- node2", "\tnode2 -- node3", "\tnode2 -- node4"),
-            *("\tnode3 -- node5", "\tnode4 -- node5"),
-        ]
-    )
-    profile, _ = read_pipedream(text.encode(), name="m", source="s")
+    profile, _ = read(*(row(f"node{i}", "ReLU(inplace)") for i in range(1, 6)), *EDGES)
     assert [layer.block for layer in profile.layers] == [0, 1, 2, 2, 2]
 
 
 def test_the_edges_make_a_dataflow_graph() -> None:
-    text = "\n".join(
-        [
-            row("node1", "Input"),
-            *(row(f"node{i}", f"{kind}()", size=size) for i, kind, size in NODES),
-            *("\tnode1 -- node2", "\tnode2 -- node3", "\tnode2 -- node4", "\tnode2 -- node4"),
-            *("\tnode3 -- node5", "\tnode4 -- node5"),
-        ]
-    )
-    graph = read_pipedream(text.encode(), name="m", source="s")[0].graph
+    rows = (row(f"node{i}", f"{kind}()", size=size) for i, kind, size in NODES)
+    graph = read(row("node1", "Input"), *rows, *EDGES, "\tnode2 -- node4")[0].graph
     assert graph is not None
     assert [(op.name, op.after) for op in graph.ops] == [
         ("node2 A/forward", ()),
@@ -101,7 +83,7 @@ def test_the_edges_make_a_dataflow_graph() -> None:
 
 
 def test_without_parameters_there_is_no_dataflow_graph() -> None:
-    assert read_pipedream(row("node1", "ReLU").encode(), name="m", source="s")[0].graph is None
+    assert read(row("node1", "ReLU"))[0].graph is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +106,5 @@ def test_without_parameters_there_is_no_dataflow_graph() -> None:
     ],
 )
 def test_what_is_no_graph_is_refused(text: str, path: str, expected: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(path, expected):
         read(text)
-    assert caught.value.path == path
-    assert expected in caught.value.message

@@ -4,6 +4,7 @@ import pytest
 
 from planner import InvalidInputError
 from planner.formats.importers.timed_rows import MOST_SIZES, TimedRow, network_of, read_vidur
+from tests.formats.refused import refused
 
 HEADER = (
     ",time_stats.{0}.min,time_stats.{0}.max,time_stats.{0}.mean,time_stats.{0}.median,"
@@ -73,7 +74,7 @@ def test_falling_times_are_pooled() -> None:
 
 
 def test_one_size_is_no_table() -> None:
-    with pytest.raises(InvalidInputError, match="two sizes"):
+    with refused(None, "two sizes"):
         network_of([row(8, 5)])
     network, warnings = network_of([row(8, 5), row(8, 5, 16), row(16, 6, 16)])
     assert [table.ranks for table in network.tables] == [16]

@@ -40,12 +40,10 @@ def installed(folder: Path, package: Path, points: dict[str, dict[str, str]]) ->
     info = folder / f"{package.name}-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package.name}\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "".join(
-            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-            for group, entries in points.items()
-        )
-    )
+    lines: list[str] = []
+    for group, entries in points.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
     (folder / package.name).symlink_to(package)
 
 
@@ -104,23 +102,23 @@ def test_methods_are_checked_priced_and_bounded_like_planner_s_own(folder: Path)
 
 @pytest.mark.slow
 def test_clusters_formats_and_peers(folder: Path, tmp_path: Path) -> None:
-    table = tmp_path / "model.csv"
+    def planner(words: str, status: int = 0) -> str:
+        done = run(folder, "-m", "planner", *words.replace("@", f"{tmp_path}/").split())
+        assert done.returncode == status, done.stderr
+        return done.stderr
+
     rows = [f"layer{place},{10**6},{2 * 10**6},{4 * 10**6}" for place in range(4)]
-    table.write_text("\n".join(["name,forward_ns,backward_ns,parameter_bytes", *rows]))
-    profile, plan = tmp_path / "model.json", tmp_path / "plan.json"
-    done = run(folder, "-m", "planner", "import", "layers-csv", str(table), "-o", str(profile))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(profile.read_text())["name"] == "model"
-    words = ("-m", "planner", "plan", str(profile), "--cluster", "hosts:4x10", "-o", str(plan))
-    done = run(folder, *words, "--method", "one_bucket")
-    assert (done.returncode, done.stderr) == (0, "")
-    answer = json.loads(plan.read_text())
+    names = "name,forward_ns,backward_ns,parameter_bytes"
+    (tmp_path / "model.csv").write_text("\n".join([names, *rows]))
+    assert planner("import layers-csv @model.csv -o @model.json") == ""
+    assert json.loads((tmp_path / "model.json").read_text())["name"] == "model"
+    words = "plan @model.json --method one_bucket -o @plan.json --cluster"
+    assert planner(f"{words} hosts:4x10") == ""
+    answer = json.loads((tmp_path / "plan.json").read_text())
     assert (answer["method"], answer["cluster"]) == ("one_bucket", "4 hosts at 10 Gb/s")
     (transfer,) = answer["transfers"]
     assert transfer["bytes"] == 16 * 10**6
-    done = run(folder, *words[:5], "hosts:four")
-    assert done.returncode == 2
-    assert "expected COUNTxGBITS" in done.stderr
+    assert "expected COUNTxGBITS" in planner(f"{words} hosts:four", status=2)
 
 
 @pytest.mark.slow
