@@ -48,6 +48,17 @@ def write_msccl(program: Program) -> str:
     check_all_reduce(program, "MSCCL")
     check_at_most(program.ranks, MAX_GPUS, "ranks")
     check_at_most(program.chunks, MAX_ALL_CHUNKS, "chunks")
+    sizes = {"i_chunks": program.chunks, "o_chunks": program.chunks, "s_chunks": 0}
+    lines, apart = [], True
+    # Ranks are written one by one, so only one rank's elements are in memory. The runtime's parser
+    # knows no XML declaration.
+    for rank in range(program.ranks):
+        gpu = _element("gpu", id=rank, **sizes)
+        apart &= _add_thread_blocks(gpu, program, rank)
+        elements = program.ranks + sum(1 for _ in gpu.iter())
+        check_at_most(elements, MAX_ELEMENTS, "elements for a rank")
+        ET.indent(gpu, level=1)
+        lines.append("  " + ET.tostring(gpu, encoding="unicode"))
     algo = _element(
         "algo",
         name=name_of(program),
@@ -57,27 +68,20 @@ def write_msccl(program: Program) -> str:
         ngpus=program.ranks,
         coll="allreduce",
         inplace=1,
-        outofplace=1,
+        outofplace=int(apart),
         minBytes=0,
         maxBytes=0,  # no limit
     )
-    # Ranks are written one by one, so only one rank's elements are in memory. The runtime's parser
-    # knows no XML declaration.
     opening = ET.tostring(algo, encoding="unicode", short_empty_elements=False)
-    lines = [opening.removesuffix("</algo>")]
-    sizes = {"i_chunks": program.chunks, "o_chunks": program.chunks, "s_chunks": 0}
-    for rank in range(program.ranks):
-        gpu = _element("gpu", id=rank, **sizes)
-        _add_thread_blocks(gpu, program, rank)
-        elements = program.ranks + sum(1 for _ in gpu.iter())
-        check_at_most(elements, MAX_ELEMENTS, "elements for a rank")
-        ET.indent(gpu, level=1)
-        lines.append("  " + ET.tostring(gpu, encoding="unicode"))
-    return "\n".join([*lines, "</algo>", ""])
+    return "\n".join([opening.removesuffix("</algo>"), *lines, "</algo>", ""])
 
 
-def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
-    """Add the thread blocks of one rank."""
+def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> bool:
+    """Add the thread blocks of one rank; return whether input and output may be two buffers.
+
+    They may not if of a message's chunks only some were received before: a step reads one buffer.
+    """
+    apart = True
     sent, received = list(program.sends(rank)), list(program.receives(rank))
     targets, sources = (
         sorted(ends, key=lambda end: (end[0], (end[1] - rank) % program.ranks))
@@ -109,6 +113,8 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
             # Of several steps of one thread block only the last is waited for.
             awaited = dict(sorted({wrote[chunk] for chunk in chunks if chunk in wrote}))
             source = "o" if awaited else "i"
+            reads = message.sender == rank or message.adds
+            apart &= not (reads and awaited) or all(chunk in wrote for chunk in chunks)
             if message.sender == rank:
                 block = sending[message.link, message.receiver]
                 _add_step(gpu, block, "s", source, chunks, awaited)
@@ -119,6 +125,7 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
             else:
                 step = _add_step(gpu, block, "r", "o", chunks, {})
             wrote.update(dict.fromkeys(chunks, (block, step)))
+    return apart
 
 
 def _at_once(message: Message) -> Iterator[range]:
