@@ -55,12 +55,7 @@ JOBS = (
 )
 """Tests that start jobs of several processes."""
 
-WAITING = (
-    "tests/runtime/executors/test_after_faults",
-    "tests/runtime/executors/test_refusals",
-    "tests/runtime/test_recovery",
-    "tests/runtime/world/test_faults",
-)
+WAITING = "tests/runtime/world/test_faults"
 """Those of them that mostly wait until something is noticed."""
 
 

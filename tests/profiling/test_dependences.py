@@ -19,23 +19,6 @@ from planner.profiling.fx import dependences, operations
 aten = torch.ops.aten
 
 
-def valued(graph: Graph, *inputs: Tensor) -> Graph:
-    """Note each node's value, as tracing does."""
-    module = GraphModule(nn.Module(), graph)
-    FakeTensorProp(module).propagate(*inputs)
-    return module.graph
-
-
-def admitted(graph: Graph) -> list[tuple[Node, ...]]:
-    """Return the orders that the dependences admit."""
-    needed = dependences(graph)
-    return [
-        order
-        for order in permutations(needed)
-        if all(order.index(b) < order.index(node) for node in needed for b in needed[node])
-    ]
-
-
 def result_of(graph: Graph, order: tuple[Node, ...], value: Tensor) -> list[Tensor]:
     """Return what a graph computes in an order; None where it reads what is not there yet."""
     values: dict[Node, Any] = dict.fromkeys(graph.find_nodes(op="placeholder"), value.clone())
@@ -48,38 +31,46 @@ def result_of(graph: Graph, order: tuple[Node, ...], value: Tensor) -> list[Tens
     return [values[node].clone() for node in read]
 
 
+def begun() -> tuple[Graph, Node, Callable[..., Node]]:
+    """Return a graph with an input, and what adds a call to it."""
+    graph = Graph()
+    return graph, graph.placeholder("x"), lambda call, *given: graph.call_function(call, given)
+
+
 def mutating() -> Graph:
     """Return a graph that changes its input, through a view, between two reads of it."""
-    graph = Graph()
-    x = graph.placeholder("x")
-    before = graph.call_function(aten.sum.default, (x,))
-    view = graph.call_function(aten.view.default, (x, [-1]))
-    changed = graph.call_function(aten.add_.Tensor, (view, 1.0))
-    after = graph.call_function(aten.sum.default, (x,))
-    apart = graph.call_function(aten.full.default, ([2], 1.0))
-    graph.output((before, changed, after, apart))
+    graph, x, call = begun()
+    before = call(aten.sum.default, x)
+    view = call(aten.view.default, x, [-1])
+    changed = call(aten.add_.Tensor, view, 1.0)
+    after = call(aten.sum.default, x)
+    graph.output((before, changed, after, call(aten.full.default, [2], 1.0)))
     return graph
 
 
 def drawing() -> Graph:
     """Return a graph that draws random numbers twice."""
-    graph = Graph()
-    x = graph.placeholder("x")
-    first = graph.call_function(aten.bernoulli.p, (x, 0.5))
-    second = graph.call_function(aten.native_dropout.default, (x, 0.5, True))
-    kept = graph.call_function(operator.getitem, (second, 0))
-    apart = graph.call_function(aten.sum.default, (x,))
-    graph.output((first, kept, apart))
+    graph, x, call = begun()
+    first = call(aten.bernoulli.p, x, 0.5)
+    kept = call(operator.getitem, call(aten.native_dropout.default, x, 0.5, True), 0)
+    graph.output((first, kept, call(aten.sum.default, x)))
     return graph
 
 
 @pytest.mark.parametrize("make", [mutating, drawing])
 def test_orders_that_are_admitted_compute_the_same_and_no_others(make: Callable[[], Graph]) -> None:
     value = torch.arange(6.0).reshape(2, 3)
-    graph = valued(make(), value)
+    module = GraphModule(nn.Module(), make())
+    FakeTensorProp(module).propagate(value)  # notes each node's value, as tracing does
+    graph = module.graph
     usual = tuple(operations(graph))
     expected = result_of(graph, usual, value)
-    orders = admitted(graph)
+    needed = dependences(graph)
+    orders = [
+        order
+        for order in permutations(needed)
+        if all(order.index(b) < order.index(node) for node in needed for b in needed[node])
+    ]
     assert usual in orders
     assert len(orders) > 1
     for order in permutations(usual):
@@ -92,29 +83,19 @@ def test_orders_that_are_admitted_compute_the_same_and_no_others(make: Callable[
             assert make is mutating
 
 
-def test_collectives_depend_on_values_and_unknown_calls_keep_their_place() -> None:
-    graph = Graph()
-    x = graph.placeholder("x")
-    first = graph.call_function(torch.ops._c10d_functional.all_reduce.default, (x, "sum", "0"))
-    second = graph.call_function(torch.ops._c10d_functional.all_reduce.default, (x, "sum", "0"))
-    waited = graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (first,))
-    unknown = graph.call_function(print, (x,))
-    last = graph.call_function(aten.sum.default, (x,))
+def test_collectives_and_assertions_depend_on_values_and_unknown_calls_keep_their_place() -> None:
+    graph, x, call = begun()
+    collectives = torch.ops._c10d_functional
+    first, second = (call(collectives.all_reduce.default, x, "sum", "0") for _ in range(2))
+    waited = call(collectives.wait_tensor.default, first)
+    asserted = call(aten._assert_async.default, waited)
+    apart = call(aten.neg.default, x)
+    unknown = call(print, x)
+    last = call(aten.sum.default, x)
     graph.output((second, waited, last))
     needed = dependences(graph)
-    assert needed[second] == ()
+    assert needed[second] == needed[apart] == ()
     assert needed[waited] == (first,)
-    assert set(needed[unknown]) == {first, second, waited}
+    assert needed[asserted] == (waited,)
+    assert set(needed[unknown]) == {first, second, waited, asserted, apart}
     assert needed[last] == (unknown,)
-
-
-def test_an_assertion_waits_for_what_it_reads_only() -> None:
-    graph = Graph()
-    x = graph.placeholder("x")
-    first = graph.call_function(aten.sum.default, (x,))
-    asserted = graph.call_function(aten._assert_async.default, (first,))
-    last = graph.call_function(aten.neg.default, (x,))
-    graph.output((first, last))
-    needed = dependences(graph)
-    assert needed[asserted] == (first,)
-    assert needed[last] == ()

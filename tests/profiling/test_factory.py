@@ -13,82 +13,81 @@ import torch
 from torch import nn
 
 from planner.model.errors import InvalidInputError, MeasurementError
-from planner.profiling import load_factory, measure
+from planner.profiling import load_factory
+from tests.profiling.models import measured
 
 NUMBERS = count()
 
-SOURCE = """
+FILES = {
+    "": """
 import torch
 from torch import nn
-
-def pair():
-    return nn.Linear(4, 2), (torch.ones(3, 4),)
-
-def sized(*, batch_size=5):
-    return nn.Linear(4, 2), (torch.ones(batch_size, 4),)
 
 def takes_anything(**options):
     assert not options
     return nn.Linear(4, 2)
-
-def bare():
-    return nn.Linear(4, 2)
-
-def language():
-    return nn.Sequential(nn.Embedding(1000, 4), nn.Embedding(50, 4))
 
 class Net(nn.Linear):
     def __init__(self):
         super().__init__(4, 2)
 
 def lazily():
-    import {helper}
-    return {helper}.make()
+    import NAME_helper
+    return NAME_helper.make()
 
 def fails():
     raise KeyError("weights")
 
-def needs(depth):
-    return nn.Linear(4, 2)
+def needs(depth): ...
+def nothing(): ...
 
-def nothing():
-    pass
-
-def triple():
-    return nn.Linear(4, 2), (torch.ones(3, 4),), 3
-
-def swapped():
-    return (torch.ones(3, 4),), nn.Linear(4, 2)
-
-def tensor():
-    return nn.Linear(4, 2), torch.ones(3, 4)
-
+ones = torch.ones(3, 4)
 model = nn.Linear(4, 2)
 number = 3
-"""
+bare = lambda: nn.Linear(4, 2)
+pair = lambda: (model, (ones,))
+sized = lambda *, batch_size=5: (model, (torch.ones(batch_size, 4),))
+language = lambda: nn.Sequential(nn.Embedding(1000, 4), nn.Embedding(50, 4))
+triple = lambda: (model, (ones,), 3)
+swapped = lambda: ((ones,), model)
+tensor = lambda: (model, ones)
+""",
+    "_helper": "from torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n",
+    "_importer": "import colorsys, wave\nfrom NAME_helper import make\n",
+    "_broken": "1 / 0\n",
+    "_incomplete": "import surely_not_installed_anywhere\n",
+}
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of a new module in the current directory."""
     name = f"a_users_models_{next(NUMBERS)}"
-    (tmp_path / f"{name}.py").write_text(SOURCE.format(helper=f"{name}_helper"))
-    helper = "from torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n"
-    (tmp_path / f"{name}_helper.py").write_text(helper)
-    (tmp_path / f"{name}_broken.py").write_text("1 / 0\n")
-    (tmp_path / f"{name}_incomplete.py").write_text("import surely_not_installed_anywhere\n")
+    for end, text in FILES.items():
+        (tmp_path / f"{name}{end}.py").write_text(text.replace("NAME", name))
     monkeypatch.chdir(tmp_path)
     return name
 
 
-def test_a_factory_of_a_model_and_inputs(module: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "given", "rows"),
+    [
+        ("pair", (), 3),
+        ("sized", (), 5),
+        ("sized", (None, 8), 8),
+        *((name, ("4", 6), 6) for name in ("bare", "takes_anything", "Net", "lazily")),
+        *((name, ("4",), 1) for name in ("bare", "takes_anything", "Net", "lazily")),
+    ],
+)
+def test_a_factory_of_a_model_and_perhaps_of_inputs(
+    module: str, name: str, given: tuple[Any, ...], rows: int
+) -> None:
     before = list(sys.path)
-    model, inputs = load_factory(f"{module}:pair")
+    model, inputs = load_factory(f"{module}:{name}", *given)
     assert isinstance(model, nn.Linear)
-    assert [tuple(x.shape) for x in inputs] == [(3, 4)]
+    assert [(tuple(x.shape), x.dtype) for x in inputs] == [((rows, 4), torch.float32)]
     assert sys.path == before
-    profile = measure(model, inputs, name="it", source="a test", warmup=0, repetitions=1)
-    assert profile.parameter_bytes == 40
+    assert measured(model, inputs).parameter_bytes == 40
 
 
 def test_files_in_the_current_directory_stand_in_for_no_other_module(
@@ -97,31 +96,10 @@ def test_files_in_the_current_directory_stand_in_for_no_other_module(
     for name in ("colorsys", "wave"):  # of the standard library, loaded by nobody yet
         sys.modules.pop(name, None)
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong one')\n")
-    text = (
-        "import colorsys, wave\nfrom torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n"
-    )
-    (tmp_path / f"{module}_importer.py").write_text(text)
     model, _ = load_factory(f"{module}_importer:make", "4")
     assert isinstance(model, nn.Linear)
     with pytest.raises(InvalidInputError, match=r"module colorsys \(.*colorsys.py\) has no make"):
         load_factory("colorsys:make")
-
-
-@pytest.mark.parametrize(("batch_size", "rows"), [(None, 5), (8, 8)])
-def test_a_factory_that_takes_the_batch_size(
-    module: str, batch_size: int | None, rows: int
-) -> None:
-    _, inputs = load_factory(f"{module}:sized", batch_size=batch_size)
-    assert inputs[0].shape == (rows, 4)
-
-
-@pytest.mark.parametrize("name", ["bare", "takes_anything", "Net", "lazily"])
-def test_a_factory_of_a_model_alone(module: str, name: str) -> None:
-    model, inputs = load_factory(f"{module}:{name}", "4", 6)
-    assert isinstance(model, nn.Linear)
-    assert inputs[0].shape == (6, 4)
-    assert inputs[0].dtype == torch.float32
-    assert load_factory(f"{module}:{name}", "4")[1][0].shape == (1, 4)
 
 
 @pytest.mark.parametrize(
@@ -151,50 +129,38 @@ def test_token_numbers_every_embedding_has(module: str) -> None:
     assert 40 < numbers.max() < 50
 
 
-@pytest.mark.parametrize(
-    ("spec", "shape", "batch_size", "message"),
-    [
-        ("pair", None, None, "spec: expected module:factory"),
-        (":pair", None, None, "spec: expected module:factory"),
-        ("{m}:", None, None, "spec: expected module:factory"),
-        ("{m}:a:b", None, None, "spec: expected module:factory"),
-        ("surely_not_a_module:f", None, None, "spec: no module surely_not_a_module, neither"),
-        ("{m}.sub:f", None, None, "spec: no module .*sub, neither"),
-        ("{m}:absent", None, None, "spec: .*has no absent"),
-        ("{m}:number", None, None, "spec: .*type int: expected a function"),
-        ("{m}:model", None, None, "spec: .*type Linear: expected a function"),
-        ("{m}:bare", None, None, "input_shape: .*such as 3x224x224, or 128:int64"),
-        ("{m}:bare", "", None, "input_shape: expected sizes"),
-        ("{m}:bare", "3x0", None, "input_shape: expected sizes"),
-        ("{m}:bare", "٣", None, "input_shape: expected sizes"),
-        ("{m}:bare", "9" * 5000, None, "input_shape: expected sizes"),
-        ("{m}:bare", "4:Tensor", None, "input_shape: expected sizes"),
-        ("{m}:bare", "4:tensor", None, "input_shape: expected a type among float32"),
-        ("{m}:bare", "9999999999x9999999999", None, "input_shape: no input of"),
-        ("{m}:bare", "4", 0, "batch_size: expected an integer >= 1"),
-        ("{m}:pair", "4", None, "input_shape: .*no effect"),
-        ("{m}:pair", None, 4, "batch_size: .*takes no batch_size"),
-        ("{m}:fails", None, None, "fails failed: KeyError: 'weights'"),
-        ("{m}:needs", None, None, "needs failed: TypeError: .*depth"),
-        ("{m}:nothing", None, None, "returned nothing: expected"),
-        ("{m}:triple", None, None, "returned an object of type tuple: expected"),
-        ("{m}:swapped", None, None, "returned an object of type tuple: expected"),
-        ("{m}:tensor", None, None, r"type Tensor as inputs: .*\(model, \(x,\)\)"),
-        ("{m}_broken:f", None, None, "importing .*_broken failed: ZeroDivisionError"),
-        (
-            "{m}_incomplete:f",
-            None,
-            None,
-            "importing .*_incomplete failed: No module named 'surely_not",
-        ),
+FAILING: dict[str, list[str | tuple[Any, ...]]] = {
+    "^spec: expected module:factory": ["pair", ":pair", "NAME:", "NAME:a:b"],
+    "^spec: no module surely_not_a_module, neither": ["surely_not_a_module:f"],
+    "^spec: no module .*sub, neither": ["NAME.sub:f"],
+    "^spec: .*has no absent": ["NAME:absent"],
+    "^spec: .*type int: expected a function": ["NAME:number"],
+    "^spec: .*type Linear: expected a function": ["NAME:model"],
+    "^input_shape: .*such as 3x224x224, or 128:int64": ["NAME:bare"],
+    "^input_shape: expected sizes": [
+        ("NAME:bare", shape) for shape in ("", "3x0", "٣", "9" * 5000, "4:Tensor")
     ],
-)
-def test_what_makes_no_model_and_inputs(
-    module: str, spec: str, shape: str | None, batch_size: int | None, message: str
-) -> None:
+    "^input_shape: expected a type among float32": [("NAME:bare", "4:tensor")],
+    "^input_shape: no input of": [("NAME:bare", "9999999999x9999999999")],
+    "^input_shape: .*no effect": [("NAME:pair", "4")],
+    "^batch_size: expected an integer >= 1": [("NAME:bare", "4", 0)],
+    "^batch_size: .*takes no batch_size": [("NAME:pair", None, 4)],
+    "fails failed: KeyError: 'weights'": ["NAME:fails"],
+    "needs failed: TypeError: .*depth": ["NAME:needs"],
+    "returned nothing: expected": ["NAME:nothing"],
+    "returned an object of type tuple: expected": ["NAME:triple", "NAME:swapped"],
+    r"type Tensor as inputs: .*\(model, \(x,\)\)": ["NAME:tensor"],
+    "importing .*_broken failed: ZeroDivisionError": ["NAME_broken:f"],
+    "importing .*_incomplete failed: No module named 'surely_not": ["NAME_incomplete:f"],
+}
+
+
+@pytest.mark.parametrize("message", FAILING)
+def test_what_makes_no_model_and_inputs(module: str, message: str) -> None:
     before = list(sys.path)
-    invalid = message.startswith(("spec: ", "input_shape: ", "batch_size: "))
-    error = InvalidInputError if invalid else MeasurementError
-    with pytest.raises(error, match=f"^{message}" if invalid else message):
-        load_factory(spec.format(m=module), shape, batch_size)
-    assert sys.path == before
+    error = InvalidInputError if message.startswith("^") else MeasurementError
+    for case in FAILING[message]:
+        spec, *others = (case,) if isinstance(case, str) else case
+        with pytest.raises(error, match=message):
+            load_factory(spec.replace("NAME", module), *others)
+        assert sys.path == before

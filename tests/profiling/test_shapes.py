@@ -1,6 +1,5 @@
 """Kinds, shapes and multiply-adds of layers, against torch's own counter and by hand."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from planner.jsonio import decode_profile
-from planner.profiling import measure
 from planner.profiling.shapes import Description, describe
+from tests.profiling.models import Model, measured
 from tests.test_networks import NETWORKS
 
 PROFILES = Path(__file__).parents[2] / "data/profiles"
@@ -24,6 +23,13 @@ def described(model: nn.Module, *inputs: Any, batch_size: int = 2) -> tuple[Desc
     found = describe(model, inputs, batch_size)
     assert found is not None
     return found
+
+
+def of_network(name: str, batch_size: int) -> tuple[Any, ...]:
+    """Return a network without weights, its inputs, and what is said of it."""
+    with torch.device("meta"):
+        model, inputs = NETWORKS[name].factory(batch_size=batch_size)
+    return model, inputs, described(model, *inputs, batch_size=batch_size)
 
 
 def test_layers_by_hand() -> None:
@@ -38,38 +44,27 @@ def test_layers_by_hand() -> None:
     )
     conv, norm, relu, pool, mean, flat, full = described(model, torch.randn(2, 3, 21, 21))
     rows, columns = (21 + 2 - 5) // 2 + 1, (21 + 2 - 9) // 2 + 1
-    assert conv.kind == "conv"
-    assert conv.output_shape == (8, rows, columns)
+    area, made = 8 * rows * columns, (8, rows, columns)
+    assert (conv.kind, conv.output_shape) == ("conv", made)
     assert (conv.kernel, conv.stride) == ((5, 9), (2, 2))  # dilated
-    assert conv.connections == 8 * rows * columns * 3 * 15
-    assert conv.weights == 8 * 3 * 15 + 8
-    assert norm == Description(
-        "norm", conv.output_shape, conv.output_shape, None, None, 8 * rows * columns, 16
-    )
+    assert (conv.connections, conv.weights) == (area * 3 * 15, 8 * 3 * 15 + 8)
+    assert norm == Description("norm", made, made, None, None, area, 16)
     assert (relu.kind, relu.connections, relu.weights) == ("activation", 0, 0)
     assert (pool.kind, pool.kernel, pool.stride) == ("pool", (2, 2), (2, 2))
     assert (mean.kind, mean.kernel) == ("pool", (rows // 2, columns // 2))
     assert (flat.kind, flat.output_shape) == ("view", (8,))
-    assert (full.kind, full.input_shape, full.output_shape) == ("full", (8,), (5,))
-    assert (full.connections, full.weights) == (40, 45)
+    assert full == Description("full", (8,), (5,), None, None, 40, 45)
 
 
-class Mixing(nn.Module):
-    """What comes between two layers multiplies positions with each other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.two = nn.Linear(6, 6), nn.Linear(6, 4)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        made = self.one(tokens)
-        mixed = torch.bmm(made, made.transpose(1, 2)).softmax(-1) @ made
-        result: Tensor = self.two(mixed)
-        return result
+def mixed(m: Any, tokens: Tensor) -> Any:
+    """Multiply positions with each other between two layers."""
+    made = m.one(tokens)
+    return m.two(torch.bmm(made, made.transpose(1, 2)).softmax(-1) @ made)
 
 
 def test_products_between_layers_belong_to_the_one_before() -> None:
-    first, second = described(Mixing(), torch.randn(2, 7, 6))
+    model = Model(mixed, one=nn.Linear(6, 6), two=nn.Linear(6, 4))
+    first, second = described(model, torch.randn(2, 7, 6))
     assert (first.kind, second.kind) == ("attention", "full")
     assert first.connections == 7 * 6 * 6 + 2 * 7 * 7 * 6
     assert second.connections == 7 * 6 * 4
@@ -86,16 +81,14 @@ class Own(nn.Module):
         return values @ self.weight if self.multiply else values * self.weight.sum()
 
 
-@pytest.mark.parametrize(
-    ("shape", "multiply", "connections"),
-    [((4, 4), True, 16), ((4,), False, 4), ((4, 4), False, None)],
-)
-def test_modules_of_ones_own(
-    shape: tuple[int, ...], multiply: bool, connections: int | None
-) -> None:
-    (found,) = described(Own(shape, multiply=multiply), torch.randn(2, 4))
-    assert found.kind == "other"
-    assert found.connections == connections
+def test_modules_of_ones_own() -> None:
+    for shape, multiply, connections in (
+        ((4, 4), True, 16),
+        ((4,), False, 4),
+        ((4, 4), False, None),
+    ):
+        (found,) = described(Own(shape, multiply=multiply), torch.randn(2, 4))
+        assert (found.kind, found.connections) == ("other", connections)
 
 
 def test_recurrent_layers_use_each_weight_once_a_step() -> None:
@@ -106,9 +99,7 @@ def test_recurrent_layers_use_each_weight_once_a_step() -> None:
 
 @pytest.mark.parametrize("name", ["resnet50", "googlenet"])
 def test_products_are_those_of_torchs_counter(name: str) -> None:
-    with torch.device("meta"):
-        model, inputs = NETWORKS[name].factory(batch_size=3)
-    found = described(model, *inputs, batch_size=3)
+    model, inputs, found = of_network(name, 3)
     counter = FlopCounterMode(display=False)
     with counter:
         model(*inputs)
@@ -121,20 +112,15 @@ def test_products_are_those_of_torchs_counter(name: str) -> None:
 def test_shipped_profiles_have_what_follows_from_their_networks(name: str) -> None:
     profile = decode_profile((PROFILES / f"{name}.json").read_bytes())
     assert profile.batch_size is not None
-    with torch.device("meta"):
-        model, inputs = NETWORKS[name].factory(batch_size=profile.batch_size)
-    found = described(model, *inputs, batch_size=profile.batch_size)
+    *_, found = of_network(name, profile.batch_size)
     for layer, known in zip(profile.layers, found, strict=True):
         for field, value in known._asdict().items():
             assert getattr(layer, field) == value
-    notes = json.loads((PROFILES / f"{name}.json").read_bytes())["provenance"]["notes"]
-    assert "were not measured" in notes[-1]
+    assert "were not measured" in profile.provenance.notes[-1]
 
 
 def test_what_is_measured_is_also_described() -> None:
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
-    inputs = (torch.randn(5, 4),)
-    options: dict[str, Any] = {"name": "n", "source": "a test", "warmup": 1, "repetitions": 1}
-    first = measure(model, inputs, batch_size=5, **options).layers[0]
+    model, inputs = nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (torch.randn(5, 4),)
+    first = measured(model, inputs, batch_size=5).layers[0]
     assert (first.kind, first.connections, first.weights) == ("full", 12, 15)
-    assert measure(model, inputs, **options).layers[0].kind is None
+    assert measured(model, inputs).layers[0].kind is None

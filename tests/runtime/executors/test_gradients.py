@@ -1,44 +1,52 @@
-"""Whatever the plan and the way of training, weights are those of DDP; and transfers are lazy."""
+"""Gradient transfers: weights are those of DDP, transfers are lazy, and what executors take."""
 
+import gc
 import random
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count, pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
-import planner
-from planner.programs import Batch, GradientProgram, Piece, program_of
-from planner.runtime.collectives.ring import AllReduce, Ring
+import planner.runtime
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram
+from planner.runtime.executors.base import Executor
+from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.gradients import GradientExecutor
-from planner.runtime.executors.trace import Event
+from planner.runtime.executors.messages import lay_out, means_of, messages_of
+from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
+from tests.runtime.faulty import Spied
+from tests.runtime.jobs import in_each_rank
 from tests.runtime.launching import launch, values
-from tests.runtime.recipes import RECIPES, SLOW, Plain, Recipe, follow, made
+from tests.runtime.recipes import RECIPES, SLOW, Plain, follow, made
 from tests.runtime.reference import (
     MODELS,
     OPTIMIZERS,
     STEPS,
-    Weights,
     backward,
     ddp_weights,
     largest_difference,
     make_model,
     make_optimizer,
-    measured,
     take_steps,
     weights_of,
 )
+from tests.runtime.sharing import Ours, executor_of
 from tests.thorough import THOROUGH
-
-METHODS = ("auto", "ddp", "mg_wfbp", "caramel", "bytescheduler")
 
 
 def random_program(model: nn.Module, seed: int) -> GradientProgram:
@@ -59,47 +67,6 @@ def random_program(model: nn.Module, seed: int) -> GradientProgram:
     return GradientProgram(batches, barrier=draw.random() < 0.3)
 
 
-def executed(name: str, optimizer: str, program: GradientProgram, world: World) -> Weights:
-    """Train as planned; return the weights."""
-    model = make_model(name)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(world.rank)  # which has to become what rank 0 has
-    executor = GradientExecutor(model, program, make_optimizer(optimizer, model), world)
-    take_steps(executor, name, world.rank)
-    executor.close()
-    return weights_of(model)
-
-
-def follow_random_plans(seeds: Sequence[int], models: Sequence[str]) -> dict[str, float]:
-    """Return by how much weights differ from DDP's, for each model and optimiser.
-
-    By default each model has one optimiser, with two ranks another than with three.
-    """
-    differences = {}
-    with join() as world:
-        for number, name in enumerate(models):
-            for place, optimizer in enumerate(OPTIMIZERS):
-                if not THOROUGH and (number + world.size) % 2 != place:
-                    continue
-                expected = ddp_weights(name, optimizer)
-                differences[f"{name} {optimizer}"] = max(
-                    largest_difference(executed(name, optimizer, program, world), expected)
-                    for program in (random_program(make_model(name), seed) for seed in seeds)
-                )
-    return differences
-
-
-def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
-    with join() as world:
-        expected = ddp_weights(name)
-        return [
-            largest_difference(executed(name, "sgd", program, world), expected)
-            for plan in plans
-            if isinstance(program := program_of(plan), GradientProgram)
-        ]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "seeds", "models", "tolerance"),
@@ -110,182 +77,336 @@ def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
         (9, range(1), ["transformer"], 1e-6),
     ],
 )
+@in_each_rank("size", timeout_s=300)
 def test_any_plan_trains_as_ddp_does(
-    size: int, seeds: Sequence[int], models: Sequence[str], tolerance: float
+    world: World, size: int, seeds: Sequence[int], models: Sequence[str], tolerance: float
 ) -> None:
-    for value in values(launch(follow_random_plans, size, seeds, models, timeout_s=300)):
-        assert len(value) == len(models) * (len(OPTIMIZERS) if THOROUGH else 1)
-        assert max(value.values()) <= tolerance, value
+    """By default each model has one optimiser, with two ranks another than with three."""
+    for number, name in enumerate(models):
+        kinds = list(OPTIMIZERS)
+        for kind in kinds if THOROUGH else [kinds[(number + size) % 2]]:
+            expected = ddp_weights(name, kind)
+            for seed in seeds:
+                model = make_model(name)
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.add_(world.rank)  # which has to become what rank 0 has
+                updates, program = make_optimizer(kind, model), random_program(model, seed)
+                with GradientExecutor(model, program, updates, world) as executor:
+                    take_steps(executor, name, world.rank)
+                assert largest_difference(weights_of(model), expected) <= tolerance
+
+
+class Lazy(Ours):
+    """An executor's loop in which gradients can be clipped."""
+
+    def __init__(self, executor: GradientExecutor, model: nn.Module) -> None:
+        super().__init__(executor, model)
+        self.synchronise, self.model = executor.synchronise, model
+
+    def clip(self, norm: float) -> None:
+        self.synchronise()
+        self.synchronise()  # changes nothing
+        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["perceptron", "transformer"])
-def test_solved_plans_train_as_ddp_does(name: str) -> None:
-    profile = measured(name)
-    graph = profile.graph
-    assert graph is not None
-    request = {
-        "problem": "caramel",
-        "ops": [
-            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
-            for op in graph.ops
-        ],
-        "parameters": [
-            {
-                "name": parameter.name,
-                "bytes": parameter.size_bytes,
-                "updated_by": list(parameter.updated_by),
-                "read_by": list(parameter.read_by),
-            }
-            for parameter in graph.parameters
-        ],
-        "network": {"startup_ns": 20_000, "ns_per_byte": 100},
-        "element_bytes": 4,
-    }
-    plans = [planner.solve(request | {"method": method}) for method in METHODS]
-    for value in values(launch(follow_plans, 2, name, plans)):
-        assert value == [0] * len(METHODS)
+@pytest.mark.parametrize("recipes", [list(RECIPES), list(SLOW)])
+@in_each_rank(timeout_s=120)
+def test_any_way_of_training_gives_what_ddp_gives(world: World, recipes: Sequence[str]) -> None:
+    for name in recipes:
+        recipe = (RECIPES | SLOW)[name]
+        model, optimizer = made(recipe)
+        expected = follow(recipe, model, optimizer, Plain(model, optimizer))
+        model, optimizer = made(recipe)
+        program = GradientProgram(random_program(model, 3).batches, barrier=False)
+        executor = GradientExecutor(model, program, optimizer, world)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            weights = follow(recipe, model, optimizer, Lazy(executor, model))
+        executor.close()
+        assert largest_difference(weights, expected) == 0, name
+        if recipe.between is None:
+            kinds = [event.kind for event in executor.trace.events]
+            assert kinds.count("forward") == STEPS * recipe.passes
+        assert not torch.overrides._get_current_function_mode_stack()
 
 
-class Planned:
-    """An executor as the recipes want it."""
+@in_each_rank()
+def test_the_forward_pass_begins_before_the_last_batch(world: World) -> None:
+    """A step's last batch goes only when the next step has computed all layers but the last."""
+    model = make_model("perceptron")
+    batches = tuple(
+        Batch((Piece(f"{layer}.weight"), Piece(f"{layer}.bias")))
+        for layer in ("first", "norm", "second", "last")
+    )
+    go, calls = threading.Event(), count(1)
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer, world: World) -> None:
-        program = random_program(model, 3)
-        lazy = GradientProgram(program.batches, barrier=False)
-        self.executor = GradientExecutor(model, lazy, optimizer, world)
-        self.forward: Callable[[Tensor], Tensor] = model
-        self.model = model
+    def hold() -> None:
+        if next(calls) % len(batches) == 0:
+            assert go.wait(5)
+            go.clear()
 
-    def no_sync(self) -> AbstractContextManager[None]:
-        return self.executor.no_sync()
+    updates, held = make_optimizer("sgd", model), Spied(world, hold)
+    executor = GradientExecutor(model, GradientProgram(batches), updates, world, held)
 
-    def clip(self, norm: float) -> None:
-        self.executor.synchronise()
-        self.executor.synchronise()  # changes nothing
-        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+    def computed(*_: object) -> None:
+        if executor.gate.pending:
+            go.set()
 
-    def step(self) -> None:
-        self.executor.step()
-
-
-def follow_recipes(recipes: Sequence[str]) -> dict[str, float]:
-    differences = {}
-    with join() as world:
-        for name in recipes:
-            recipe = (RECIPES | SLOW)[name]
-            expected = _expected(recipe)
-            model, optimizer = made(recipe)
-            loop = Planned(model, optimizer, world)
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)
-                differences[name] = largest_difference(
-                    follow(recipe, model, optimizer, loop), expected
-                )
-            loop.executor.close()
-            if recipe.between is None:
-                kinds = [event.kind for event in loop.executor.trace.events]
-                assert kinds.count("forward") == STEPS * recipe.passes
-            assert not torch.overrides._get_current_function_mode_stack()
-    return differences
+    model.get_submodule("second").register_forward_hook(computed)
+    go.set()  # for the first step, which waits
+    take_steps(executor, "perceptron", world.rank, range(3))
+    go.set()
+    executor.close()
+    assert next(calls) == 3 * len(batches) + 1
+    happened = executor.trace.events
+    (second,) = (event for event in happened if (event.kind, event.step) == ("forward", 2))
+    transfers = [event for event in happened if (event.kind, event.step) == ("transfer", 1)]
+    assert [event.batch for event in transfers] == [0, 1, 2, 3]
+    assert second.start_ns < transfers[-1].end_ns < second.end_ns
+    # What has arrived is updated at once.
+    updated = [event.batch for event in happened if (event.kind, event.step) == ("update", 1)]
+    assert updated == sorted(set(updated))
+    assert len(updated) > 1
+    assert updated[-1] == 3
 
 
-def _expected(recipe: Recipe) -> Weights:
-    model, optimizer = made(recipe)
-    return follow(recipe, model, optimizer, Plain(model, optimizer))
+@in_each_rank()
+def test_a_barrier_holds_the_forward_pass_back(world: World) -> None:
+    model = make_model("perceptron")
+    program = GradientProgram(random_program(model, 0).batches, barrier=True)
+    executor = GradientExecutor(model, program, make_optimizer("sgd", model), world)
+    for step in range(3):
+        backward(model, "perceptron", world.rank, step)
+        executor.step()
+        assert not executor.gate.pending
+    executor.close()
+    happened = executor.trace.events
+    for step in range(3):
+        ends = [
+            event.end_ns
+            for event in happened
+            if event.step == step and event.kind in ("transfer", "update")
+        ]
+        assert ends
+        for event in happened:
+            if event.kind == "forward" and event.step > step:
+                assert event.start_ns >= max(ends)
+
+
+WIDTH = 1024
+
+
+def held() -> int:
+    """Return the bytes of all storages that tensors of this process have."""
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of objects that dislike to be looked at
+        tensors = [tensor for tensor in gc.get_objects() if isinstance(tensor, Tensor)]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in tensors}
+    return sum(storage.nbytes() for storage in storages.values())
+
+
+def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world: World) -> Executor:
+    pieces = [Piece(name) for name, _ in model.named_parameters()]
+    if kind == "bigdl":
+        return executor_of("slices", model, updates, world)
+    width = 2 if kind == "ibatch" else len(pieces)
+    starts = range(0, len(pieces), width)
+    batches = tuple(Batch(tuple(pieces[start : start + width])) for start in starts)
+    return ShardExecutor(model, ShardProgram.pushes_first(batches, batches), updates, world)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "recipes", [list(RECIPES), pytest.param(list(SLOW), marks=pytest.mark.slow)]
+    ("kind", "most"),
+    [
+        # Parameters, gradients, state and mean of 1/N, and room for two messages.
+        ("ibatch", 2 + 3 / 2 + 2 / 8),
+        ("one batch", 2 + 3 / 2 + 2 / 8),
+        ("bigdl", 2 + 5 / 2),
+    ],
 )
-def test_any_way_of_training_gives_what_ddp_gives(recipes: Sequence[str]) -> None:
-    for value in values(launch(follow_recipes, 2, recipes, timeout_s=120)):
-        assert value == dict.fromkeys(recipes, 0)
+@in_each_rank()
+def test_shards_save_memory(world: World, kind: str, most: float) -> None:
+    """Compared with the parameters is what is held at the end of a backward pass under Adam."""
+    assert most < 5  # DDP: parameters, gradients, buckets, and a state of two numbers for each
+    before = held()
+    model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    executor = attached(kind, model, torch.optim.Adam(model.parameters()), world)
+    for _ in range(2):
+        model(torch.ones(1, WIDTH)).sum().backward()
+        executor.step()
+    model(torch.ones(1, WIDTH)).sum().backward()
+    share = (held() - before) / size
+    executor.close()
+    assert 2 < share < most + 0.05
 
 
-class Held:
-    """Sums up, but the last batch of a step only when it is let go."""
-
-    name = "held"
-
-    def __init__(self, ring: AllReduce, batches: int) -> None:
-        self._ring = ring
-        self._batches = batches
-        self._calls = 0
-        self.go = threading.Event()
-        self.let_go: list[bool] = []
-
-    def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        self._calls += 1
-        if self._calls % self._batches == 0:
-            self.let_go.append(self.go.wait(5))
-            self.go.clear()
-        self._ring(flat, depth)
+RUNTIME = str(Path(planner.runtime.__file__).parent)
 
 
-def train_while_held() -> tuple[list[bool], list[Event]]:
-    """Let a step's last batch go only when the next step has computed all layers but the last."""
+class Instructions:
+    """Counts the instructions that the interpreter carries out in the runtime's own code."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.counting = False
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(RUNTIME):
+            return None
+        frame.f_trace_opcodes = True
+        self.count += self.counting and event == "opcode"
+        return self
+
+
+def layers(count: int) -> nn.Module:
+    return nn.Sequential(*(nn.Linear(4, 4) for _ in range(count)))
+
+
+def each_layer(model: nn.Module) -> GradientProgram:
+    names = [name for name, _ in model.named_children()]
+    batches = (Batch((Piece(f"{name}.weight"), Piece(f"{name}.bias"))) for name in names)
+    return GradientProgram(tuple(batches))
+
+
+def train_step(model: nn.Module, executor: GradientExecutor) -> None:
+    model(torch.ones(2, 4)).sum().backward()
+    executor.step()
+
+
+def counted_steps(optimizer: Optimizer) -> list[None]:
+    steps: list[None] = []
+    optimizer.register_step_post_hook(lambda *_: steps.append(None))
+    return steps
+
+
+def count_work(size: int) -> tuple[int, int]:
+    """Train with a batch and a group for each layer; return instructions, and updates."""
+    counter = Instructions()
+    threading.settrace(counter)
     with join() as world:
-        model = make_model("perceptron")
-        batches = tuple(
-            Batch((Piece(f"{layer}.weight"), Piece(f"{layer}.bias")))
-            for layer in ("first", "norm", "second", "last")
+        model = layers(size)
+        groups = [{"params": list(layer.parameters())} for layer in model.children()]
+        optimizer = SGD(groups, lr=0.1)
+        updates = counted_steps(optimizer)
+        permits = threading.Semaphore(0)  # each message waits for somebody who waits for it
+
+        def hold() -> None:
+            assert permits.acquire(timeout=30)
+
+        held = Spied(world, hold)
+        executor = GradientExecutor(model, each_layer(model), optimizer, world, held)
+        wait = executor.channel.wait
+
+        def let_go(ticket: Ticket) -> None:
+            permits.release()
+            wait(ticket)
+
+        executor.channel.wait = let_go  # type: ignore[method-assign]
+        for _ in range(2):
+            train_step(model, executor)
+        updates.clear()
+        counter.counting = True
+        sys.settrace(counter)
+        train_step(model, executor)
+        sys.settrace(None)
+        counter.counting = False
+        counts = counter.count, len(updates)
+        executor.close()
+    return counts
+
+
+def test_work_grows_with_the_number_of_layers_and_not_faster() -> None:
+    few, many = (values(launch(count_work, 1, size))[0] for size in (15, 90))
+    assert (few[1], many[1]) == (15, 90)  # each batch came alone: there is nothing slower
+    assert few[0] > 0
+    assert many[0] < 1.5 * 6 * few[0]
+
+
+@in_each_rank()
+def test_all_that_has_arrived_is_updated_by_one_call(world: World) -> None:
+    model = layers(10)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    updates = counted_steps(optimizer)
+    executor = GradientExecutor(model, each_layer(model), optimizer, world)
+    for _ in range(2):
+        train_step(model, executor)
+    while sum(event.kind == "transfer" for event in executor.trace.events) < 20:
+        pass
+    updates.clear()
+    model(torch.ones(2, 4))
+    count = len(updates)
+    executor.close()
+    assert count == 1
+
+
+@st.composite
+def cut_batches(draw: st.DrawFn, parameters: Mapping[str, nn.Parameter]) -> tuple[Batch, ...]:
+    """Draw batches that carry all elements of parameters once, cut anywhere, in any order."""
+    pieces = []
+    for name, parameter in parameters.items():
+        size, width = parameter.numel(), parameter.element_size()
+        cuts = sorted({0, size, *draw(st.lists(st.integers(0, size), max_size=4))})
+        pieces += [Piece(name, width * start, width * stop) for start, stop in pairwise(cuts)]
+    pieces = draw(st.permutations(pieces))
+    marks = [0, *(n for n in range(1, len(pieces)) if draw(st.booleans())), len(pieces)]
+    return tuple(Batch(tuple(pieces[start:stop])) for start, stop in pairwise(marks))
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[tuple[Batch, ...], dict[str, nn.Parameter]]:
+    """Draw parameters of one or two types, in batches."""
+    sizes = st.tuples(st.integers(1, 6), st.sampled_from([torch.float32, torch.float64]))
+    parameters = {
+        f"p{number}": nn.Parameter(torch.zeros(size, dtype=dtype))
+        for number, (size, dtype) in enumerate(draw(st.lists(sizes, min_size=1, max_size=5)))
+    }
+    return draw(cut_batches(parameters)), parameters
+
+
+@given(batches())
+def test_every_mean_is_found_where_its_pieces_were_summed_up(
+    drawn: tuple[tuple[Batch, ...], dict[str, nn.Parameter]],
+) -> None:
+    """Messages hold their pieces once, and share no memory."""
+    given_batches, parameters = drawn
+    spans = list[tuple[int, int]]()
+    for batch, stretches in zip(given_batches, lay_out(*drawn), strict=True):
+        assert Counter(
+            (name, elements.start) for stretch in stretches for name, elements in stretch.pieces
+        ) == Counter(
+            (piece.parameter, piece.start // parameters[piece.parameter].element_size())
+            for piece in batch.pieces
         )
-        held = Held(Ring(world.group), len(batches))
-        program = GradientProgram(batches)
-        optimizer = make_optimizer("sgd", model)
-        executor = GradientExecutor(model, program, optimizer, world, held)
+        for stretch in stretches:
+            assert len(stretch) == len(stretch.flat)
+            start = stretch.flat.data_ptr()
+            spans.append((start, start + stretch.flat.nbytes))
+    spans.sort()
+    assert all(former[1] <= latter[0] for former, latter in pairwise(spans))
 
-        def computed(*_: object) -> None:
-            if executor.gate.pending:
-                held.go.set()
-
-        model.get_submodule("second").register_forward_hook(computed)
-        held.go.set()  # for the first step, which waits
-        take_steps(executor, "perceptron", world.rank, range(3))
-        held.go.set()
-        executor.close()
-        return held.let_go, list(executor.trace.events)
-
-
-def test_the_forward_pass_begins_before_the_last_batch() -> None:
-    for let_go, events in values(launch(train_while_held, 2)):
-        assert let_go == [True] * 3
-        (second,) = (event for event in events if (event.kind, event.step) == ("forward", 2))
-        transfers = [event for event in events if (event.kind, event.step) == ("transfer", 1)]
-        assert [event.batch for event in transfers] == [0, 1, 2, 3]
-        assert second.start_ns < transfers[-1].end_ns < second.end_ns
-        updates = [event for event in events if (event.kind, event.step) == ("update", 1)]
-        order = [event.batch for event in updates]  # what has arrived is updated at once
-        assert order == sorted(set(order))
-        assert len(order) > 1
-        assert order[-1] == 3
+    messages = messages_of(given_batches, parameters, 2)
+    gradients = [torch.rand_like(parameter) for parameter in parameters.values()]
+    for message in messages:
+        message.pack([(gradient, 0) for gradient in gradients])
+        for flat in message.buffers:
+            flat.mul_(2)  # as if another rank had sent the same
+    for mean, gradient in zip(means_of(messages, parameters.values()), gradients, strict=True):
+        assert torch.equal(mean(), gradient)
 
 
-def train_with_a_barrier() -> list[Event]:
-    with join() as world:
-        model = make_model("perceptron")
-        program = random_program(model, 0)
-        barrier = GradientProgram(program.batches, barrier=True)
-        executor = GradientExecutor(model, barrier, make_optimizer("sgd", model), world)
-        for step in range(3):
-            backward(model, "perceptron", world.rank, step)
-            executor.step()
-            assert not executor.gate.pending
-        executor.close()
-        return list(executor.trace.events)
-
-
-def test_a_barrier_holds_the_forward_pass_back() -> None:
-    for value in values(launch(train_with_a_barrier, 2)):
-        for step in (0, 1, 2):
-            ends = [
-                event.end_ns
-                for event in value
-                if event.step == step and event.kind in ("transfer", "update")
-            ]
-            assert ends
-            for event in value:
-                if event.kind == "forward" and event.step > step:
-                    assert event.start_ns >= max(ends)
+def test_a_parameter_cut_at_the_borders_of_batches_needs_no_copy() -> None:
+    parameters = {name: nn.Parameter(torch.zeros(4)) for name in "abc"}
+    several = [
+        Batch((Piece("b", 8, 16), Piece("c"))),
+        Batch((Piece("b", 4, 8),)),
+        Batch((Piece("b", 0, 4), Piece("a"))),
+    ]
+    means = means_of(messages_of(several, parameters, 2), parameters.values())
+    first, second = means[1](), means[1]()
+    first.fill_(1)
+    assert second.tolist() == [1] * 4

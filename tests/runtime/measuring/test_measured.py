@@ -1,10 +1,12 @@
 """What was measured, from events written by hand."""
 
+from typing import Any
+
 import pytest
 
 from planner import solve
 from planner.jsonio.ibatch import IbatchAnswer
-from planner.programs import read_plan
+from planner.programs import Answer, read_plan
 from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import (
     MeasuredTime,
@@ -20,24 +22,26 @@ from planner.runtime.measuring.measured import (
 )
 from tests.timelines import check_serial
 
-CARAMEL = {
-    "problem": "caramel",
-    "ops": [
+
+def solved(**request: Any) -> Answer:
+    return read_plan(solve(request))
+
+
+CARAMEL = solved(
+    problem="caramel",
+    ops=[
         {"name": "f", "ns": 10, "pass": "forward", "after": []},
         {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
     ],
-    "parameters": [{"name": "w", "bytes": 64, "updated_by": "b", "read_by": "f"}],
-    "network": {"startup_ns": 5, "ns_per_byte": 1},
-}
-IBATCH = {"problem": "ibatch", "startup_ns": 5, "transfer_ns": [9, 2], "compute_ns": [7, 3]}
-BIGDL = {
-    "problem": "bigdl",
-    "elements": 100,
-    "element_bytes": 4,
-    "nodes": 2,
-    "partitions_per_node": 1,
-    "link_bytes_per_s": 1e9,
-}
+    parameters=[{"name": "w", "bytes": 64, "updated_by": "b", "read_by": "f"}],
+    network={"startup_ns": 5, "ns_per_byte": 1},
+)
+PULL, PUSH = (
+    solved(
+        problem="ibatch", startup_ns=5, transfer_ns=[9, 2], compute_ns=[7, 3], direction=direction
+    )
+    for direction in ("pull", "push")
+)
 
 STEP = [
     Event("wait", 0, 1, 110, 130),  # of the step before, in this step's forward pass
@@ -52,27 +56,19 @@ STEP = [
     Event("backward", 2, -1, 281, 300),
     Event("step", 2, -1, 220, 300),
 ]
+EARLIER = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
 
 
 def test_a_step_lasts_between_calls_and_waits_count_where_they_happen() -> None:
-    steps = steps_of(STEP)
-    assert steps[1] == StepTime(120, 20 + 10, 60, 40, 60 - 20 + 40)
-    assert steps[2] == StepTime(80, 30, 61, 19, 58 - 30 + 19)
+    first, second = StepTime(120, 20 + 10, 60, 40, 60 - 20 + 40), StepTime(80, 30, 61, 19, 47)
+    assert steps_of(STEP) == {1: first, 2: second}
+    assert steps_of(STEP[:-1]) == {1: first}  # an unfinished step is none
 
 
-def test_an_unfinished_step_is_none() -> None:
-    assert set(steps_of(STEP[:-1])) == {1}
-
-
-def test_the_backward_phase_of_pushes_ends_with_the_last_push() -> None:
-    events = [
-        *(event for event in STEP if event.kind != "transfer"),
-        Event("transfer", 1, 0, 170, 214, "push"),
-    ]
-    assert steps_of(events)[1].backward_phase_ns == 214 - 160
-
-
-def test_the_forward_phase_begins_with_the_first_pull() -> None:
+def test_phases_end_with_the_last_push_and_begin_with_the_first_pull() -> None:
+    events = [event for event in STEP if event.kind != "transfer"]
+    pushed = [*events, Event("transfer", 1, 0, 170, 214, "push")]
+    assert steps_of(pushed)[1].backward_phase_ns == 214 - 160
     pulls = [Event("transfer", 1, batch, 225 + batch, 240, "pull") for batch in (1, 0)]
     assert steps_of(STEP + pulls)[2].forward_phase_ns == 281 - 225
     assert steps_of([*STEP, pulls[0]._replace(start_ns=210)])[2].forward_phase_ns == 281 - 220
@@ -82,26 +78,19 @@ def test_the_slowest_rank_counts_field_by_field() -> None:
     later = [event._replace(end_ns=event.end_ns + 1000 * (event.kind == "step")) for event in STEP]
     quick = [event for event in later if event.kind != "wait"]
     both = slowest([STEP, quick], 1)
-    assert [step.step_ns for step in both] == [1120, 1080]
-    assert [step.exposed_ns for step in both] == [30, 30]
+    assert [(step.step_ns, step.exposed_ns) for step in both] == [(1120, 30), (1080, 30)]
     assert slowest([STEP, STEP[:-1]], 0) == (steps_of(STEP)[1],)  # complete on all ranks
     assert slowest([STEP], 3) == ()
 
 
-def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
-    slow = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
-    for ranks in ([STEP, slow], [slow, STEP]):
-        times = {(one.direction, one.batch): one.measured_ns for one in batches_of([(ranks, 0)])}
-        assert times == {("", 0): (25,), ("", 1): (75,)}
-
-
-def test_what_waits_for_the_last_rank_is_told_from_what_the_network_takes() -> None:
-    early = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
-    (first, second) = batches_of([([STEP, early], 0)])
-    assert (first.sending_ns, first.waited_ns) == ((20,), (5,))
-    assert (second.sending_ns, second.waited_ns) == ((70,), (5,))
+def test_batches_take_as_long_as_on_the_slowest_rank_which_others_wait_for() -> None:
+    for ranks in ([STEP, EARLIER], [EARLIER, STEP]):
+        first, second = batches_of([(ranks, 0)])
+        assert (first.direction, first.batch, second.direction, second.batch) == ("", 0, "", 1)
+        assert (first.measured_ns, first.sending_ns, first.waited_ns) == ((25,), (20,), (5,))
+        assert (second.measured_ns, second.sending_ns, second.waited_ns) == ((75,), (70,), (5,))
     assert batches_of([([STEP], 0)])[0].waited_ns == (0,)
-    (both, _) = batches_of([([STEP, early], 0), ([STEP], 0)])
+    (both, _) = batches_of([([STEP, EARLIER], 0), ([STEP], 0)])
     assert (both.measured_ns, both.waited_ns) == ((25, 20), (5, 0))
 
 
@@ -112,13 +101,17 @@ def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
     ]
     timeline = timeline_of([STEP, shifted], 1)
     check_serial(timeline)
-    lanes = [
+    computation, network, *others = (
         [(interval.start_ns, interval.end_ns, interval.kind) for interval in timeline.on(resource)]
         for resource in timeline.resources
-    ]
-    assert lanes[:2] == lanes[2:]
-    assert lanes[0] == [(0, 40, "backward"), (62, 70, "forward"), (100, 120, "forward")]
-    assert lanes[1] == [(10, 30, "all_reduce"), (30, 100, "all_reduce")]
+    )
+    assert computation == [(0, 40, "backward"), (62, 70, "forward"), (100, 120, "forward")]
+    assert network == [(10, 30, "all_reduce"), (30, 100, "all_reduce")]
+    assert others == [computation, network]
+
+
+def rows(answers: list[Answer], steps: list[StepTime]) -> dict[str, MeasuredTime]:
+    return {row.name: row for row in compared(answers, steps)}
 
 
 def test_each_plan_predicts_what_it_is_about() -> None:
@@ -127,35 +120,42 @@ def test_each_plan_predicts_what_it_is_about() -> None:
         StepTime(140, 70, 60, 80, 70),
         StepTime(120, 80, 55, 65, 40),
     ]
-    caramel = read_plan(solve(CARAMEL))
-    rows = {row.name: row for row in compared([caramel], steps)}
-    assert rows["step"].predicted_ns == 10 + 20 + 64 + 5
-    assert rows["exposed communication"].predicted_ns == 69
-    assert rows["step"].measured_ns == (100, 140, 120)
-    assert rows["computation"] == MeasuredTime("computation", 10 + 20, (40, 70, 40))
-    assert rows["step"].median_ns == 120
-    assert rows["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
-    pull, push = (read_plan(solve({**IBATCH, "direction": way})) for way in ("pull", "push"))
-    assert isinstance(pull, IbatchAnswer)
-    assert isinstance(push, IbatchAnswer)
-    rows = {row.name: row for row in compared([pull, push], steps)}
-    assert rows["forward phase"].predicted_ns == pull.makespan_ns
-    assert rows["backward phase"].predicted_ns == push.makespan_ns
-    assert rows["step"].predicted_ns == pull.objective_ns + push.objective_ns  # type: ignore[operator]
-    rows = {row.name: row for row in compared([pull], steps)}
-    assert not {"backward phase", "computation"} & set(rows)
-    assert rows["step"] == MeasuredTime("step", None, (100, 140, 120))
-    assert rows["step"].error is None
-    assert MeasuredTime("x", 0, (5,)).error == -1
-    assert MeasuredTime("x", 9, (6,)).error == 0.5  # predicted too long
-    assert MeasuredTime("x", 5, (0,)).error is None  # no share of nothing
+    found = rows([CARAMEL], steps)
+    assert found["step"] == MeasuredTime("step", 10 + 20 + 64 + 5, (100, 140, 120))
+    assert found["exposed communication"].predicted_ns == 69
+    assert found["computation"] == MeasuredTime("computation", 10 + 20, (40, 70, 40))
+    assert found["step"].median_ns == 120
+    assert found["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
+    assert isinstance(PULL, IbatchAnswer)
+    assert isinstance(PUSH, IbatchAnswer)
+    found = rows([PULL, PUSH], steps)
+    assert found["forward phase"].predicted_ns == PULL.makespan_ns
+    assert found["backward phase"].predicted_ns == PUSH.makespan_ns
+    assert found["step"].predicted_ns == PULL.makespan_ns + PUSH.makespan_ns
+    found = rows([PULL], steps)
+    assert not {"backward phase", "computation"} & set(found)
+    assert found["step"] == MeasuredTime("step", None, (100, 140, 120))
+    slices = solved(
+        problem="bigdl",
+        elements=100,
+        element_bytes=4,
+        nodes=2,
+        partitions_per_node=1,
+        link_bytes_per_s=1e9,
+    )
+    found = rows([slices], steps)
+    assert found["exposed communication"].predicted_ns == slices.objective_ns
+    assert found["step"].predicted_ns is None
 
 
-def test_slices_predict_the_synchronisation() -> None:
-    answer = read_plan(solve(BIGDL))
-    rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6, 1)])}
-    assert rows["exposed communication"].predicted_ns == answer.objective_ns
-    assert rows["step"].predicted_ns is None
+@pytest.mark.parametrize(
+    ("predicted", "measured", "error"),
+    [(None, 5, None), (0, 5, -1), (9, 6, 0.5), (5, 0, None)],  # the third too long
+)
+def test_errors_are_relative_to_what_was_measured(
+    predicted: int | None, measured: int, error: float | None
+) -> None:
+    assert MeasuredTime("x", predicted, (measured,)).error == error
 
 
 # ---
@@ -186,52 +186,44 @@ def test_the_step_shown_is_the_usual_one_of_those_that_count() -> None:
 
 
 def test_both_are_on_one_axis_and_the_title_has_the_median_of_the_table() -> None:
-    answer = read_plan(solve(CARAMEL))
-    predicted = predicted_timeline([answer])
+    predicted = predicted_timeline([CARAMEL])
     assert predicted is not None
     rounds = [([steps(50, 70, 60, 50)], 1), ([steps(50, 104, 104, 50), steps(50, 98, 66, 50)], 1)]
     times = [step for events, first in rounds for step in slowest(events, first)]
-    assert compared([answer], times)[0].median_ns == 65  # of 70, 60, 50, 104, 104, 50
-    title, shown, _ = beside_each_other("m", [answer], rounds)
+    assert compared([CARAMEL], times)[0].median_ns == 65  # of 70, 60, 50, 104, 104, 50
+    title, shown, _ = beside_each_other("m", [CARAMEL], rounds)
     assert title == (
         "m: median step 65 ns (nearest, shown: rank 1, round 2, step 2), "
         f"{65 / predicted.end_ns:.2f} times as long as predicted"
     )
     assert [mark.time_ns for mark in shown.marks] == [predicted.end_ns, 66]
+    lanes = ("computation", "network")
     assert shown.resources == tuple(
-        f"{lane}, {which}"
-        for lane in ("computation", "network")
-        for which in ("predicted", "measured")
+        f"{lane}, {which}" for lane in lanes for which in ("predicted", "measured")
     )
     check_serial(shown)
-    for lane in ("computation", "network"):
+    for lane in lanes:
         assert [(one.start_ns, one.end_ns) for one in shown.on(f"{lane}, predicted")] == [
             (one.start_ns, one.end_ns) for one in predicted.on(lane)
         ]
 
 
 def test_no_bound_above_what_was_measured() -> None:
-    answer = read_plan(solve(CARAMEL))
-    assert answer.lower_bound_ns is not None
-    quick, slow = answer.lower_bound_ns - 2, answer.lower_bound_ns + 2
-    assert beside_each_other("m", [answer], [([steps(quick, quick)], 0)])[2] is None
-    assert beside_each_other("m", [answer], [([steps(slow, slow)], 0)])[2] is not None
+    least = CARAMEL.lower_bound_ns
+    assert least is not None
+    for step, bound in ((least - 2, None), (least + 2, least)):
+        assert beside_each_other("m", [CARAMEL], [([steps(step, step)], 0)])[2] == bound
 
 
 def test_a_push_and_a_pull_are_a_step_and_one_of_them_is_none() -> None:
-    both = [read_plan(solve({**IBATCH, "direction": way})) for way in ("pull", "push")]
-    predicted = predicted_timeline(both)
+    predicted = predicted_timeline([PULL, PUSH])
     assert predicted is not None
-    pushed = max(
-        interval.end_ns for interval in predicted.intervals if interval.kind in ("push", "backward")
-    )
-    assert pushed == both[1].objective_ns
-    assert (
-        min(interval.start_ns for interval in predicted.intervals if interval.kind == "startup")
-        < pushed
-    )
-    assert predicted.end_ns == sum(one.objective_ns or 0 for one in both)
-    title, shown, bound = beside_each_other("m", both[:1], [([steps(50, 100, 50)], 0)])
+    spans = predicted.intervals
+    pushed = max(span.end_ns for span in spans if span.kind in ("push", "backward"))
+    assert pushed == PUSH.objective_ns
+    assert min(span.start_ns for span in spans if span.kind == "startup") < pushed
+    assert predicted.end_ns == (PULL.objective_ns or 0) + pushed
+    title, shown, bound = beside_each_other("m", [PULL], [([steps(50, 100, 50)], 0)])
     assert "plans predict no whole step" in title
     assert bound is None
     assert shown.resources == ("computation, measured", "network, measured")

@@ -1,211 +1,164 @@
 """Timing collectives among the ranks of a job: what is sent, who agrees, what is refused."""
 
 import time
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
 
-from planner.model.errors import (
-    CommunicationError,
-    DisagreementError,
-    InvalidInputError,
-    MeasurementError,
-    PlannerError,
-)
-from planner.model.fitting import Sweep
+from planner.model.contention import Interference
+from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
-from planner.runtime.measuring.beside import measure_interference
+from planner.runtime.measuring.beside import _fitted, _Sample, measure_interference
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import errors, launch, values
+from tests.runtime.jobs import in_each_rank
+from tests.runtime.launching import errors, launch
 
 SIZES = (64, 1024, 20_000)
 SLOW_S = 0.02
 SHORT_NS = 1_000_000
 
 
-class Counting:
-    """Sends nothing; takes its time on one rank."""
+class Own:
+    """An all-reduce of one's own, which sends nothing."""
 
-    name = "counting"
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.calls: list[tuple[int, int]] = []
+    def __init__(self, name: str, call: Callable[[int, int], None]) -> None:
+        self.name, self._call = name, call
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        self.calls.append((4 * flat.numel(), depth))
-        time.sleep(SLOW_S if self.rank == 1 else SAMPLE_NS / 1e9)
+        self._call(4 * flat.numel(), depth)
 
 
-def transferred(world: World, elements: int) -> dict[str, tuple[list[float], list[float]]]:
-    """Carry out each collective with numbers that tell ranks and places apart."""
-    numbers: dict[str, tuple[list[float], list[float]]] = {}
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "elements"), [(2, 5), (3, 7)])
+@in_each_rank("ranks")
+def test_collectives_bring_what_they_are_named_after(
+    world: World, ranks: int, elements: int
+) -> None:
+    """The numbers tell ranks and places apart."""
+    share = -(-elements // ranks)
     for collective in COLLECTIVES:
-        room = torch.zeros(2, elements + world.size)
+        room = torch.zeros(2, elements + ranks)
         run, sent, taken = transfer(world, collective, elements, room, depth=2)
-        sent += torch.arange(sent.numel()) + 1000 * (world.rank + 1)
-        before = sent.tolist()
+        number = sent + torch.arange(sent.numel())
+        vectors = [number + 1000 * (rank + 1) for rank in range(ranks)]
+        sent.copy_(vectors[world.rank])
         run()
-        numbers[collective] = before, taken.tolist()
-    return numbers
+        if collective == "all_gather":
+            assert sent.numel() == share
+            assert torch.equal(taken, torch.cat(vectors))
+        elif collective == "all_reduce":
+            assert sent.numel() == elements
+            assert torch.equal(taken, sum(vectors, torch.zeros(elements)))
+        else:
+            assert vectors[0].numel() == share * ranks
+            mine = slice(world.rank * share, (world.rank + 1) * share)
+            expected = sum(vectors, torch.zeros(share * ranks))[mine] / ranks
+            torch.testing.assert_close(taken, expected)
 
 
-def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], list[int]]:
-    world = join(20)
-    numbers = transferred(world, elements)
-    counting = Counting(world.rank)
-    done: list[int] = []
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3])
+@in_each_rank("ranks")
+def test_a_sweep(world: World, ranks: int) -> None:
+    """Rounds go back and forth, the slowest rank counts, and all ranks return the same."""
+    calls, done = list[tuple[int, int]](), list[int]()
+
+    def call(size: int, depth: int) -> None:
+        calls.append((size, depth))
+        time.sleep(SLOW_S if world.rank == 1 else SAMPLE_NS / 1e9)
+
     sweeps = [
         measure_network(world, sizes=SIZES, repetitions=3, depths=(1, 2), sample_ns=SHORT_NS),
         measure_network(world, "all_gather", SIZES, 2, sample_ns=SHORT_NS),
         measure_network(world, "reduce_scatter", SIZES, 2, warmup=1, sample_ns=SHORT_NS),
         measure_network(
             world,
-            counting,
+            Own("counting", call),
             SIZES[:2],
             3,
             sample_ns=SAMPLE_NS,
             progress=lambda now, of: done.append(100 * now + of),
         ),
     ]
-    world.leave()
-    return numbers, sweeps, counting.calls, done
-
-
-class Failing:
-    """Fails on one rank."""
-
-    name = "failing"
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-
-    def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        if self.rank == 1:
-            raise RuntimeError("the cable is gone")
-
-
-def misuse(what: str) -> None:
-    world = join(20)
-    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
-    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
-    if what.startswith("fail"):
-        collective = Failing(world.rank)
-    try:
-        if what == "fail beside computation":
-            measure_interference(world, collective, (64, 4096), 1)
-        else:
-            measure_network(world, collective, sizes, 2)
-    finally:
-        world.leave()
-
-
-RATE = 4_000_000
-"""Bytes per second that a shaped link lets through; it saves up those of 8 ms."""
-
-
-class Shaped:
-    """A link behind a token bucket: after a pause it passes some bytes at once."""
-
-    name = "shaped"
-
-    def __init__(self) -> None:
-        self._empty_at = time.monotonic()  # when what has been sent is through
-
-    def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        now = time.monotonic()
-        self._empty_at = max(self._empty_at, now - 0.008) + 4 * flat.numel() / RATE
-        time.sleep(max(self._empty_at - now, 0))
-
-
-def shaped() -> list[float]:
-    """Return how much faster than the link each size was timed."""
-    with join(20) as world:
-        sweep = measure_network(world, Shaped(), (64, 4000, 40_000), 3)
-    rates = [(one.size_bytes, sorted(one.times_ns)[1]) for one in sweep.timings]
-    return [size / time_ns * 1e9 / RATE for size, time_ns in rates]
-
-
-@pytest.mark.slow
-def test_samples_begin_behind_a_burst() -> None:
-    for faster in values(launch(shaped, 2)):
-        assert max(faster) < 1.2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "elements"), [(2, 5), (3, 7)])
-def test_a_sweep(ranks: int, elements: int) -> None:
-    results = values(launch(measure, ranks, elements))
-    numbers = [result[0] for result in results]
-    share = -(-elements // ranks)
-
-    sent = [rank["all_reduce"][0] for rank in numbers]
-    assert [len(vector) for vector in sent] == [elements] * ranks
-    total = [sum(column) for column in zip(*sent, strict=True)]
-    assert [rank["all_reduce"][1] for rank in numbers] == [total] * ranks
-
-    shares = [rank["all_gather"][0] for rank in numbers]
-    assert [len(vector) for vector in shares] == [share] * ranks
-    batch = [number for vector in shares for number in vector]
-    assert [rank["all_gather"][1] for rank in numbers] == [batch] * ranks
-
-    batches = [rank["reduce_scatter"][0] for rank in numbers]
-    assert [len(vector) for vector in batches] == [share * ranks] * ranks
-    total = [sum(column) for column in zip(*batches, strict=True)]
-    kept = [number for rank in numbers for number in rank["reduce_scatter"][1]]
-    assert kept == pytest.approx([number / ranks for number in total])
-
-    assert all(result[1] == results[0][1] for result in results)  # all ranks return the same
-    ring, pull, push, other = results[0][1]
-    assert [(sweep.collective, sweep.algorithm) for sweep in (ring, pull, push, other)] == [
+    world.agree("the sweeps", repr(sweeps))
+    assert [(sweep.collective, sweep.algorithm) for sweep in sweeps] == [
         ("all_reduce", "ring"),
         ("all_gather", "gloo"),
         ("reduce_scatter", "gloo"),
         ("all_reduce", "counting"),
     ]
+    ring, pull, push, other = sweeps
     assert ring.ranks == ranks
     assert [(timing.depth, timing.size_bytes) for timing in ring.timings] == [
         (depth, size) for depth in (1, 2) for size in SIZES
     ]
-    assert {len(timing.times_ns) for timing in ring.timings} == {3}
-    assert {len(timing.times_ns) for timing in push.timings} == {2}
-    for sweep in (ring, pull, push):
+    for sweep, repetitions in ((ring, 3), (pull, 2), (push, 2)):
+        assert {len(timing.times_ns) for timing in sweep.timings} == {repetitions}
         assert all(time > 0 for timing in sweep.timings for time in timing.times_ns)
-    for _, sweeps, calls, done in results:
-        check_rounds(sweeps, calls, done)
-
-
-def check_rounds(sweeps: list[Sweep], calls: list[tuple[int, int]], done: list[int]) -> None:
-    """Check that rounds go back and forth, and that the slowest rank counts."""
     once = [(size, 1) for size in SIZES[:2]]
     there = [call for call in once for _ in range(2)]  # the first one untimed
     back = there[::-1]
-    assert calls == [*once, *back, *there, *back, *there]  # 2 to warm up, 3 measured
+    # Two rounds warm up, three are measured.
+    assert calls == [*once, *back, *there, *back, *there]
     assert done == [105, 205, 305, 405, 505]
-    times = [time for timing in sweeps[-1].timings for time in timing.times_ns]
+    times = [time for timing in other.timings for time in timing.times_ns]
     assert min(times) >= SLOW_S * 1e9  # a rank cannot have slept less
+
+
+@pytest.mark.slow
+@in_each_rank()
+def test_samples_begin_behind_a_burst(world: World) -> None:
+    """A token bucket passes bytes of 8 ms at once; no size is timed much faster than the link."""
+    rate = 4_000_000  # bytes per second
+    empty_at = time.monotonic()  # when what has been sent is through
+
+    def call(size: int, _: int) -> None:
+        nonlocal empty_at
+        now = time.monotonic()
+        empty_at = max(empty_at, now - 0.008) + size / rate
+        time.sleep(max(empty_at - now, 0))
+
+    for one in measure_network(world, Own("shaped", call), (64, 4000, 40_000), 3).timings:
+        assert one.size_bytes / sorted(one.times_ns)[1] * 1e9 / rate < 1.2
+
+
+def misuse(what: str) -> None:
+    with join(20) as world:
+
+        def fail(*_: int) -> None:
+            if world.rank == 1:
+                raise RuntimeError("the cable is gone")
+
+        sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
+        collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
+        if what.startswith("fail"):
+            collective = Own("failing", fail)
+        if what == "fail beside computation":
+            measure_interference(world, collective, (64, 4096), 1)
+        else:
+            measure_network(world, collective, sizes, 2)
 
 
 @pytest.mark.parametrize(
     ("ranks", "what", "error", "text"),
     [
-        (3, "sizes", DisagreementError, "do not agree on the sweep"),
-        (2, "collective", DisagreementError, "do not agree on the sweep"),
-        (2, "fail", CommunicationError, "the cable is gone"),
-        (2, "fail beside computation", CommunicationError, "the cable is gone"),
-        (1, "alone", MeasurementError, "start at least 2"),
+        (3, "sizes", "DisagreementError", "do not agree on the sweep"),
+        (2, "collective", "DisagreementError", "do not agree on the sweep"),
+        (2, "fail", "CommunicationError", "the cable is gone"),
+        (2, "fail beside computation", "CommunicationError", "the cable is gone"),
+        (1, "alone", "MeasurementError", "start at least 2"),
     ],
 )
-def test_all_ranks_are_told_what_is_wrong(
-    ranks: int, what: str, error: type[PlannerError], text: str
-) -> None:
+def test_all_ranks_are_told_what_is_wrong(ranks: int, what: str, error: str, text: str) -> None:
     for one in errors(launch(misuse, ranks, what)):
-        assert one.type == error.__name__
+        assert one.type == error
         assert text in one.text
 
 
@@ -226,23 +179,51 @@ def test_all_ranks_are_told_what_is_wrong(
     ],
 )
 def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
-    nobody = cast("World", None)
     with pytest.raises(InvalidInputError, match=expected):
-        measure_network(nobody, **{"sizes": SIZES, **change})
+        measure_network(cast("World", None), **{"sizes": SIZES, **change})
 
 
-def measure_beside() -> tuple[Any, list[int]]:
-    beside.SAMPLE_S = 0.05
-    done: list[int] = []
-    with join(20) as world:
-        return measure_interference(
-            world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
-        ), done
+# ---
+# Interference, from transfers alone and beside computation.
 
 
 @pytest.mark.slow
-def test_all_ranks_find_the_same_interference() -> None:
-    (first, done), (second, _) = values(launch(measure_beside, 2))
-    assert first == second
-    assert first.slowdown >= 1
+@in_each_rank()
+def test_all_ranks_find_the_same_interference(world: World) -> None:
+    beside.SAMPLE_S = 0.05
+    done: list[int] = []
+    found = measure_interference(
+        world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
+    )
+    world.agree("the interference", repr(found))
+    assert found.slowdown >= 1
     assert done == [12, 22]
+
+
+@pytest.mark.parametrize(
+    "interference",
+    [
+        Interference(40_000, Fraction(3, 10), Fraction(11, 10), 5 * 10**6),
+        Interference(900_000, Fraction(13, 2), Fraction(1), 5 * 10**6),
+        Interference(1000, Fraction(1), Fraction(5, 4), 0),
+    ],
+)
+def test_what_was_there_is_found(interference: Interference) -> None:
+    """On a network of 40 ns/B, and 2 ms before."""
+    sizes = [4096, 2**18, 2**24]
+    samples = []
+    for size in sizes:
+        alone = 2 * 10**6 + 40 * size
+        longer = interference.beside_ns(alone) - alone
+        samples.append(_Sample(interference.processor_ns(size, alone), alone, longer))
+    found = _fitted(sizes, samples)
+    assert found.startup_ns == pytest.approx(interference.startup_ns, rel=0.01)
+    assert found.ns_per_byte == pytest.approx(interference.ns_per_byte, rel=0.01)
+    # The largest transfer is delayed, too: less than a hundredth of what it lasts.
+    assert found.slowdown == pytest.approx(interference.slowdown, abs=0.01)
+    assert found.delay_ns == pytest.approx(interference.delay_ns, rel=0.02, abs=1000)
+
+
+def test_noise_makes_nothing_negative() -> None:
+    faster = [_Sample(0.0, 1e6 * number, -1e3) for number in (1, 2, 3)]
+    assert _fitted([4096, 2**18, 2**24], faster) == Interference(1)

@@ -2,7 +2,7 @@
 
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.launching import errors, launch, values
+from tests.runtime.jobs import in_each_process
+from tests.runtime.launching import errors, launch
 from tests.runtime.recipes import Plain
 from tests.runtime.reference import (
     CLASSES,
@@ -162,41 +163,6 @@ def expected(rank: int, *, piecewise: bool) -> tuple[list[float], Weights]:
     return train(call, rank, loop.step), weights_of(model)
 
 
-Case = tuple[str, str, str]
-"""A way, an executor, and a backend."""
-
-
-def differences(cases: Sequence[Case]) -> dict[Case, float]:
-    """Return by how much losses and weights differ from DDP's.
-
-    By default rank 0 compiles by the backend named, and all others by the cheapest.
-    """
-    apart = {}
-    with join(200) as world:  # while rank 0 compiles
-        for name, executor, backend in cases:
-            losses, weights = expected(world.rank, piecewise=name == "Piecewise")
-            torch._dynamo.reset()  # else what was compiled before would be known of
-            own = backend if world.rank == 0 or THOROUGH else "eager"
-            way, compiled = WAYS[name], partial(torch.compile, backend=own)
-            model = make(way.kind)
-            attached = executor_on(executor, way.before(model, compiled), world)
-            with attached, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of compilers about the other
-                ours = train(
-                    way.after(attached.model, compiled),
-                    world.rank,
-                    attached.step,
-                    partial(way.whole, compiled),
-                )
-            trained = {plain_name(key): value for key, value in weights_of(model).items()}
-            off = [abs(loss - other) for loss, other in zip(ours, losses, strict=True)]
-            apart[name, executor, backend] = max(*off, largest_difference(trained, weights))
-            kinds = [event.kind for event in attached.trace.events]
-            assert kinds.count("forward") == STEPS
-            assert not torch.overrides._get_current_function_mode_stack()
-    return apart
-
-
 def after_reset(model: nn.Module) -> Call:
     """Compile a function for the first time, as far as Dynamo knows, in the third step."""
     weight, steps = model.get_parameter("first.weight"), count(1)
@@ -227,7 +193,10 @@ def test_what_slips_through_ends_with_a_sentence() -> None:
     assert error.attributes["step"] == 2
 
 
-CASES = [
+Case = tuple[str, str, str]
+"""A way, an executor, and a backend."""
+
+CASES: list[Case] = [
     (way, executor, ("eager", "aot_eager")[(number + place) % 2])
     for number, way in enumerate(WAYS)
     for place, executor in enumerate(KINDS)
@@ -235,11 +204,9 @@ CASES = [
 """Each way with each executor; each of both with either backend."""
 
 FEW = [case for case in CASES if case[0] in ("WrappedBefore", "FunctionBefore")]
-
 OTHERS = [case for case in CASES if case not in FEW]
 IN_TURN = [case for place, case in enumerate(OTHERS) if place % 3 == place // 3 % 3]
 """Each of the other ways with one executor."""
-
 
 INDUCED = [("WrappedBefore", "gradients", "inductor")]
 """What is compiled to machine code as well, in all these ways in a thorough run."""
@@ -247,14 +214,32 @@ INDUCED = [("WrappedBefore", "gradients", "inductor")]
 if THOROUGH:
     more = {"FunctionBefore": "slices", "WrappedAfter": "shards", "PartAfter": "shards"}
     INDUCED += [(way, executor, "inductor") for way, executor in more.items()]
-
-COMPILER = any(map(shutil.which, ("g++", "clang++", "c++")))
+if not any(map(shutil.which, ("g++", "clang++", "c++"))):
+    INDUCED = []
 
 
 @pytest.mark.slow  # the first compilation to machine code takes half a minute
+@in_each_process(timeout_s=300)
 def test_compiled_models_train_as_ddp_does() -> None:
-    """All in one job: what compiles takes seconds to import."""
-    cases = [*FEW, *(OTHERS if THOROUGH else IN_TURN), *(INDUCED if COMPILER else [])]
-    for value in values(launch(differences, 2, cases, timeout_s=300)):
-        assert value.keys() == set(cases)
-        assert max(value.values()) < 1e-5, value
+    """All in one job: what compiles takes seconds to import.
+
+    By default rank 0 compiles by the backend named, and all others by the cheapest.
+    """
+    with join(200) as world:  # while rank 0 compiles
+        for name, executor, backend in [*FEW, *(OTHERS if THOROUGH else IN_TURN), *INDUCED]:
+            losses, weights = expected(world.rank, piecewise=name == "Piecewise")
+            torch._dynamo.reset()  # else what was compiled before would be known of
+            own = backend if world.rank == 0 or THOROUGH else "eager"
+            way, compiled = WAYS[name], partial(torch.compile, backend=own)
+            model = make(way.kind)
+            attached = executor_on(executor, way.before(model, compiled), world)
+            with attached, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of compilers about the other
+                call, whole = way.after(attached.model, compiled), partial(way.whole, compiled)
+                ours = train(call, world.rank, attached.step, whole)
+            trained = {plain_name(key): value for key, value in weights_of(model).items()}
+            off = [abs(loss - other) for loss, other in zip(ours, losses, strict=True)]
+            assert max(*off, largest_difference(trained, weights)) < 1e-5, (name, executor, backend)
+            kinds = [event.kind for event in attached.trace.events]
+            assert kinds.count("forward") == STEPS
+            assert not torch.overrides._get_current_function_mode_stack()

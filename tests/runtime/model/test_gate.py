@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -15,7 +15,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
 from planner.runtime.model.gate import Gate
-from tests.runtime.launching import launch, values
+from tests.runtime.jobs import in_each_process
 from tests.runtime.reference import MODELS, make_inputs, make_model
 
 
@@ -101,55 +101,64 @@ ALL: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_everything_is_finished_before_it_is_read(name: str) -> None:
+def check_reads(name: str, choose: Callable[[Sequence[str]], Iterable[str]], mode: bool) -> None:
+    """Hold some parameters back, and compare with the model as it is."""
     make, inputs = ALL[name]
     model = make()
     expected = model(inputs)
     gated = Gated(model)
-    gated.hold()
-    torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-4)
-    assert sorted(gated.order) == sorted(gated.names.values())
-
-
-@settings(max_examples=20)
-@given(st.sampled_from(list(ALL)), st.data())
-def test_no_read_comes_before_the_parameter_is_finished(name: str, data: st.DataObject) -> None:
-    make, inputs = ALL[name]
-    model = make()
-    expected = model(inputs)
-    gated = Gated(model)
-    held = data.draw(st.sets(st.sampled_from(list(gated.names.values()))), "held")
+    held = sorted(choose(list(gated.names.values())))
     if held:
         gated.hold(*held)
-    with torch.inference_mode(mode=data.draw(st.booleans(), "inference")):
+    with torch.inference_mode(mode=mode):
         # Not equal bit by bit: where a function mode sees the calls, torch has no shorter ways.
         torch.testing.assert_close(model(inputs), expected.detach(), rtol=1e-4, atol=1e-4)
-    assert sorted(gated.order) == sorted(held)
+    assert sorted(gated.order) == held
     assert gated.calls == ["entered", "left"]
     assert not active()
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_everything_is_finished_before_it_is_read(name: str) -> None:
+    check_reads(name, list, mode=False)
+
+
+@settings(max_examples=20)
+@given(st.sampled_from(list(ALL)), st.data(), st.booleans())
+def test_no_read_comes_before_the_parameter_is_finished(
+    name: str, data: st.DataObject, mode: bool
+) -> None:
+    check_reads(name, lambda names: data.draw(st.sets(st.sampled_from(names)), "held"), mode)
+
+
 def test_parameters_are_finished_in_the_order_of_reads_and_no_earlier() -> None:
+    """Nothing is watched while nothing is pending."""
     gated = Gated(make_model("perceptron"))
+    seen: list[tuple[int, int]] = []
+    for part in gated.model.children():
+        part.register_forward_pre_hook(lambda *_: seen.append((len(gated.order), active())))
+    gated.model(make_inputs("perceptron", 0, 0))
     gated.hold()
-    seen: list[int] = []
-    for layer in ("first", "norm", "second", "last"):
-        part = gated.model.get_submodule(layer)
-        part.register_forward_pre_hook(lambda *_: seen.append(len(gated.order)))
     gated.model(make_inputs("perceptron", 0, 0))
     layers = [name.partition(".")[0] for name in gated.order]
     assert layers == ["first"] * 2 + ["norm"] * 2 + ["second"] * 2 + ["last"] * 2
-    assert seen == [0, 2, 4, 6]
+    assert seen == [(0, 0)] * 4 + [(0, 1), (2, 1), (4, 1), (6, 1)]
 
 
-def test_a_part_that_is_called_alone_waits_too() -> None:
-    gated = Gated(make_model("perceptron"))
+def test_parts_wait_too_and_what_is_pending_comes_before_saving_and_loading() -> None:
+    model = make_model("perceptron")
+    state = {name: parameter.clone() for name, parameter in model.state_dict().items()}
+    gated = Gated(model)
     gated.hold()
-    gated.model.get_submodule("second")(torch.randn(4, 24))
+    model.get_submodule("second")(torch.randn(4, 24))
     assert sorted(gated.order) == ["second.bias", "second.weight"]
-    gated.model.get_submodule("first").state_dict()
+    model.get_submodule("first").state_dict()
     assert not gated.gate.pending
+    gated.hold()
+    model.load_state_dict(state)
+    assert not gated.gate.pending
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, state[name])
 
 
 def test_parts_that_were_called_by_the_whole_wait_again_when_called_alone() -> None:
@@ -171,17 +180,6 @@ def test_parts_that_were_called_by_the_whole_wait_again_when_called_alone() -> N
         assert sorted(gated.order) == ["one.bias", "one.weight"]
         gated.finish_all()
     assert seen == [1, own[0] + 1] * 2
-
-
-def test_loading_comes_after_what_is_pending() -> None:
-    model = make_model("perceptron")
-    state = {name: parameter.clone() for name, parameter in model.state_dict().items()}
-    gated = Gated(model)
-    gated.hold()
-    model.load_state_dict(state)
-    assert not gated.gate.pending
-    for name, parameter in model.named_parameters():
-        assert torch.equal(parameter, state[name])
 
 
 class Recursive(nn.Module):
@@ -249,37 +247,19 @@ def test_a_refusal_to_enter_is_no_pass() -> None:
     assert not allowed
 
 
-def test_nothing_is_watched_while_nothing_is_pending() -> None:
-    gated = Gated(make_model("perceptron"))
-    modes: list[int] = []
-    part = gated.model.get_submodule("norm")
-    part.register_forward_hook(lambda *_: modes.append(active()))
-    gated.model(make_inputs("perceptron", 0, 0))
-    gated.hold()
-    gated.model(make_inputs("perceptron", 0, 0))
-    assert modes == [0, 1]
-
-
-def hide(how: str) -> None:
-    """Read parameters out of sight, once a part is scripted or compiled."""
-    model = make_model("perceptron")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if how == "scripted":
-            part: nn.Module = torch.jit.script(model.get_submodule("second"))
-        else:
-            part = torch.compile(model.get_submodule("second"), backend="eager")  # type: ignore[assignment]
-        model.second = part
-        inputs = make_inputs("perceptron", 0, 0)
-        expected = model(inputs)
-        gated = Gated(model)
-        gated.hold()
-        torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-4)
-        assert len(gated.order) == len(gated.names)
-        gated.gate.close()
-
-
 @pytest.mark.parametrize("how", ["scripted", pytest.param("compiled", marks=pytest.mark.slow)])
+@in_each_process(1)
 def test_parts_that_hide_their_reads_wait_for_everything(how: str) -> None:
     # In a process of its own: where anything was compiled, all gates wait for everything.
-    values(launch(hide, 1, how))
+    warnings.simplefilter("ignore")
+    model = make_model("perceptron")
+    part = model.get_submodule("second")
+    hidden = torch.jit.script(part) if how == "scripted" else torch.compile(part, backend="eager")
+    model.second = hidden  # type: ignore[assignment]
+    inputs = make_inputs("perceptron", 0, 0)
+    expected = model(inputs)
+    gated = Gated(model)
+    gated.hold()
+    torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-4)
+    assert len(gated.order) == len(gated.names)
+    gated.gate.close()

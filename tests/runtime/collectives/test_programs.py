@@ -1,0 +1,470 @@
+"""Sums and halves of sums over gloo: every program and every plan of BML, and what is refused."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+
+from planner.families import bml
+from planner.families.collectives.exchange import (
+    bml_program,
+    direct_program,
+    hierarchical_program,
+    routed_program,
+)
+from planner.families.collectives.program import ListedProgram, Message, Program
+from planner.families.collectives.ring import ring_program
+from planner.jsonio import solve
+from planner.model.errors import CommunicationError, InvalidInputError, PlannerError
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.runtime.collectives.halves import (
+    LEAST_BYTES,
+    MOST_MESSAGES,
+    Halves,
+    in_turn,
+    most_columns,
+)
+from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter, collective_of
+from planner.runtime.collectives.ring import Ring
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import AT_ONCE, PeerError, World
+from tests.collectives.programs import all_programs
+from tests.runtime.faulty import end, strike
+from tests.runtime.jobs import in_each_process, in_each_rank
+from tests.runtime.launching import errors, launch, values
+from tests.thorough import THOROUGH
+
+
+def programs_of(ranks: int) -> list[Program]:
+    """Return every algorithm on so many ranks, those that send the same messages once."""
+    programs = [program for program in all_programs() if program.ranks == ranks]
+    different = {(program.links, *sorted(program.messages())): program for program in programs}
+    if ranks < 8 or THOROUGH:
+        return list(different.values())
+    # Among many ranks one of each kind: the other shapes of hosts differ as they do among four.
+    kinds = {re.sub(r"\d+", "n", program.name): program for program in different.values()}
+    if ranks == 9:
+        return list(kinds.values())
+    # Among eight what has three links, or what does otherwise among nine, is new.
+    return [one for one in kinds.values() if one.links == 3 or "halving" in one.name]
+
+
+def try_halves(
+    summing: Interpreter, rank: int, whole: Mapping[int, Tensor], cuts: Iterable[tuple[int, int]]
+) -> None:
+    """Sum up by halves: whoever owns a chunk has its sum in between, whatever else is there."""
+    for size, depth in cuts:
+        flat, total = integers(rank, size), whole[size]
+        summing.reduce_scatter(flat, depth)
+        mine = summing.owned(flat, depth)
+        for own, wanted in zip(mine, summing.owned(total, depth), strict=True):
+            assert torch.equal(own, wanted)
+        kept = [own.clone() for own in mine]
+        flat.fill_(rank)
+        for own, sums in zip(mine, kept, strict=True):
+            own.copy_(sums)
+        summing.all_gather(flat, depth)
+        assert torch.equal(flat, total)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8, 9])
+@in_each_rank("ranks", timeout_s=120)
+def test_every_algorithm_sums_up_as_gloo_does(world: World, ranks: int) -> None:
+    # How chunks are cut is the same among many ranks.
+    sizes: tuple[int, ...] = (1, 7, 1000, 65_537, ranks - 1, ranks, ranks + 1)
+    if not THOROUGH:
+        sizes = sizes if ranks < 4 else sizes[:4] if ranks == 4 else (1, 1000)
+    thorough = ranks < 8 or THOROUGH
+    whole = {size: integers(world.rank, size) for size in sizes}
+    wanted = floats(world.rank, 5, 67)
+    for total in (*whole.values(), wanted):
+        distributed.all_reduce(total)
+    found = []
+    for program in programs_of(ranks):
+        summing = Interpreter(world, program)
+        for size, total in whole.items():
+            for depth in (
+                (1, 3) if size == 1000 and thorough else (3,) if size in (7, 1000) else (1,)
+            ):
+                flat = integers(world.rank, size)
+                summing(flat, depth)
+                assert torch.equal(flat, total), (program.name, size, depth)
+        try_halves(summing, world.rank, whole, ((1, 1), (1000, 3)) if thorough else ((1000, 3),))
+        flat = floats(world.rank, 5, 67)
+        summing.all_reduce(flat)
+        assert torch.allclose(flat, wanted, rtol=1e-6, atol=1e-5)
+        found.append(bits(flat).hex())
+        summing.close()
+    world.agree("the bits of sums", repr(found))
+
+
+class Wired:
+    """Says a link, whatever there is."""
+
+    def __call__(self, sender: int, receiver: int, lane: int) -> int:
+        return 3
+
+
+FIRST, *REST = direct_program(3).messages()
+
+
+def listed(*messages: Message) -> Program:
+    return ListedProgram("listed", 3, 1, 1, 3, messages, [0, 1, 2], 1)
+
+
+WRONG: dict[str, Callable[[World, bool], object]] = {
+    "left out": lambda world, _: collective_of(world, listed(*REST)),
+    "twice": lambda world, _: collective_of(world, listed(FIRST, FIRST, *REST)),
+    "link": lambda world, _: collective_of(world, replace(ring_program(3), wire=Wired())),
+    "too few": lambda world, _: collective_of(world, bml_program(BCube(4, 1))),
+    "interfaces": lambda world, _: BcubeAllReduce(world, 2, 1),
+    "programs": lambda world, odd: collective_of(world, (direct_program, ring_program)[odd](3)),
+    "lists": lambda world, odd: collective_of(
+        world, listed(*(one._replace(step=one.step + odd) for one in (FIRST, *REST)))
+    ),
+    "networks": lambda world, odd: BcubeAllReduce(world, *((2, 2), (4, 1))[odd]),
+    "plans": lambda world, odd: BcubeAllReduce(
+        world, 2, 2, planned(2, 2, "nic", ("detour", "trees")[odd])
+    ),
+}
+"""What is built; one rank, told so, builds something else."""
+
+
+def refused(kind: str) -> None:
+    with join(TIMEOUT_S, ["lo", "lo"] if kind == "interfaces" else None) as world:
+        WRONG[kind](world, world.rank == world.size // 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "ranks", "error", "words"),
+    [
+        ("left out", 3, "InvalidPlanError", "rank 0, chunk 1: has the contribution of rank 0 0 t"),
+        ("twice", 3, "InvalidPlanError", "step 0, rank 0 to rank 1, chunks 1…1: chunk 1 then has"),
+        ("link", 3, "InvalidPlanError", "step 0, rank 0 to rank 1: no link 3: ranks have 1"),
+        ("too few", 3, "InvalidInputError", "world: expected 4 ranks for bml(4, 1), got 3"),
+        ("interfaces", 2, "InvalidInputError", "interfaces: expected one for each of 1 levels, g"),
+        ("programs", 3, "DisagreementError", "the program of the all-reduce: rank 1 differs"),
+        ("lists", 3, "DisagreementError", "the program of the all-reduce: rank 1 differs"),
+        ("networks", 4, "DisagreementError", "the program of the all-reduce: rank 2 differs"),
+        ("plans", 4, "DisagreementError", "the program of the all-reduce: rank 2 differs"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_the_first_byte(
+    kind: str, ranks: int, error: str, words: str
+) -> None:
+    for one in errors(launch(refused, ranks, kind)):
+        assert one.type == error
+        assert words in one.text
+        if error == "DisagreementError":
+            assert one.attributes["ranks"] == (ranks // 2,)
+
+
+def wrong_on_one_rank() -> None:
+    with join(TIMEOUT_S) as world:
+        plan = msgspec.json.decode(planned(2, 1, "nothing"))
+        plan["plan"]["plan"] |= {"dead": [0]} if world.rank else {}
+        BcubeAllReduce(world, 2, 1, plan)
+
+
+@pytest.mark.slow
+def test_a_wrong_plan_on_one_rank_ends_all() -> None:
+    first, second = errors(launch(wrong_on_one_rank, 2))
+    assert (first.type, second.type) == ("CommunicationError", "InvalidPlanError")
+    assert "rank 1 stopped" in first.text
+
+
+@in_each_rank()
+def test_names_tell_programs_apart(world: World) -> None:
+    plans = (None, bml.Schedule(BCube(2, 1)), bml.Schedule(BCube(2, 1), rounds=2))
+    programs = (ring_program(2), hierarchical_program([2]), direct_program(2))
+    made = [
+        *(BcubeAllReduce(world, 2, 1, plan) for plan in plans),
+        *(Interpreter(world, program) for program in programs),
+    ]
+    names = [one.name for one in made]
+    assert names[:2] == ["bml(2, 1)"] * 2  # which are the same program
+    assert len(set(names)) == len(names) - 1
+    for one in made:
+        one.close()
+    assert isinstance(collective_of(world, ring_program(2)), Ring)
+
+
+AWAY_S, LONG_S = 3.0, 12.0
+
+
+def lose(how: str) -> tuple[str, tuple[int, ...], float]:
+    times_out = {"away": AWAY_S, "kill": LONG_S}
+    world = join(times_out.get(how, TIMEOUT_S / 3))  # a roll call takes half of it
+    routed = how == "stop"
+    summing = (
+        Interpreter(world, routed_program(BCube(2, 2))) if routed else BcubeAllReduce(world, 2, 2)
+    )
+    tensor = torch.ones(300_000)
+    summing.all_reduce(tensor)
+    if world.rank == 3:
+        if how == "away":  # though its watch answers
+            time.sleep(2 * AWAY_S)
+            return "", (), 0
+        strike(how, world)
+    begin = time.monotonic()
+    with pytest.raises(CommunicationError) as failed:
+        any(summing.all_reduce(tensor) is None for _ in count())
+    took = time.monotonic() - begin
+    with pytest.raises(CommunicationError):
+        summing.reduce_scatter(tensor)
+    summing.close()
+    world.leave()
+    return str(failed.value), failed.value.peers, took
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "word"), [("kill", "level"), ("stop", "link"), ("away", "level")])
+def test_a_lost_rank_is_named_on_all_others_with_the_link(how: str, word: str) -> None:
+    outcomes = launch(lose, 4, how, meanwhile=end(3) if how == "stop" else None)
+    for text, peers, took in values(outcomes[:3]):
+        assert word in text
+        if how == "away":
+            assert len(peers) == 1
+            continue
+        assert peers == (3,)
+        assert "rank 3 does not answer" in text
+        assert how == "stop" or took < LONG_S  # long before the time-out
+
+
+SIZES = (0, 1, 2, 3, 7, 16, 17, 64, 1001, 20_011, 300_011)
+TIMEOUT_S = 20.0
+
+
+def integers(rank: int, size: int) -> Tensor:
+    draw = torch.Generator().manual_seed(1000 * rank + size)
+    return torch.randint(-(2**40), 2**40, (size,), generator=draw)
+
+
+def floats(rank: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(rank))
+
+
+def bits(tensor: Tensor) -> bytes:
+    return tensor.contiguous().view(torch.uint8).numpy().tobytes()
+
+
+@pytest.mark.slow
+@in_each_rank(4)
+def test_sums_are_exact_and_the_same_everywhere(world: World) -> None:
+    """Kinds of tensors; the test above has all sizes and networks."""
+    ranks = range(world.size)
+    bcube = BcubeAllReduce(world, 2, 2)
+    assert bcube.name == "bml(2, 2)"
+
+    def check(make: Any, rtol: float = 0, atol: float = 0) -> None:
+        exact = torch.stack([make(rank).double() for rank in ranks]).sum(0)
+        sums = [make(world.rank) for _ in range(2)]
+        for one in sums:
+            assert bcube.all_reduce(one) is one
+            assert one.shape == exact.shape
+            assert torch.allclose(one.double(), exact, rtol=rtol, atol=atol)
+            world.agree("the sum", bits(one).hex())
+        assert bits(sums[0]) == bits(sums[1])
+
+    check(lambda rank: floats(rank, 5, 67), rtol=1e-6, atol=1e-5)
+    check(lambda rank: floats(rank, 67, 5).t(), rtol=1e-6, atol=1e-5)
+    check(lambda rank: floats(rank, 100).bfloat16(), rtol=0.05, atol=0.2)
+    for dtype in (torch.int32, torch.uint8):
+        check(lambda _, dtype=dtype: torch.arange(10).to(dtype))
+    leaf = nn.Parameter(torch.tensor(float(world.rank)))
+    bcube.all_reduce(leaf)
+    assert leaf.item() == sum(ranks)
+    with torch.inference_mode():
+        inside = torch.ones(3)
+        bcube.all_reduce(inside)
+    assert inside.tolist() == [world.size] * 3
+    bcube.close()
+
+
+FAILED: dict[str, dict[str, Any]] = {
+    "nic": {"nics": [[[0, 1], 0]]},
+    "switch": {"switches": [[1, [0]]]},
+    "server": {"servers": [[1, 0]]},
+    "nothing": {},
+}
+
+
+def planned(n: int, k: int, failed: str, method: str = "auto", **fields: Any) -> bytes:
+    request = {
+        "problem": "bml",
+        "n": n,
+        "k": k,
+        "gradient_bytes": 8 * 2003,
+        "element_bytes": 8,
+        "link_bytes_per_s": 10**6,
+        "latency_ns": 1_000_000,
+        "with_plan": True,
+        "failed": FAILED[failed],
+        "method": method,
+    }
+    return msgspec.json.encode(solve(request | fields))
+
+
+def follow(plans: Sequence[Any], sizes: Sequence[int]) -> list[str]:
+    """Sum up twice by each plan of a BCube(2, 2), in each size; return their names."""
+    names = []
+    with join(TIMEOUT_S) as world:
+        for plan in plans:
+            bcube = BcubeAllReduce(world, 2, 2, plan)
+            for size in sizes:
+                total = sum((integers(rank, size) for rank in range(world.size)), torch.tensor(0))
+                for _ in range(2):
+                    assert torch.equal(bcube.all_reduce(integers(world.rank, size)), total)
+            names.append(bcube.name)
+            bcube.close()
+    return names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("failures", "ranks"), [(["nic", "switch", "nothing"], 4), (["server"], 3)]
+)
+def test_answers_are_followed(failures: list[str], ranks: int) -> None:
+    # The last way leads to plans in rounds.
+    ways: list[dict[str, Any]] = [{"method": "detour"}, {"method": "trees"}, {"latency_ns": 10**5}]
+    plans = [planned(2, 2, failed, **way) for failed in failures for way in ways]
+    names = values(launch(follow, ranks, plans, [2003]))
+    assert all(other == names[0] for other in names)
+    assert len(set(names[0])) > 1
+
+
+@pytest.mark.slow
+def test_typed_plans_are_followed_for_every_size() -> None:
+    failed = bml.Failures(nics=frozenset({(0, 0)}))
+    network = Network(Fraction(10**6), startup_ns=100_000)
+    plan = bml.solve(bml.Problem(BCube(2, 2), network, 10**6, failed=failed)).plan
+    assert plan is not None
+    values(launch(follow, 4, [plan], SIZES if THOROUGH else SIZES[::2]))
+
+
+@in_each_rank()
+def test_what_does_not_fit_is_refused(world: World) -> None:
+    plain = BcubeAllReduce(world, 2, 1)
+    expected = "tensor: expected a dense one of real numbers on the CPU, got torch."
+    for wrong, message in (
+        (torch.zeros(3, dtype=torch.complex64), f"{expected}strided, torch.complex64, cpu"),
+        (torch.eye(2).to_sparse(), f"{expected}sparse_coo, torch.float32, cpu"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"^{message}$"):
+            plain.all_reduce(wrong)
+    with pytest.raises(
+        InvalidInputError, match=r"^world: expected 4 ranks for bml\(2, 2\), got 2$"
+    ):
+        BcubeAllReduce(world, 2, 2)
+    assert plain.all_reduce(torch.ones(2)).tolist() == [2, 2]  # which is none the worse for it
+    plain.close()
+    plain.close()
+    with pytest.raises(PlannerError, match=r"^this all-reduce was closed$"):
+        plain.all_reduce(torch.zeros(3))
+
+
+@pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="needs Linux")  # noqa: PTH110
+@in_each_process(4)
+def test_each_level_goes_over_its_interface() -> None:
+    with join(TIMEOUT_S, interfaces=["lo", "lo"]) as world:
+        bcube = BcubeAllReduce(world, 2, 2)
+        assert torch.equal(bcube.all_reduce(torch.arange(9.0)), 4 * torch.arange(9.0))
+        bcube.close()
+
+
+@pytest.mark.parametrize("column_bytes", [8, 12])
+@pytest.mark.parametrize(
+    ("size", "messages"),
+    [
+        (1, 1),
+        (LEAST_BYTES, 1),
+        (LEAST_BYTES + 12, 2),
+        (MOST_MESSAGES * LEAST_BYTES, MOST_MESSAGES),
+        (100 * MOST_MESSAGES * LEAST_BYTES, MOST_MESSAGES),
+    ],
+)
+def test_batches_are_cut_evenly(size: int, messages: int, column_bytes: int) -> None:
+    columns = max(size // column_bytes, 1)
+    most = most_columns(columns, column_bytes)
+    assert -(-columns // most) == messages
+    assert most - columns / messages < 1
+    assert most_columns(0, column_bytes) == 1
+
+
+def test_the_next_one_begins_before_the_last_one_has_ended() -> None:
+    log: list[str] = []
+
+    def begun(number: int) -> Callable[[], None]:
+        log.append(f"begin {number}")
+        return lambda: log.append(f"end {number}")
+
+    in_turn(map(begun, range(4)))
+    assert AT_ONCE == 2
+    first, *middle, last = [[f"begin {n}", f"begin {n + 1}", f"end {n}"] for n in range(4)]
+    assert log == [*first, *(entry for turn in middle for entry in turn[1:]), last[-1]]
+    in_turn(iter(()))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@in_each_rank("ranks")
+def test_messages_that_follow_each_other_bring_what_is_theirs(world: World, ranks: int) -> None:
+    """Of several messages each is late on one rank."""
+    halves, rank = Halves(world.group), world.rank
+    rows = [torch.arange(5 * ranks).view(ranks, 5) + 100 * n for n in range(4)]
+    sums: list[torch.Tensor] = []
+
+    def summed_up(number: int) -> Callable[[], object]:
+        if rank == number % ranks:
+            time.sleep(0.02)
+        sent = rows[number] * (rank + 1)
+        total = halves.scatter(sent, rank, torch.full_like(sent, -1))
+        return lambda: sums.append(total())
+
+    in_turn(map(summed_up, range(4)))
+    factor = ranks * (ranks + 1) // 2
+    assert torch.equal(torch.stack(sums), factor * torch.stack([each[rank] for each in rows]))
+    parts = [torch.zeros_like(each) for each in rows]
+    for part, each in zip(parts, rows, strict=True):
+        part[rank] = each[rank]
+    in_turn(halves.gather(part, rank) for part in parts)
+    assert torch.equal(torch.stack(parts), torch.stack(rows))
+
+
+class Group:
+    """Sends at once, and receives nothing from one rank."""
+
+    def __init__(self, broken: int) -> None:
+        self.broken, self.asked = broken, list[tuple[str, int]]()
+
+    def recv(self, _: list[torch.Tensor], peer: int, __: int) -> "Group":
+        self.asked.append(("receive", peer))
+        return self if peer == self.broken else Group(-1)
+
+    def send(self, _: list[torch.Tensor], peer: int, __: int) -> "Group":
+        self.asked.append(("send", peer))
+        return Group(-1)
+
+    def wait(self) -> None:
+        if self.broken >= 0:
+            raise RuntimeError("the cable is cut")
+
+
+def test_all_is_asked_for_before_anything_is_sent() -> None:
+    group = Group(broken=1)
+    waits = Halves(group).gather(torch.zeros(3, 4), 2)
+    assert group.asked == [("receive", 0), ("receive", 1), ("send", 0), ("send", 1)]
+    with pytest.raises(PeerError, match="the cable is cut") as failed:
+        waits()
+    assert failed.value.peers == (1,)
