@@ -39,9 +39,6 @@ TUNED = "`planner.tune`"
 COMPUTE_S = 0.3
 """What layers that wait wait for in a step."""
 
-BESIDE = (4096, 2**17, 2**22)
-"""Sizes of the transfers that are timed beside computation."""
-
 Rows = list[list[int]]
 
 
@@ -75,7 +72,7 @@ def interfering(
 ) -> Interference:
     """Return what transfers and the passes of a model take from each other."""
     compute = passes_of(*trained)
-    return measure_interference(world, collective, BESIDE, rounds, compute=compute)
+    return measure_interference(world, collective, rounds=rounds, compute=compute)
 
 
 def as_document(interference: Interference) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, Interference]":
-    from planner.runtime.measuring.beside import measure_interference, passes_of
+    from planner.runtime.measuring.beside import SIZES, measure_interference, passes_of
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.world.joining import join
 
@@ -196,12 +196,12 @@ def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, 
         )
         interference = ALONE
         if not options.alone:
-            known = [size for size in options.sizes if size >= _LEAST_BESIDE]
-            sizes = sorted({known[0], known[len(known) // 2], known[-1]})
+            largest = options.sizes[-1]
+            smaller = [size for size in SIZES if size < largest] or [_LEAST_BESIDE]
             interference = measure_interference(
                 world,
                 collective,
-                sizes,
+                [*smaller, largest],
                 compute=compute,
                 progress=partial(shown, what="interference"),
             )

@@ -57,8 +57,7 @@ from planner.view.progress import Progress
 
 
 _TIMED = (64, *(4**power for power in range(5, 11)), 4 * 10**6)
-_BESIDE = (4**6, 4 * 10**6)
-"""Bytes of transfers timed alone (`_TIMED`), and of those timed with computation (`_BESIDE`)."""
+"""Bytes of the transfers that are timed alone."""
 
 
 def make_plan(
@@ -124,8 +123,7 @@ def make_plan(
         beside = measure_interference(
             job,
             "all_reduce",
-            _BESIDE,
-            rounds=2,
+            rounds=3,
             compute=passes_of(*copied),
             progress=partial(show, "network beside computation: round"),
         )

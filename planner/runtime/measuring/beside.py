@@ -1,11 +1,11 @@
 """Measure the contention (`beside`) between transfers and computation (`planner.model.contention`).
 
 Method: Transfers run through an executor's channel, one after the other; products of matrices, or
-passes of the model, run in this thread. Each round times, for each size, computation alone,
-transfers alone, and both together until the last transfer ends. The computation's delay per
-transfer is the transfer's processor time, copies and hand-overs included. Medians over the rounds
-count, of the rank that loses most. The largest transfer gives the slowdown; the rest of smaller
-ones is the delay.
+passes of the model, run in this thread. Each round times transfers of all sizes alone, and then
+computes without a pause: for each size some passes alone, and some beside transfers until the last
+one ends. The computation's delay per transfer is the transfer's processor time, copies and
+hand-overs included. Medians over the rounds count, of the rank that loses most; lines through those
+of all sizes are fitted by least squares.
 Guarantee: All ranks return the same.
 Complexity: (1 + rounds) · sizes samples of `SAMPLE_S`, or of one longer pass; three of each.
 """
@@ -13,16 +13,19 @@ Complexity: (1 + rounds) · sizes samples of `SAMPLE_S`, or of one longer pass; 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import distributed, nn
 
 from planner.model.contention import Interference
-from planner.model.fitting import ELEMENT_BYTES, fit_affine
+from planner.model.fitting import ELEMENT_BYTES
 from planner.model.measured import Collective
 from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
@@ -36,11 +39,18 @@ from planner.runtime.world.world import World
 SAMPLE_S = 0.2
 """Duration of the transfers in one round, alone and with computation."""
 
+SIZES = (2**15, 2**17, 2**19, 2**21)
+"""Sizes (bytes) of the transfers: as those of plans; smaller ones mostly wait for each other."""
+
 SIDE = 512
 """Side of the matrices: a product takes some ms on a core, as layers do, and exceeds its cache."""
 
 DECIMALS = 4
 """Digits of the slowdown, and of the processor time per byte."""
+
+
+_Made = Callable[[int], list[Ticket]]
+"""Makes a number of transfers."""
 
 
 class _Sample(NamedTuple):
@@ -54,7 +64,7 @@ class _Sample(NamedTuple):
 def measure_interference(
     world: World,
     collective: Collective | AllReduce,
-    sizes: Sequence[int],
+    sizes: Sequence[int] = SIZES,
     rounds: int = 5,
     *,
     compute: Callable[[], object] | None = None,
@@ -71,45 +81,63 @@ def measure_interference(
         compute = partial(torch.mm, matrix, matrix, out=out)
     ring = Ring(world.new_group()) if collective == "all_reduce" else collective
     kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
-    rows: list[list[_Sample]] = [[] for _ in sizes]
+    counts, passes, rows = [1] * len(sizes), list[float](), list[list[_Round]]()
     trace = Trace()
     with closing(Channel(world, trace)) as channel, world.transferring():
+        clock = _Clock(world, compute, channel, trace)
         for number in range(rounds + 1):
-            for place, tickets in enumerate(kinds):
-                sample = _sample(world, tickets, compute, channel, trace)
-                if number:
-                    rows[place].append(sample)
+            alone = [clock.alone(*pair) for pair in zip(kinds, counts, strict=True)]
+            compute()  # the first pass after a pause takes longer
+            row = []
+            for made, count, alone_ns in zip(kinds, counts, alone, strict=True):
+                passes.append(clock.computing())
+                row.append(_Round(alone_ns, *clock.together(made, count)))
+            if number:
+                rows.append(row)
+            else:
+                counts = _counts(world, alone, max(passes))
             if progress is not None:
                 progress(number + 1, rounds + 1)
+        pass_ns = median(passes)  # of all rounds: a slow one must not count as a transfer's
+        samples = [[each.sample(pass_ns) for each in column] for column in zip(*rows, strict=True)]
         worst = torch.tensor(
-            [[median(row) for row in zip(*samples, strict=True)] for samples in rows],
+            [[median(values) for values in zip(*column, strict=True)] for column in samples],
             dtype=torch.float64,
         )
         distributed.all_reduce(worst, op=distributed.ReduceOp.MAX, group=world.group)
     return _fitted(sizes, [_Sample(*row) for row in worst.tolist()])
 
 
+def _counts(world: World, alone_ns: Sequence[float], pass_ns: float) -> list[int]:
+    """Return how many transfers of each size make a sample."""
+    sample_ns = max(SAMPLE_S * 1e9, pass_ns)
+    counts = torch.tensor([max(1, round(sample_ns / each)) for each in alone_ns])
+    distributed.all_reduce(counts, op=distributed.ReduceOp.MIN, group=world.group)
+    return [int(count) for count in counts]
+
+
 def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
-    """Fit the contention parameters to samples of increasing sizes."""
-    taken = [
-        (size, max(round(sample.processor_ns), 1))
-        for size, sample in zip(sizes, samples, strict=True)
-    ]
-    cost = fit_affine(taken)
-    *smaller, largest = samples
-    slower = max(largest.longer_ns, 0.0) / largest.alone_ns
-    delays = [sample.longer_ns - slower * sample.alone_ns for sample in smaller]
+    """Fit the contention parameters to samples of several sizes."""
+    alone = np.array([sample.alone_ns for sample in samples])
+    weights = 1 / np.sqrt(alone)  # between equal weights of absolute and of relative errors
+
+    def line(places: Any, values: Sequence[float]) -> tuple[float, float]:
+        """Return the offset and the slope of a line, neither below 0."""
+        rows = np.column_stack((np.ones_like(alone), places)) * weights[:, None]
+        offset, slope = nnls(rows, values * weights)[0]
+        return float(offset), float(slope)
+
+    startup, rate = line(np.array(sizes), [sample.processor_ns for sample in samples])
+    delay, slower = line(alone, [sample.longer_ns for sample in samples])
     return Interference(
-        cost.startup_ns,
-        Fraction(str(round(float(cost.ns_per_byte), DECIMALS))),
+        max(round(startup), 1),
+        Fraction(str(round(rate, DECIMALS))),
         Fraction(str(round(1 + slower, DECIMALS))),
-        max(round(median(delays)), 0),
+        round(delay),
     )
 
 
-def _transfers(
-    world: World, collective: Collective | AllReduce, elements: int
-) -> Callable[[int], list[Ticket]]:
+def _transfers(world: World, collective: Collective | AllReduce, elements: int) -> _Made:
     """Return a function that makes the given number of transfers, as executors do."""
     if isinstance(collective, Ring):
         values = {"values": nn.Parameter(torch.zeros(elements))}
@@ -124,54 +152,74 @@ def _transfers(
     return lambda count: [Ticket(run, 0, number, ready=True) for number in range(count)]
 
 
-def _sample(
-    world: World,
-    made: Callable[[int], list[Ticket]],
-    compute: Callable[[], object],
-    channel: Channel,
-    trace: Trace,
-) -> _Sample:
-    """Time a transfer alone and with computation."""
+class _Round(NamedTuple):
+    """A round's measurements of a size: of one transfer, in the mean."""
 
-    def begun(count: int) -> tuple[int, Ticket]:
+    alone_ns: float
+    beside_ns: float
+    lasted_ns: float  # until the passes beside the transfers had ended
+    passes: float  # how many these were
+
+    def sample(self, pass_ns: float) -> _Sample:
+        """Return what a transfer took, given the time of a pass without transfers."""
+        taken_ns = max(self.lasted_ns - self.passes * pass_ns, 0.0)
+        return _Sample(taken_ns, self.alone_ns, self.beside_ns - self.alone_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """Times transfers, computation, and both."""
+
+    world: World
+    compute: Callable[[], object]
+    channel: Channel
+    trace: Trace
+
+    def alone(self, made: _Made, count: int) -> float:
+        """Return the time (ns) of each of `count` transfers."""
+        start, last = self._begun(made, count)
+        self.channel.wait(last)
+        return self._lasted(start) / count
+
+    def computing(self) -> float:
+        """Return the time (ns) of a pass."""
+        lasted, passes = self._computed(lambda ns: ns < SAMPLE_S * 1e9)
+        return lasted / passes
+
+    def together(self, made: _Made, count: int) -> tuple[float, float, float]:
+        """Return the time of a transfer beside passes, that until these have ended, their number.
+
+        All three are divided by the number of transfers.
+        """
+        start, last = self._begun(made, count)
+
+        def going(_: int) -> bool:
+            self.channel.check()
+            return not last.done
+
+        _, passes = self._computed(going)
+        ended = time.monotonic_ns()
+        return self._lasted(start) / count, (ended - start) / count, passes / count
+
+    def _begun(self, made: _Made, count: int) -> tuple[int, Ticket]:
         tickets = made(count)
-        trace.clear()
-        distributed.barrier(group=world.group)
+        self.trace.clear()
+        distributed.barrier(group=self.world.group)
         start = time.monotonic_ns()
-        channel.submit(tickets)
+        self.channel.submit(tickets)
         return start, tickets[-1]
 
-    def alone(count: int) -> float:
-        start, last = begun(count)
-        channel.wait(last)
-        return lasted(start) / count
+    def _lasted(self, start: int) -> int:
+        events = (event for event in self.trace.events if event.kind == "transfer")
+        return max(event.end_ns for event in events) - start
 
-    def lasted(start: int) -> int:
-        return max(event.end_ns for event in trace.events if event.kind == "transfer") - start
-
-    def going(_: int) -> bool:
-        channel.check()
-        return not last.done
-
-    computed_ns, computations = _computed(compute, lambda ns: ns < SAMPLE_S * 1e9)
-    sample_ns = max(SAMPLE_S * 1e9, computed_ns / computations)
-    count = torch.tensor([max(1, round(sample_ns / alone(1)))])
-    distributed.all_reduce(count, op=distributed.ReduceOp.MIN, group=world.group)
-    times = int(count)
-    alone_ns = alone(times)
-    start, last = begun(times)
-    _, beside = _computed(compute, going)
-    lost_ns = time.monotonic_ns() - start - beside * computed_ns / computations
-    return _Sample(max(lost_ns / times, 0.0), alone_ns, lasted(start) / times - alone_ns)
-
-
-def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tuple[int, int]:
-    """Compute repeatedly; return the total time (ns) and the number of repetitions."""
-    count, start = 0, time.monotonic_ns()
-    while count == 0 or go_on(time.monotonic_ns() - start):
-        compute()
-        count += 1
-    return time.monotonic_ns() - start, count
+    def _computed(self, go_on: Callable[[int], bool]) -> tuple[int, int]:
+        """Compute repeatedly; return the total time (ns) and the number of repetitions."""
+        count, start = 0, time.monotonic_ns()
+        while count == 0 or go_on(time.monotonic_ns() - start):
+            self.compute()
+            count += 1
+        return time.monotonic_ns() - start, count
 
 
 def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], object]:

@@ -13,7 +13,7 @@ from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
-from planner.runtime.measuring.beside import _fitted, _Sample, measure_interference
+from planner.runtime.measuring.beside import _fitted, _Round, _Sample, measure_interference
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
@@ -222,6 +222,12 @@ def test_what_was_there_is_found(interference: Interference) -> None:
     # The largest transfer is delayed, too: less than a hundredth of what it lasts.
     assert found.slowdown == pytest.approx(interference.slowdown, abs=0.01)
     assert found.delay_ns == pytest.approx(interference.delay_ns, rel=0.02, abs=1000)
+
+
+def test_what_passes_take_without_transfers_is_not_the_transfers() -> None:
+    beside = _Round(alone_ns=5.0, beside_ns=7.0, lasted_ns=100.0, passes=4.0)
+    assert beside.sample(20.0) == _Sample(20.0, 5.0, 2.0)
+    assert beside.sample(30.0) == _Sample(0.0, 5.0, 2.0)
 
 
 def test_noise_makes_nothing_negative() -> None:
