@@ -128,7 +128,11 @@ DOCUMENTS: list[Case] = [
 """What has a schema: its name and part, a document, values to put into it, and what reads it."""
 
 
-@pytest.mark.parametrize(("name", "part", "document", "bad", "read"), DOCUMENTS, ids=str)
+@pytest.mark.parametrize(
+    ("name", "part", "document", "bad", "read"),
+    DOCUMENTS,
+    ids=[f"{name} {part} {number}" for number, (name, part, *_) in enumerate(DOCUMENTS)],
+)
 def test_what_a_schema_refuses_is_refused_with_its_place(
     name: str, part: str | None, document: Any, bad: Any, read: Callable[[str], Any]
 ) -> None:
