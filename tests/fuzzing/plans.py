@@ -21,7 +21,7 @@ LENGTH = 4000
 def planned(problem: str) -> tuple[tuple[str, str], ...]:
     """Return small requests with a plan of each, as JSON text."""
     found = []
-    with Worker(_served, Limits(seconds=2)) as worker:
+    with Worker(_served, Limits(seconds=20)) as worker:  # its first request loads all it needs
         for number in range(MADE):
             draw = Random(f"planned {problem} {number}")
             request = {**MAKERS[problem](draw), "with_plan": True, "time_limit_s": 0.1}
