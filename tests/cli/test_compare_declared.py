@@ -34,6 +34,7 @@ def largest(problem: str, _: Deadline) -> Outcome[str]:
 def test_a_family_that_declares_nothing_shows_objective_gap_status_and_run_time() -> None:
     methods = {"auto": named("larger", larger), "larger": larger, "largest": largest}
     family = Words({"larger": 1001}, methods, bound_ns=1000)
+    assert list(family.names()) == ["larger", "largest"]
     found = compare("all", family.names(), solve=family.solve)
     header, rows = table(family, "all", found)
     assert header == ("method", "objective", "above bound", "status", "run time")
