@@ -39,8 +39,9 @@ from planner.runtime.world.world import World
 SAMPLE_S = 0.2
 """Duration of the transfers in one round, alone and with computation."""
 
-SIZES = (2**15, 2**17, 2**19, 2**21)
-"""Sizes (bytes) of the transfers: as those of plans; smaller ones mostly wait for each other."""
+SIZES = (2**17, 2**19, 2**21)
+"""Sizes (bytes) of the transfers, as plans have them. Smaller ones mostly wait for each other, and
+that takes longer where nothing computes: processors sleep."""
 
 SIDE = 512
 """Side of the matrices: a product takes some ms on a core, as layers do, and exceeds its cache."""
