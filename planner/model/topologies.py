@@ -121,7 +121,7 @@ class BCube:
 
 
 def _plain(part: Any) -> Any:
-    """Return a failed part, NumPy's integers as Python's; what is none is left to `check`."""
+    """Return a failed part with Python's integers in place of NumPy's; anything else as it is."""
     if isinstance(part, tuple):
         return tuple(map(_plain, part))
     return part if isinstance(part, bool) or not hasattr(part, "__index__") else index(part)
