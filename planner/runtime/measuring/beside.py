@@ -162,7 +162,7 @@ class _Round(NamedTuple):
     passes: float  # how many these were
 
     def sample(self, pass_ns: float) -> _Sample:
-        """Return what a transfer took, given the time of a pass without transfers."""
+        """Return the times of one transfer; `pass_ns` is the time of a pass without transfers."""
         taken_ns = max(self.lasted_ns - self.passes * pass_ns, 0.0)
         return _Sample(taken_ns, self.alone_ns, self.beside_ns - self.alone_ns)
 
