@@ -32,6 +32,7 @@ def draw_gantt(chart: Chart[Timeline], top: float = 8) -> tuple[list[Html], floa
     """Return the parts of a picture from a height on, and its end."""
     timeline, moments = chart.view, _moments(chart)
     end_ns = max([timeline.end_ns, *(time for time, *_ in moments), 1])
+    moments.sort(key=partial(_row_order, end_ns))
     scene = scene_of(timeline, _RIGHT - _LEFT, end_ns)
     lanes = top + _MARK * len(moments) + 4
     rows = lanes + _LANE * len(scene.lanes)
@@ -74,6 +75,13 @@ def _moments(chart: Chart[Timeline]) -> list[tuple[int, str, str]]:
         reached = ", reached" if chart.lower_bound_ns >= chart.view.end_ns else ""
         moments.append((chart.lower_bound_ns, f"lower bound of every plan{reached}", "bound"))
     return sorted(moments)
+
+
+def _row_order(end_ns: int, moment: tuple[int, str, str]) -> tuple[bool, int]:
+    """Return a key by which no line of a moment crosses the text of another below it."""
+    time_ns = moment[0]
+    late = 2 * time_ns > end_ns
+    return late, -time_ns if late else time_ns
 
 
 def _beside(text: str, at: float, middle: float, class_: str) -> Html:
