@@ -66,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
         time_limit=limit,
         regret=True,
         unhurried=True,
-        likely={"outlook": "nominal"},
         progress=lambda what: progress(f"planning {what}"),
     )
     problem, methods = made.problem, [*concrete(iteration.METHODS)]

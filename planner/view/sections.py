@@ -15,6 +15,7 @@ from planner.view.wording import (
     abbreviated,
     about_ns,
     as_sentence,
+    prospect_text,
     regret_cells,
     runner_up_text,
     scenario_text,
@@ -82,6 +83,8 @@ def _standing(answer: IterationAnswer, peers: Peers) -> Html:
             f" above the lower bound ({about_ns(bound)}) for this order of the computation "
             "and all algorithms considered. ",
         )
+    if answer.prospect is not UNSET:
+        how_good = joined(how_good, as_sentence(prospect_text(answer.prospect)), " ")
     baseline = baseline_of(answer)
     base, name = time_of(peers, baseline), described(baseline, answer)
     if not base or not time:
