@@ -1,7 +1,9 @@
 """``planner report``: the page is written, again and again the same."""
 
+import copy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,13 +52,19 @@ def command(name: str = "report.html") -> str:
     return words
 
 
-def test_the_page_says_what_plan_says(line: Line) -> None:
+@pytest.mark.parametrize("spread_ns", [None, 4000])
+def test_the_page_says_what_plan_says(spread_ns: int | None, line: Line) -> None:
+    model: Any = copy.deepcopy(FILES["model.json"])
+    for layer in model["layers"] if spread_ns else ():
+        layer["backward_spread_ns"] = spread_ns
+    write("my model.json", model)
     plan = line("plan", FILE, "--json").json
     out, err = line("report", FILE)
     assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
     assert err == ""
     assert f"about {about_ns(plan['iteration_ns'])} if " in verdict().text
     assert plan["synchronisation"]["algorithm"] in verdict().text
+    assert ("in the scenarios" in verdict().text.lower()) == (spread_ns is not None)
     line("report 'my model.json' --cluster caramel-8")
     assert "Start-ups are assumed, not measured" in verdict().text
 

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.ibatch import Problem, solve, timeline
-from planner.solving.timeline import Timeline
+from planner.solving.timeline import Mark, Timeline
 from planner.view import save_gantt, save_trace, text_gantt
 from planner.view.chart import Chart
 from planner.view.scene import runs
@@ -176,6 +178,24 @@ def test_no_batch_looks_as_if_it_took_no_time() -> None:
 def test_a_stretch_shows_what_fills_most_of_it(transfers: list[int], lane: str) -> None:
     problem = Problem(startup_ns=0, transfer_ns=transfers, compute_ns=[0, 0, 0])
     assert text_gantt(chart(problem), width=15 + 20).splitlines()[2][15:] == lane
+
+
+@pytest.mark.parametrize("earliest", [0, 1300])  # on either side of the middle
+@given(st.sets(st.integers(0, 1200), min_size=2, max_size=5))
+def test_lines_of_moments_do_not_cross_the_texts_of_others(
+    tmp_path_factory: pytest.TempPathFactory, earliest: int, times: set[int]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "moments.svg"
+    drawn = chart(Problem(startup_ns=0, transfer_ns=[0], compute_ns=[2500]))
+    marks = tuple(Mark(earliest + time, "a labelled moment") for time in times)
+    save_gantt(replace(drawn, view=replace(drawn.view, marks=marks), lower_bound_ns=None), path)
+    picture = Picture(path)
+    lines = [re.split("[MV ]", line)[1:3] for look, line in picture.paths if look == "moment"]
+    texts = [text for text in picture.texts if "labelled" in text.text]
+    assert len(lines) == len(texts) == len(times)
+    for x, top in lines:
+        for text in texts:
+            assert float(top) > text.y or not text.left < float(x) < text.right
 
 
 def test_an_empty_schedule_can_be_drawn(tmp_path: Path) -> None:
