@@ -21,7 +21,15 @@ from typing import TypeVar
 from bml_algorithm1 import run_thread
 from tables import rows_below
 
-from planner.families.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
+from planner.families.bml import (
+    CheckerContext,
+    Damage,
+    Failures,
+    Problem,
+    Schedule,
+    check,
+    evaluate,
+)
 from planner.families.bml.packing import pack
 from planner.families.bml.problem import Transfer
 from planner.families.bml.reroute import detour
@@ -152,9 +160,9 @@ def complete(quick: bool) -> None:
     rows: list[list[str]] = []
     before: tuple[int, float] | None = None
     for bcube in [BCube(n, 2) for n in ((2, 4) if quick else (2, 4, 6, 8, 11, 16))]:
-        schedule, ground = Schedule(bcube), Ground(bcube, exclusive=True)
-        assert check(ground, schedule) == "complete"
-        taken = seconds(partial(check, ground, schedule))
+        schedule, context = Schedule(bcube), CheckerContext(bcube, exclusive=True)
+        assert check(context, schedule) == "complete"
+        taken = seconds(partial(check, context, schedule))
         cells = bcube.servers**2 * bcube.nics
         grown = "" if before is None else f"{cells / before[0]:.1f}× → {taken / before[1]:.1f}×"
         rows.append(
@@ -175,16 +183,18 @@ def representative(quick: bool) -> None:
     bcube = BCube(8, 4) if quick else LARGEST
     print(f"## The representative check of all {bcube.servers:,} servers of BCube{name(bcube)}\n")
     intact = Schedule(bcube)
-    cases: list[tuple[str, Ground, Schedule]] = [("nothing", Ground(bcube, exclusive=True), intact)]
+    cases: list[tuple[str, CheckerContext, Schedule]] = [
+        ("nothing", CheckerContext(bcube, exclusive=True), intact)
+    ]
     several = Failures(SERVER.servers, frozenset({(bcube.servers - 1, 0)}), SWITCH.switches)
     everything = {**DAMAGES, "NIC, switch, server": several}
     for what, failed in everything.items():
         damage = Damage(bcube, failed)
-        cases.append((what, Ground(bcube, damage.dead, damage.down), detour(damage)))
+        cases.append((what, CheckerContext(bcube, damage.dead, damage.down), detour(damage)))
     rows = []
-    for what, ground, plan in cases:
-        assert check(ground, plan) == "pieces"
-        rows.append([what, str(len(plan.detours)), span(seconds(partial(check, ground, plan)))])
+    for what, context, plan in cases:
+        assert check(context, plan) == "pieces"
+        rows.append([what, str(len(plan.detours)), span(seconds(partial(check, context, plan)))])
     rows_below(["failed", "blocked transfers", "time (aim: 1 s)"], rows)
 
 
@@ -200,16 +210,16 @@ def growth(title: str, networks: Sequence[BCube]) -> None:
         taken = [
             seconds(partial(listed, schedule, server)),
             seconds(partial(evaluate, problem, schedule)),
-            seconds(partial(check, Ground(bcube, exclusive=True), schedule)),
+            seconds(partial(check, CheckerContext(bcube, exclusive=True), schedule)),
             seconds(Damage(bcube, NIC).cut_off),
         ]
         for failures in (NIC, SWITCH):
             damage = Damage(bcube, failures)
-            ground, plan = Ground(bcube, damage.dead, damage.down), detour(damage)
+            context, plan = CheckerContext(bcube, damage.dead, damage.down), detour(damage)
             taken += [
                 seconds(partial(detour, damage)),
                 seconds(partial(evaluate, problem, plan)),
-                seconds(partial(check, ground, plan)),
+                seconds(partial(check, context, plan)),
             ]
         rows.append([name(bcube), f"{bcube.servers:,}", *map(span, taken)])
         times.append([float(bcube.servers), *taken])

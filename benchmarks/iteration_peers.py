@@ -31,9 +31,9 @@ from planner.families.iteration import JOINT
 from planner.families.iteration import METHODS as ALL
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.solving.methods import concrete
+from planner.solving.methods import without_auto
 
-METHODS = concrete(ALL)
+METHODS = without_auto(ALL)
 
 DATA = Path(__file__).parent.parent / "data"
 SCALES = (Fraction(1), Fraction(1, 50))

@@ -24,7 +24,7 @@ from planner.families import caramel
 from planner.jsonio import decode_profile
 from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
-from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.solving.scenarios import MAX_LOSS, SCENARIOS, Scenario, ScenarioSet
 from planner.solving.what_if import regrets, robust_plan
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
@@ -105,14 +105,14 @@ def main() -> None:
 
 def outlook(known: Sequence[caramel.Problem], percentile: Fraction | None) -> list[str]:
     """Return a row about plans for all scenarios together."""
-    likely = Outlook(tuple((one, Fraction(1)) for one in (Scenario(), *SCENARIOS)), percentile)
+    likely = ScenarioSet(tuple((one, Fraction(1)) for one in (Scenario(), *SCENARIOS)), percentile)
     ratios: list[tuple[float, ...]] = []
     for problem in known:
         result, prospect = robust_plan(caramel.CARAMEL, problem, likely, NEVER)
         assert result.objective_ns is not None
         assert prospect is not None
-        if result.objective_ns > MOST * prospect.usual_ns:
-            sys.exit(f"{result.objective_ns} ns, more than {float(MOST)} × {prospect.usual_ns} ns")
+        if result.objective_ns > MAX_LOSS * prospect.usual_ns:
+            sys.exit(f"{result.objective_ns} ns > {float(MAX_LOSS)} × {prospect.usual_ns} ns")
         gain, over = prospect.usual_value / prospect.value, prospect.value / prospect.bound
         ratios.append((float(gain), result.objective_ns / prospect.usual_ns, float(over)))
     row = ["mean" if percentile is None else f"{percentile}th percentile"]

@@ -33,7 +33,7 @@ from tables import rows_below
 from planner import AffineCost
 from planner.families import caramel, ibatch
 from planner.families.caramel.bounds import lower_bound
-from planner.families.caramel.descent import steadied
+from planner.families.caramel.descent import less_sensitive
 from planner.families.caramel.pricing import LoadPricer, loads_of
 from planner.families.caramel.search import BUDGET, best_loads
 from planner.families.ibatch.dynamic import solve_general
@@ -166,7 +166,7 @@ def of_graph(profile: Profile, ratio: Fraction, startup: Fraction) -> Case:
     pricer = LoadPricer(known, cost)
     bound = lower_bound(known, cost)
     found = best_loads(pricer, cost, bound, [], problem.element_bytes, NEVER)
-    loads = {"before": found, "most robust": steadied(pricer, found, BUDGET, NEVER)}
+    loads = {"before": found, "most robust": less_sensitive(pricer, found, BUDGET, NEVER)}
     check(pricer.iteration_ns(loads["most robust"]), pricer.iteration_ns(found))
     barriers = {}
     for name, method in (("layer by layer", "layer_by_layer"), ("DDP", "ddp")):

@@ -39,7 +39,7 @@ from torch.distributed.fsdp import fully_shard
 
 from planner import Profile, TableCost
 from planner.families import fsdp
-from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.evaluation import evaluate
 from planner.jsonio.fsdp import answer
 from planner.model.fitting import Sweep, Timing, sweep_sizes
@@ -114,7 +114,7 @@ def problem_of(profile: Profile, rows: dict[str, Rows], hosts: int) -> fsdp.Prob
 
 def planned(problem: fsdp.Problem) -> dict[str, Any]:
     """Return answers and predictions by the names of variants."""
-    default = RULES["fsdp2"](problem, 0)
+    default = BASELINES["fsdp2"](problem, 0)
     known = evaluate(problem, default)
     waits = sum(load.gather_ns * 2 + load.reduce_ns for load in known.loads)
     results = {

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 import planner
 from planner import Profile, TableCost
 from planner.families import caramel
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.measured import Collective
 from planner.model.units import format_bytes
 from planner.programs import program_of
 from planner.runtime import World
-from planner.runtime.measuring.beside import measure_interference, passes_of
+from planner.runtime.measuring.contention import measure_interference, passes_of
 from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 
 DDP = "DDP"
@@ -211,7 +211,7 @@ def waiting_for(world: World, task: Task, rows: Rows, options: argparse.Namespac
     """Do the same of a shipped model whose layers wait instead of computing."""
     shipped, size = load(task.model), scaled_bytes(task)
     make = partial(waiting, scaled_units(shipped, COMPUTE_S, size))
-    return _run(world, task, rows, make, ALONE, options, shipped.parameter_bytes / size)
+    return _run(world, task, rows, make, NO_CONTENTION, options, shipped.parameter_bytes / size)
 
 
 def _run(

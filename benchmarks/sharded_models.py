@@ -34,7 +34,7 @@ CLUSTERS = "h100ib-10,a100dgx-2,h100-32"
 OPTIMISER = Fraction(5)
 """Beside two bytes of each parameter as it is gathered, ten more."""
 
-RULES = ("fsdp2", "fsdp2_ahead_2", "zero_3")
+BASELINES = ("fsdp2", "fsdp2_ahead_2", "zero_3")
 COLUMNS = (
     "model",
     "cluster",
@@ -46,7 +46,7 @@ COLUMNS = (
     "iteration",
     "exposed",
     "above the bound",
-    *RULES,
+    *BASELINES,
 )
 
 
@@ -69,7 +69,7 @@ def row(path: Path, cluster: str, channels: fsdp.problem.Channels) -> tuple[str,
     assert result.objective_ns is not None
     assert result.gap is not None
     mesh, units = problem.meshes[result.plan.mesh], result.plan.units
-    times = [fsdp.solve(problem, method=name).objective_ns for name in RULES]
+    times = [fsdp.solve(problem, method=name).objective_ns for name in BASELINES]
     return (
         path.stem,
         cluster,

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from tables import rows_below
 
 from planner.families import fsdp
-from planner.families.fsdp.baselines import RULES, fitted
+from planner.families.fsdp.baselines import BASELINES, fitted
 from planner.families.fsdp.evaluation import iteration_ns, peak_of
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.fsdp.problem import Channels
@@ -75,7 +75,7 @@ def case_of(problem: fsdp.Problem) -> Case:
     result = fsdp.solve(problem)
     assert result.objective_ns is not None
     assert result.gap is not None
-    plans = {name: fitted(problem, rule).plan for name, rule in RULES.items()}
+    plans = {name: fitted(problem, rule).plan for name, rule in BASELINES.items()}
     took = {name: iteration_ns(problem, plan) for name, plan in plans.items() if plan is not None}
     default = took.get("fsdp2")
     return Case(

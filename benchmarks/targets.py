@@ -19,7 +19,7 @@ from typing import NamedTuple
 from peer_tables import markdown
 
 from planner.families.caramel import Problem, solve
-from planner.families.caramel.for_target import exported_to
+from planner.families.caramel.for_target import price_under_target
 from planner.jsonio import decode_profile
 from planner.model.clusters import Nic
 from planner.model.network import ring_cost
@@ -65,7 +65,7 @@ def case(profile: Profile, network: str, scale: str, workers: int) -> list[Case]
         assert result.objective_ns
         assert default.objective_ns
         assert result.gap is not None
-        other = exported_to(mine, target, free, NEVER)
+        other = price_under_target(mine, target, free, NEVER)
         found.append(
             Case(
                 profile.name,

@@ -5,19 +5,19 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from planner.solving.scenarios import SCENARIOS, Outlook, Scenario
+from planner.solving.scenarios import SCENARIOS, Scenario, ScenarioSet
 
 weights = st.integers(1, 5).map(Fraction)
 percentiles = st.none() | st.sampled_from([Fraction(1), Fraction(50), Fraction(90), Fraction(100)])
 
 
 @st.composite
-def outlooks(draw: st.DrawFn) -> Outlook:
+def outlooks(draw: st.DrawFn) -> ScenarioSet:
     chosen = draw(st.lists(st.sampled_from((Scenario(), *SCENARIOS)), min_size=1, max_size=4))
-    return Outlook(tuple((one, draw(weights)) for one in chosen), draw(percentiles))
+    return ScenarioSet(tuple((one, draw(weights)) for one in chosen), draw(percentiles))
 
 
-def counted(outlook: Outlook, times: Sequence[int | Fraction]) -> Fraction:
+def counted(outlook: ScenarioSet, times: Sequence[int | Fraction]) -> Fraction:
     """What counts of some times, with every scenario as often as it weighs."""
     often = [
         time

@@ -15,7 +15,7 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Switch
 from planner.solving.family import Family
-from planner.solving.scenarios import Outlook, Scenario
+from planner.solving.scenarios import Scenario, ScenarioSet
 from planner.testing import graphs, problems
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import problems as bml_problems
@@ -174,7 +174,7 @@ robust_families = pytest.mark.parametrize(
 factors = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1), Fraction(2)])
 scenarios = st.builds(Scenario, computation=factors, startup=factors, bandwidth=factors)
 outlooks = st.builds(
-    Outlook,
+    ScenarioSet,
     st.lists(st.tuples(scenarios, st.integers(1, 3)), min_size=1, max_size=3).map(tuple),
     st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)]),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from planner.solving.scenarios import Outlook, Scenario, measured
+from planner.solving.scenarios import Scenario, ScenarioSet, measured
 from tests.caramel import test_what_if as caramel
 from tests.ibatch import test_what_if as ibatch
 from tests.iteration import test_what_if as iteration
@@ -15,7 +15,7 @@ from tests.outlooks import outlooks
 
 MEASURED = st.sampled_from([measured(), measured(Fraction(90))])
 
-APART: dict[str, tuple[st.SearchStrategy[Any], st.SearchStrategy[Outlook]]] = {
+APART: dict[str, tuple[st.SearchStrategy[Any], st.SearchStrategy[ScenarioSet]]] = {
     "ibatch": (ibatch.spread_problems(), outlooks() | MEASURED),
     "caramel": (caramel.problems(), outlooks()),
     "iteration": (

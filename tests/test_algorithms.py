@@ -16,7 +16,13 @@ from ortools.sat.python import cp_model
 from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import InvalidInputError
 from planner.solving.bucketing import ddp_buckets, earliest_end, mg_wfbp_groups
-from planner.solving.contention import MANY, MERGING, Beside, best_beside, mean_slowdown
+from planner.solving.contention import (
+    MANY,
+    MERGING,
+    ContentionPlanner,
+    best_under_contention,
+    mean_slowdown,
+)
 from planner.solving.cpsat import solved
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.local_search import local_search
@@ -183,7 +189,7 @@ def test_without_a_solution_it_is_proven_that_there_is_none_if_there_was_time(
 LASTS = {"rule": 7, "search": 9, "ab": 5, "abc": 4, "abcd": 6, "late": 8}
 
 
-def family(asked: list[str], *, joins: bool = False) -> Beside[str, str]:
+def family(asked: list[str], *, joins: bool = False) -> ContentionPlanner[str, str]:
     """A family whose search answers `search`, then `late`, always the same way."""
 
     def ask(plan: str | None, charged: int) -> str:
@@ -200,28 +206,31 @@ def family(asked: list[str], *, joins: bool = False) -> Beside[str, str]:
             return None
         return {"rule": "ab", "ab": "abc", "abc": "abcd"}[plan] if place == 0 else None
 
-    return Beside(LASTS.__getitem__, tuple, ask, search, joined)
+    return ContentionPlanner(LASTS.__getitem__, tuple, ask, search, joined)
 
 
 def test_the_best_plan_is_kept_whenever_it_was_found() -> None:
     asked: list[str] = []
-    outcome = best_beside(family(asked), iter([Outcome("rule")]), 3, NEVER)
+    outcome = best_under_contention(family(asked), iter([Outcome("rule")]), 3, NEVER)
     assert outcome == Outcome("rule", timed_out=True)
     assert asked == ["None 0", "search 0", "late 3"]
-    assert best_beside(family([]), iter(()), 0, NEVER).plan == "late"
+    assert best_under_contention(family([]), iter(()), 0, NEVER).plan == "late"
 
 
 def test_what_is_near_its_bound_is_left_at_that() -> None:
     asked: list[str] = []
     words = family(asked, joins=True)
-    outcome = best_beside(words, iter([Outcome("rule")]), 3, NEVER, least_ns=7)
+    outcome = best_under_contention(words, iter([Outcome("rule")]), 3, NEVER, least_ns=7)
     assert outcome == Outcome("rule")
-    assert best_beside(words, iter([Outcome("rule")]), 3, NEVER, least_ns=5).plan == "ab"
+    assert best_under_contention(words, iter([Outcome("rule")]), 3, NEVER, least_ns=5).plan == "ab"
     assert not asked
 
 
 def test_neighbours_are_merged_while_that_is_shorter() -> None:
-    assert best_beside(family([], joins=True), iter([Outcome("rule")]), 0, NEVER).plan == "abc"
+    assert (
+        best_under_contention(family([], joins=True), iter([Outcome("rule")]), 0, NEVER).plan
+        == "abc"
+    )
 
 
 @pytest.mark.parametrize("count", [100, 4000, 50_000])
@@ -233,14 +242,14 @@ def test_merging_looks_at_fewer_plans_of_very_many_transfers(count: int) -> None
         looked += len(plan)
         return len(plan) if len(plan) > count - 2 else count  # two neighbours may be merged
 
-    family: Beside[None, range] = Beside(
+    family: ContentionPlanner[None, range] = ContentionPlanner(
         lasts,
         lambda plan: plan,
         lambda plan, charged: None,
         lambda problem: [Outcome(range(count))],
         lambda plan, place: plan[1:],
     )
-    found = best_beside(family, (), 0, NEVER).plan
+    found = best_under_contention(family, (), 0, NEVER).plan
     assert found is not None
     assert len(found) == count - 1
     assert looked <= MERGING**2 // max(MERGING, count**2) + 5 * count
@@ -248,17 +257,19 @@ def test_merging_looks_at_fewer_plans_of_very_many_transfers(count: int) -> None
 
 def test_what_cannot_be_counted_is_not_asked() -> None:
     asked: list[str] = []
-    assert best_beside(family(asked), iter([Outcome("rule")]), 2**62, NEVER).plan == "rule"
+    assert (
+        best_under_contention(family(asked), iter([Outcome("rule")]), 2**62, NEVER).plan == "rule"
+    )
     assert len(asked) == 2
 
 
 def test_when_the_time_is_up_one_plan_is_enough() -> None:
     asked: list[str] = []
     late = Deadline(1e-9)
-    outcome = best_beside(family(asked), iter([Outcome("search")]), 3, late)
+    outcome = best_under_contention(family(asked), iter([Outcome("search")]), 3, late)
     assert outcome == Outcome("search", timed_out=True)
     assert not asked
-    assert best_beside(family(asked), iter(()), 3, late).plan == "search"
+    assert best_under_contention(family(asked), iter(()), 3, late).plan == "search"
 
 
 def test_costs_are_raised_by_a_factor_and_a_charge() -> None:
@@ -278,10 +289,10 @@ def test_costs_are_raised_by_a_factor_and_a_charge() -> None:
 def test_of_very_many_transfers_one_search_has_to_do() -> None:
     asked: list[str] = []
     long = replace(family(asked), transfers=lambda plan: range(MANY + 1))
-    assert best_beside(long, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
+    assert best_under_contention(long, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
     assert asked == ["None 0"]
     exact = replace(family(asked), transfers=lambda plan: range(MANY))
-    assert best_beside(exact, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
+    assert best_under_contention(exact, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
     assert len(asked) == 4
 
 
@@ -298,5 +309,5 @@ def test_nothing_is_made_or_priced_after_the_deadline() -> None:
         raise AssertionError
 
     words = replace(family([]), lasts=lasts)
-    assert best_beside(words, first(), 3, Deadline(1e-9)).plan == "rule"
+    assert best_under_contention(words, first(), 3, Deadline(1e-9)).plan == "rule"
     assert priced == ["rule"]

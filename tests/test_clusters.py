@@ -166,7 +166,7 @@ def test_memory_of_a_worker() -> None:
 
 
 def test_a_machine_s_memory_that_is_an_accelerator_s_is_doubted() -> None:
-    (text,) = cluster(**RAILS, memory_bytes=80 * 10**9).memory_doubts
+    (text,) = cluster(**RAILS, memory_bytes=80 * 10**9).memory_caveats
     assert "that of a machine: 74.51 GiB, 9.313 GiB for each of its 8 accelerators" in text
     assert "accelerator_memory_bytes" in text
     for sure in (
@@ -175,7 +175,7 @@ def test_a_machine_s_memory_that_is_an_accelerator_s_is_doubted() -> None:
         {"memory_bytes": 80 * 10**9},
         RAILS,
     ):
-        assert cluster(**sure).memory_doubts == ()
+        assert cluster(**sure).memory_caveats == ()
 
 
 def test_a_fat_tree_need_not_be_full() -> None:

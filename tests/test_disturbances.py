@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from planner.model.machine import Load
-from planner.solving.diagnostics import Circumstances, Spread, disturbances
+from planner.solving.diagnostics import MeasurementConditions, Spread, disturbances
 
-QUIET = Circumstances(threads=2, processors=2, others=0.1, spread=Spread(0.02, 0.2))
+QUIET = MeasurementConditions(threads=2, processors=2, others=0.1, spread=Spread(0.02, 0.2))
 
 
 def test_a_quiet_machine_is_not_warned_about() -> None:
     """Layers may sum to a fifth less or more than the pass, and spare processors may be busy."""
     assert disturbances(QUIET) == ()
-    assert disturbances(Circumstances(threads=1, processors=1)) == ()
+    assert disturbances(MeasurementConditions(threads=1, processors=1)) == ()
     for share in (0.8, 1, 1.2):
         sums = (share * 10e6, 10e6)
         assert disturbances(replace(QUIET, forward_layers=sums, backward_layers=sums)) == ()

@@ -16,7 +16,7 @@ from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplica
 from planner.solving.compare import compare
 from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.solving.family import OUT_OF_TIME, Family
-from planner.solving.methods import REPLAN, Method, Outcome, concrete, loaded
+from planner.solving.methods import REPLAN, Method, Outcome, lazy_method, without_auto
 from planner.solving.result import Infeasibility
 from tests.contract.test_every_method import FAMILIES
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
@@ -89,7 +89,7 @@ def test_a_start_plan_is_checked_before_it_is_improved() -> None:
 def test_a_better_incumbent_takes_the_place_of_the_answer() -> None:
     def search(_: str, deadline: Deadline) -> Outcome[str]:
         for plan, bound in (("a", 3), ("ab", 4), ("b", 2), ("none", 9)):
-            deadline.offer(plan, bound)
+            deadline.report_incumbent(plan, bound)
         return Outcome("a")
 
     told: list[Incumbent[str]] = []
@@ -113,7 +113,7 @@ def late(*_: object) -> None:
 
 def test_a_plan_whose_bound_is_late_is_kept_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def method(_: str, deadline: Deadline) -> Outcome[str]:
-        deadline.offer("good")
+        deadline.report_incumbent("good")
         raise TimeUpError
 
     family = Words({"good": 5}, {"m": method})
@@ -133,8 +133,8 @@ def test_plans_that_are_told_of_are_checked_within_the_limit() -> None:
                 raise TimeUpError
 
     def method(_: str, deadline: Deadline) -> Outcome[str]:
-        deadline.offer("large")
-        deadline.offer("small")
+        deadline.report_incumbent("large")
+        deadline.report_incumbent("small")
         return Outcome("small", 5)
 
     family = Slow({"small": 5}, {"m": method})
@@ -254,15 +254,15 @@ def test_who_cancels_has_one_plan_and_no_more() -> None:
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_a_result_names_the_method_that_won_and_carries_what_its_plan_costs(family: str) -> None:
     result = FAMILIES[family].solve(NUMBERS[family])
-    assert result.method in concrete(FAMILIES[family].methods)
+    assert result.method in without_auto(FAMILIES[family].methods)
     assert result.evaluation is not None
 
 
 def test_a_method_whose_solver_is_missing_does_not_apply() -> None:
     with pytest.raises(NotApplicableError, match="a solver cannot be loaded: No module named"):
-        loaded("planner.nowhere", "it", "a solver")(7, NEVER)
+        lazy_method("planner.nowhere", "it", "a solver")(7, NEVER)
     with pytest.raises(ImportError):  # nothing but planner itself is missing
-        loaded("planner.nowhere", "it")(7, NEVER)
+        lazy_method("planner.nowhere", "it")(7, NEVER)
 
 
 def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.families.iteration import transfers
-from planner.solving.methods import concrete
+from planner.solving.methods import without_auto
 from tests import schemas
 from tests.contract.test_every_method import FAMILIES
 from tests.jsonio.requests import ITERATION
@@ -135,7 +135,7 @@ def test_no_method_takes_a_limit_for_another(name: str) -> None:
     request, put, binding, ample = LIMITS[name]
     family = request["problem"]
     draw = Random(name)
-    for method in concrete(FAMILIES[family].methods):
+    for method in without_auto(FAMILIES[family].methods):
         for limit in (1, draw.randint(1, ample), draw.randint(1, min(5000, ample)), ample):
             found = planner.solve({**put(request, limit), "method": method, "time_limit_s": 2})
             if "error" in found:

@@ -13,7 +13,7 @@ from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method, Outcome
 from planner.solving.result import Infeasibility, Result
-from planner.solving.scenarios import LONGER, SCENARIOS, Outlook, Scenario
+from planner.solving.scenarios import SCENARIOS, SLOWER, Scenario, ScenarioSet
 from planner.solving.what_if import Regret, regrets, robust_plan
 from tests.words import Words
 
@@ -122,8 +122,8 @@ def test_ddp_has_the_best_of_its_bucket_sizes(
 def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
     """The usual one, those of the scenarios, and of longer times."""
     scenario = SCENARIOS[0]
-    names = {Scenario(): "a problem", scenario: "of it", **dict.fromkeys(LONGER, "longer")}
-    assert len(names) == 2 + len(LONGER)
+    names = {Scenario(): "a problem", scenario: "of it", **dict.fromkeys(SLOWER, "longer")}
+    assert len(names) == 2 + len(SLOWER)
     seen: list[str] = []
 
     class Disturbed(Words):
@@ -139,6 +139,6 @@ def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
 
     plans = ["for a problem", "for of it", "for longer"]
     family = Disturbed({**dict.fromkeys(plans, 100), "for longer!": 99}, {"auto": auto})
-    result, _ = robust_plan(family, "a problem", Outlook(((scenario, Fraction(1)),)), NEVER)
+    result, _ = robust_plan(family, "a problem", ScenarioSet(((scenario, Fraction(1)),)), NEVER)
     assert list(dict.fromkeys(seen)) == plans
     assert result.plan == "for longer!"

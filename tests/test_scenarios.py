@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.solving.scenarios import SCENARIOS, Outlook, Part, Scenario, graph_under, measured
+from planner.solving.scenarios import SCENARIOS, Part, Scenario, ScenarioSet, measured, scaled_graph
 from tests.caramel.graph_strategies import graphs
 from tests.outlooks import counted, outlooks
 from tests.strategies import affine_costs, table_costs
@@ -48,13 +48,13 @@ def test_what_cannot_be_is_refused(field: str, value: object) -> None:
 
 @given(graphs(), scenarios)
 def test_ops_take_as_long_as_the_scenario_says(graph: Graph, scenario: Scenario) -> None:
-    other = graph_under(graph, scenario)
+    other = scaled_graph(graph, scenario)
     assert other.parameters == graph.parameters
     for op, was in zip(other.ops, graph.ops, strict=True):
         assert (op.name, op.phase, op.after) == (was.name, was.phase, was.after)
         behind = 1 + scenario.late if op.phase == "backward" else 1
         assert abs(op.duration_ns - was.duration_ns * scenario.computation * behind) <= 0.5
-    assert graph_under(graph, Scenario()) == graph
+    assert scaled_graph(graph, Scenario()) == graph
 
 
 @given(affine_costs(), scenarios, st.integers(1, 1000))
@@ -108,7 +108,7 @@ def third_of(graph: Graph, name: str) -> str:
 
 @given(spread_graphs(), st.sampled_from(get_args(Part)), st.integers(0, 3))
 def test_ops_of_a_part_are_late_by_their_spreads(graph: Graph, part: Part, times: int) -> None:
-    other = graph_under(graph, Scenario(spread=Fraction(times), part=part))
+    other = scaled_graph(graph, Scenario(spread=Fraction(times), part=part))
     for op, was in zip(other.ops, graph.ops, strict=True):
         inside = part in ("all", op.phase)
         if op.phase == "backward":
@@ -126,7 +126,7 @@ def test_four_tenths_are_as_measured(usual: int, late: list[int]) -> None:
 
 
 @given(outlooks(), st.data())
-def test_what_counts_of_times(outlook: Outlook, data: st.DataObject) -> None:
+def test_what_counts_of_times(outlook: ScenarioSet, data: st.DataObject) -> None:
     count = len(outlook.scenarios)
     times = data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
     assert outlook.of(times) == counted(outlook, times)
@@ -147,5 +147,5 @@ def test_an_outlook_that_cannot_be_is_refused(
     scenarios: object, percentile: object, path: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        Outlook(scenarios, percentile)  # type: ignore[arg-type]
+        ScenarioSet(scenarios, percentile)  # type: ignore[arg-type]
     assert refused.value.path == path

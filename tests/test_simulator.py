@@ -56,7 +56,7 @@ def disturbed(draw: st.DrawFn) -> Case:
     transfers = [
         transfer._replace(
             processor_ns=draw(st.integers(0, transfer.duration_ns)),
-            slower_ns=beside.beside_ns(transfer.duration_ns) - transfer.duration_ns,
+            slower_ns=beside.overlapped_ns(transfer.duration_ns) - transfer.duration_ns,
         )
         for transfer in transfers
     ]

@@ -16,7 +16,7 @@ from hypothesis import given
 
 import planner
 from planner.families import caramel, ibatch, iteration, overlap
-from planner.families.iteration.transfers import adapt, refit
+from planner.families.iteration.transfers import adapt, improved_start
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.results import decode_plan, encode_plan
 from planner.jsonio.service import decode_request, solve_or_raise
@@ -140,7 +140,7 @@ def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
     plan = iteration.solve(problem, method="ddp").plan
     assert plan is not None
     other = replace(problem, graph=changed(problem.graph, 1, 5), pull_bytes=None)
-    made = refit(other, adapt(other, plan), NEVER).plan
+    made = improved_start(other, adapt(other, plan), NEVER).plan
     assert made is not None
     carried = {part.parameter for transfer in made.transfers for part in transfer.parts}
     assert carried == set(range(len(problem.graph.parameters)))

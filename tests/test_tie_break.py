@@ -152,15 +152,15 @@ Pair = tuple[int, int]
     st.lists(times, min_size=1, max_size=4),
     st.lists(times, min_size=1, max_size=4),
     st.lists(st.tuples(times, times, st.integers(0, 3)), max_size=5),
-    st.sampled_from([tie_break.NOMINAL, *tie_break.STRAINS, tie_break.Strain(5, 1)]),
+    st.sampled_from([tie_break.NOMINAL, *tie_break.DELAYS, tie_break.Delay(5, 1)]),
 )
 def test_a_strain_multiplies_what_the_simulator_is_given(
     backward: list[int],
     forward: list[int],
     drawn: list[tuple[int, int, int]],
-    strain: tie_break.Strain,
+    delay: tie_break.Delay,
 ) -> None:
-    slower, longer = strain
+    slower, longer = delay
     sent = [(ready, duration, min(by, len(forward) - 1)) for ready, duration, by in drawn]
     iteration = simulate(
         [longer * time for time in backward],
@@ -172,14 +172,14 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
     )
     steps = [tie_break.Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
     computed = sum(backward) + sum(forward)
-    assert tie_break.end_under(strain, steps, computed) == iteration.end_ns
-    ends = [tie_break.end_under(one, steps, computed) for one in tie_break.STRAINS]
-    assert [*tie_break.strained(steps, computed)] == ends
+    assert tie_break.delayed_makespan(delay, steps, computed) == iteration.end_ns
+    ends = [tie_break.delayed_makespan(one, steps, computed) for one in tie_break.DELAYS]
+    assert [*tie_break.delayed_makespans(steps, computed)] == ends
 
 
 def test_slow_transfers_count_before_slow_computation() -> None:
-    assert tie_break.strained([tie_break.Step(0, 10, 0)], 0) == (30, 20)
-    assert tie_break.strained([], 10) == (20, 30)
+    assert tie_break.delayed_makespans([tie_break.Step(0, 10, 0)], 0) == (30, 20)
+    assert tie_break.delayed_makespans([], 10) == (20, 30)
 
 
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=8), st.integers(0, 7))
@@ -188,15 +188,15 @@ def test_the_search_ends_at_the_best_of_the_plans_there_are(plans: list[Pair], s
     value = 3
     known = [(2 * value + first, 2 * value + second) for first, second in plans]
 
-    def lasts(plan: Pair, strain: tie_break.Strain) -> int:
-        return plan[tie_break.STRAINS.index(strain)]
+    def lasts(plan: Pair, delay: tie_break.Delay) -> int:
+        return plan[tie_break.DELAYS.index(delay)]
 
     def attempt(limits: list[tie_break.Limit], last: tie_break.Limit) -> tuple[Pair | None, int]:
         fitting = [
             pair for pair in known if all(lasts(pair, at) <= most for at, most in limits[1:])
         ]
-        best = min(fitting, key=lambda plan: lasts(plan, last.strain))
-        reached = lasts(best, last.strain)
+        best = min(fitting, key=lambda plan: lasts(plan, last.delay))
+        reached = lasts(best, last.delay)
         return (best, reached) if reached <= last.most_ns else (None, reached)
 
     begin = known[start % len(known)]

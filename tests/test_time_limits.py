@@ -296,7 +296,7 @@ IBATCH, CARAMEL, BIGDL, ITERATION = (
     [method for method in methods_of(family) if method != "auto"]
     for family in ("ibatch", "caramel", "bigdl", "iteration")
 )
-RULES = ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"]
+BASELINES = ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"]
 RESNET, GPT = ("resnet152", "bml-bcube"), ("gpt2_small", "h100-32")
 LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
     *(
@@ -306,7 +306,7 @@ LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
             ("yan, memory", 1000, ["exact", "greedy"]),
             ("yan, machines that differ", 500, ["auto"]),
             ("yan, layers", 300, ["exact", "median"]),
-            ("fsdp", 400, RULES),
+            ("fsdp", 400, BASELINES),
             ("overlap", 1500, ["search", "greedy", "own_order", "auto"]),
             ("caramel, affine", 600, [*CARAMEL, "auto"]),
             ("bml", 4, ["bml", "detour", "trees"]),

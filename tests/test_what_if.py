@@ -18,7 +18,7 @@ from planner.solving.advice import advise
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result, Status
-from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Prospect, Scenario
+from planner.solving.scenarios import MAX_LOSS, SCENARIOS, ExpectedCost, Scenario, ScenarioSet
 from planner.solving.what_if import Regret, regrets, robust_plan
 from planner.testing import problems as drawn_problems
 from tests.fsdp.making import every_plan
@@ -38,7 +38,7 @@ QUICK = {
 drawn_families = pytest.mark.parametrize(
     "name", [name for name, case in CASES.items() if not case.drawn.is_empty]
 )
-SLOWER = Outlook(
+SLOWER = ScenarioSet(
     (
         (Scenario(), Fraction(2)),
         (Scenario(computation=Fraction(3, 2)), Fraction(1)),
@@ -70,7 +70,7 @@ def test_ones_change_nothing_and_numbers_without_meaning_are_refused(
 @settings(max_examples=20)
 @given(data=st.data(), outlook=outlooks)
 def test_a_robust_plan_is_a_plan_near_the_usual_one(
-    name: str, data: st.DataObject, outlook: Outlook
+    name: str, data: st.DataObject, outlook: ScenarioSet
 ) -> None:
     case = CASES[name]
     problem = case.example if case.drawn.is_empty else data.draw(case.drawn)
@@ -128,8 +128,8 @@ def test_a_robust_plan_by_hand(name: str) -> None:
 
 
 def check_robust(
-    family: Family[Any, Any, Any], problem: Any, outlook: Outlook
-) -> tuple[Result[Any, Any], Prospect] | None:
+    family: Family[Any, Any, Any], problem: Any, outlook: ScenarioSet
+) -> tuple[Result[Any, Any], ExpectedCost] | None:
     usual = family.solve(problem)
     result, prospect = robust_plan(family, problem, outlook, NEVER)
     if result.plan is None:
@@ -141,7 +141,7 @@ def check_robust(
     assert family.price(problem, result.plan) == result.objective_ns
     assert prospect.usual_ns == usual.objective_ns
     assert result.objective_ns is not None
-    assert result.objective_ns <= MOST * prospect.usual_ns
+    assert result.objective_ns <= MAX_LOSS * prospect.usual_ns
     if family.name != "iteration" or usual.status == Status.OPTIMAL:
         assert prospect.usual_ns <= result.objective_ns
     assert result.lower_bound_ns is None or result.lower_bound_ns <= result.objective_ns
@@ -243,7 +243,7 @@ EVERY: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Iterator[Any]], b
 @settings(max_examples=40)
 @given(data=st.data(), outlook=outlooks)
 def test_no_plan_is_below_the_bound_over_scenarios(
-    name: str, data: st.DataObject, outlook: Outlook
+    name: str, data: st.DataObject, outlook: ScenarioSet
 ) -> None:
     family: Family[Any, Any, Any] = CASES[name].family
     small, every, exact = EVERY[name]
@@ -261,7 +261,7 @@ def test_no_plan_is_below_the_bound_over_scenarios(
 def least_value(
     family: Family[Any, Any, Any],
     problem: Any,
-    outlook: Outlook,
+    outlook: ScenarioSet,
     every: Callable[[Any], Iterator[Any]],
 ) -> Fraction | None:
     """Return the least value of all plans that cost little more than the best; None without any."""
@@ -273,7 +273,7 @@ def least_value(
             continue
     if not priced:
         return None
-    most = MOST * min(time for time, _ in priced)
+    most = MAX_LOSS * min(time for time, _ in priced)
     variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
     return min(
         outlook.of([family.price(variant, plan) for variant in variants])
@@ -306,7 +306,7 @@ def test_times_in_other_units_have_the_same_plan(name: str) -> None:
 
 
 def test_a_problem_with_scenarios_without_meaning_is_refused_before_it_is_planned() -> None:
-    wrong = Outlook(((Scenario(), Fraction(1)), (Scenario(late=Fraction(1)), Fraction(1))))
+    wrong = ScenarioSet(((Scenario(), Fraction(1)), (Scenario(late=Fraction(1)), Fraction(1))))
     with pytest.raises(InvalidInputError) as refused:
         robust_plan(overlap.OVERLAP, CASES["overlap"].example, wrong, Deadline(0))
     assert refused.value.path == "scenarios[1].late"
@@ -328,7 +328,7 @@ def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
         ),
     )
     slow = Scenario(bandwidth=Fraction(1, 16)), Scenario(startup=Fraction(16))
-    outlook = Outlook(((Scenario(), Fraction(1)), *((one, Fraction(5)) for one in slow)))
+    outlook = ScenarioSet(((Scenario(), Fraction(1)), *((one, Fraction(5)) for one in slow)))
     check_robust(yan.YAN, problem, outlook)
     result, prospect = robust_plan(yan.YAN, problem, outlook, NEVER)
     assert result.plan is not None
@@ -342,7 +342,9 @@ def test_the_bound_of_fewer_choices_is_none_of_all() -> None:
     cluster = Cluster("four", "", 4, Switch(4), Nic(Fraction(10**9), 1000), memory_bytes=10**6)
     problem = replace(CASES["iteration"].example, cluster=cluster)
     cheap = Scenario(startup=Fraction(1, 100))
-    _, prospect = robust_plan(iteration.ITERATION, problem, Outlook(((cheap, Fraction(1)),)), NEVER)
+    _, prospect = robust_plan(
+        iteration.ITERATION, problem, ScenarioSet(((cheap, Fraction(1)),)), NEVER
+    )
     other = iteration.ITERATION.perturb(problem, cheap)
     best_ns = iteration.solve(other).objective_ns
     usual = iteration.solve(problem).plan
@@ -364,7 +366,7 @@ def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
     assert regrets(family, problem, result.plan, over) == ()
     assert advise(family, problem, result, over) is None
     robust, prospect = robust_plan(
-        family, problem, Outlook(((SCENARIOS[0], Fraction(1)),)), Deadline.of(1e-9)
+        family, problem, ScenarioSet(((SCENARIOS[0], Fraction(1)),)), Deadline.of(1e-9)
     )
     assert robust.plan is not None
     assert prospect is not None
@@ -379,7 +381,7 @@ def test_a_scenario_whose_numbers_are_too_large_is_left_out_or_named(name: str) 
     kept = [row.scenario for row in regrets(family, problem, plan, NEVER)]
     assert kept == [scenario for scenario in SCENARIOS if scenario.startup != 2]
     double = Scenario(startup=Fraction(2))
-    outlook = Outlook(((Scenario(), Fraction(1)), (double, Fraction(1))))
+    outlook = ScenarioSet(((Scenario(), Fraction(1)), (double, Fraction(1))))
     with pytest.raises(InvalidInputError) as refused:
         robust_plan(family, problem, outlook, NEVER)
     assert refused.value.path.startswith("scenarios[1]")

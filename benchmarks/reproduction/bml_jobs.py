@@ -48,7 +48,7 @@ OVERLAPS = ("none", "backward", "both")
 BASELINES = ("equal servers", "whole tensors")
 BML = "BML"
 
-EQUAL = direct_on("ps", Fabric.beside(BCUBE)).volume
+EQUAL = direct_on("ps", Fabric.of_bcube(BCUBE)).volume
 VOLUMES = {BML: bml_on(BCUBE).volume, "equal servers": EQUAL}
 
 FARTHEST = Fraction(10) ** 6

@@ -62,11 +62,11 @@ class SwitchCounts:
 
 def switch_counts(bcube: BCube) -> SwitchCounts:
     """Return how many switches the servers of a BCube take on each topology."""
-    single = Fabric.beside(bcube)
+    single = Fabric.of_bcube(bcube)
     return SwitchCounts(
         bcube.switches,
         single.switches,
-        Fabric.beside(bcube, bcube.k).switches,
+        Fabric.of_bcube(bcube, bcube.k).switches,
         single.tree,
         bcube.n % 2 == 0 and 4 * bcube.servers <= bcube.n**3,
     )

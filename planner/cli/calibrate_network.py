@@ -22,7 +22,7 @@ from planner.cli.parsing import (
     refuse,
 )
 from planner.model import machine
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.errors import InvalidInputError, MissingExtraError
 from planner.model.units import parse_bytes
 from planner.model.validation import integer
@@ -162,7 +162,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, Interference]":
-    from planner.runtime.measuring.beside import SIZES, measure_interference, passes_of
+    from planner.runtime.measuring.contention import SIZES, measure_interference, passes_of
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.world.joining import join
 
@@ -194,7 +194,7 @@ def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, 
             sample_ns=max(round(options.seconds * 1e9), 1),
             progress=shown,
         )
-        interference = ALONE
+        interference = NO_CONTENTION
         if not options.alone:
             largest = options.sizes[-1]
             smaller = [size for size in SIZES if size < largest] or [_LEAST_BESIDE]

@@ -33,12 +33,12 @@ from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
 from planner.jsonio import PROBLEMS, decode_profile
+from planner.jsonio.answer_base import AnswerBase, of_profile, warned
 from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
-from planner.jsonio.heads import Head, of_profile, warned
 from planner.jsonio.profiles import profile_of
 from planner.jsonio.service import decode_request
-from planner.jsonio.types import or_none
+from planner.jsonio.types import unset_to_none
 from planner.jsonio.what_if import answer_request, caveats, regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
@@ -80,9 +80,9 @@ def run(options: argparse.Namespace) -> int:
             rows = rows if apart else rows[1:]
     progress.done()
 
-    def answers() -> list[Head]:
-        tell = PROBLEMS[name].told
-        others = [_told(family, case, tell(case, row, None), row) for row in rows]
+    def answers() -> list[AnswerBase]:
+        tell = PROBLEMS[name].to_answer
+        others = [_with_warnings(family, case, tell(case, row, None), row) for row in rows]
         return others if best is None else [best, *others]
 
     def text() -> Iterator[str]:
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _limit(options: argparse.Namespace, request: Any = None) -> dict[str, float]:
     """Return the seconds of a method: as typed, or the request's, or the default."""
-    asked = None if request is None else or_none(request.time_limit_s)
+    asked = None if request is None else unset_to_none(request.time_limit_s)
     typed = options.time_limit
     return {"time_limit": typed if typed is not None else asked or DEFAULT_SECONDS}
 
@@ -152,13 +152,13 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
         made = request.to_problem()
         document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
         profile = None if document is UNSET else profile_of(document)
-        doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts
+        notes = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_caveats
     if options.problem not in (None, problem):
         raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
     asked = {"method": request.method, **_limit(options, request)}
     asked["regret"] = getattr(request, "regret", False)
     title = "" if profile is None else profile.name
-    return problem, Case(made, "request", asked, profile, None, request, title, doubts)
+    return problem, Case(made, "request", asked, profile, None, request, title, notes)
 
 
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
@@ -174,7 +174,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
     if family.on_cluster and cluster is None:
         raise InvalidInputError("--cluster", "missing: where the profile shall run")
     place = settle_network(options, cluster, family.collective(settled), settled)
-    settled = {**settled, **family.settled(settled, place)}
+    settled = {**settled, **family.resolved_options(settled, place)}
     with in_file(options.file):
         profile = decode_profile(data).scaled(scale_in(options))
         family.check_profile(profile)
@@ -183,11 +183,11 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
         made = make(profile, place, settled)
     except InvalidInputError as error:
         raise _of_network(error, place, options) from None
-    doubts = place.notes
+    notes = place.notes
     if place.cluster is not None and IGNORE_MEMORY in family.options:
-        doubts = (*place.cluster.memory_doubts, *doubts)
+        notes = (*place.cluster.memory_caveats, *notes)
     name = profile.name
-    return problem, Case(made, name, settled, profile, place, None, name, doubts)
+    return problem, Case(made, name, settled, profile, place, None, name, notes)
 
 
 def _of_network(
@@ -203,26 +203,28 @@ def _of_network(
 
 def _best(
     family: Family[Any, Any, Any], case: Case[Any], row: Result[Any, Any], cancel: Cancel
-) -> tuple[Head, bool]:
+) -> tuple[AnswerBase, bool]:
     """Return the answer that is drawn and written, and whether it is another than that of a row."""
     request, interface = case.request, PROBLEMS[family.name]
-    if hasattr(request, "outlook") and request.to_outlook(case.problem) is not None:
-        return _told(family, case, answer_request(interface, request, cancel=cancel), row), True
+    if hasattr(request, "outlook") and request.to_scenario_set(case.problem) is not None:
+        return _with_warnings(
+            family, case, answer_request(interface, request, cancel=cancel), row
+        ), True
     result, deadline = family.chosen(case, row), Deadline.of(case.options["time_limit"], cancel)
-    made: Any = interface.told(case, result, deadline)
+    made: Any = interface.to_answer(case, result, deadline)
     if case.options.get("regret") and result.plan is not None:
         table = regrets(family, case.problem, result.plan, deadline)
         made = changed(made, regret=regret_answers(table))
-    return _told(family, case, made, result), result is not row
+    return _with_warnings(family, case, made, result), result is not row
 
 
-def _told(
-    family: Family[Any, Any, Any], case: Case[Any], answer: Head, result: Result[Any, Any]
-) -> Head:
+def _with_warnings(
+    family: Family[Any, Any, Any], case: Case[Any], answer: AnswerBase, result: Result[Any, Any]
+) -> AnswerBase:
     """Return an answer that says why its numbers may be off, each reason once."""
     known = [*case.warnings]
     if result.plan is not None:
-        known += family.doubts(case.problem, result.plan)
+        known += family.caveats(case.problem, result.plan)
         known += _beyond(family, case, result)
     new = [text for text in dict.fromkeys(known) if text not in (answer.warnings or ())]
     if case.profile is not None:

@@ -117,7 +117,7 @@ def settle_network(
     collective: str | None,
     settled: Mapping[str, Any],
 ) -> Place:
-    """Return where a profile shall run, as the cluster, a file or the options say.
+    """Return the place a profile runs on: from the cluster, a file or the options.
 
     `collective` is the one whose measured times are asked for, `settled` the problem's options.
     """
@@ -140,8 +140,8 @@ def settle_network(
 
 def _on_cluster(cluster: Cluster, collective: str | None) -> Place:
     """Return the network of one worker: its NICs, or its share of the shared medium."""
-    beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
-    place = Place(cluster.nic, path="--cluster", cluster=cluster, interference=beside)
+    contention = cluster.interference if collective == "all_reduce" else cluster.interference.half
+    place = Place(cluster.nic, path="--cluster", cluster=cluster, interference=contention)
     about = f"{cluster.name}: {counted(cluster.workers, 'worker')}"
     tables = None if cluster.failed or cluster.workers == 1 else cluster.network
     if tables is not None and collective in COLLECTIVES:
@@ -164,7 +164,7 @@ def _on_cluster(cluster: Cluster, collective: str | None) -> Place:
 def _in_file(
     options: argparse.Namespace, collective: str | None, settled: Mapping[str, Any]
 ) -> Place:
-    from planner.jsonio.links import settled as settled_network
+    from planner.jsonio.links import resolved
     from planner.jsonio.network import decode_network, measured_as
 
     path: str = options.network
@@ -175,8 +175,8 @@ def _in_file(
     ranks = bcube.servers if bcube else settled.get("workers") or settled.get("machines")
     with in_file(path):
         described = decode_network(data)
-        described = settled_network(described, collective, ranks, "")
-        network = measured_as(described, collective, "", beside=collective is not None)
+        described = resolved(described, collective, ranks, "")
+        network = measured_as(described, collective, "", contention=collective is not None)
     about = f"as {file_name(path)} describes it"
     if described.ranks is not None:
         how = f" ({described.algorithm})" if described.algorithm else ""

@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 from msgspec import UNSET
 
 from planner.cli.compare_options import ASSUMED
+from planner.jsonio.answer_base import AnswerBase
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.fsdp import FsdpAnswer
-from planner.jsonio.heads import Head
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.profiles import Profile
@@ -95,17 +95,17 @@ def lines(
     family: AnyFamily,
     case: Case[Any],
     comparison: Comparison[Any, Any],
-    best: Head | None,
+    best: AnswerBase | None,
     file: str | None,
 ) -> Iterator[str]:
-    """Yield what is printed of a comparison, before the drawing of its best plan.
+    """Yield the lines of a comparison above the drawing of its best plan.
 
     `best` is the answer that is written, into `file` if given.
     """
-    doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
+    caveats = (*(case.profile.caveats if case.profile else ()), *case.warnings)
     if best is not None and best.warnings is not UNSET:
-        doubts = best.warnings
-    yield from warning_lines(sorted(doubts, key=lambda text: text != ASSUMED))
+        caveats = best.warnings
+    yield from warning_lines(sorted(caveats, key=lambda text: text != ASSUMED))
     first, *others = map(printable, case.lines or family.about(case))
     yield first
     if case.profile is not None and case.place is not None:
@@ -121,16 +121,16 @@ def lines(
     if case.sentence is not None:
         yield ""
         yield printable(case.sentence(comparison.rows[0].plan if comparison.rows else None))
-    remarks = [*beside(best, file), *_verdict(best, comparison, file)]
+    remarks = [*lines_below(best, file), *_verdict(best, comparison, file)]
     if remarks and remarks[0]:
         yield ""
     yield from remarks
 
 
 def _verdict(
-    answer: Head | None, comparison: Comparison[Any, Any], file: str | None
+    answer: AnswerBase | None, comparison: Comparison[Any, Any], file: str | None
 ) -> Iterator[str]:
-    """Yield whether a plan for FSDP2 is worth setting beside its default, and how it is set."""
+    """Yield whether a plan for FSDP2 is worth setting instead of its default, and how it is set."""
     known = {row.method: row.objective_ns for row in comparison.rows if row.objective_ns}
     if not isinstance(answer, FsdpAnswer) or not known or answer.method == FSDP2.name:
         return
@@ -144,7 +144,7 @@ def _verdict(
 
 
 def reasons(rows: Iterable[Result[Any, Any]]) -> Iterator[str]:
-    """Yield why methods have no plan, each reason once."""
+    """Yield the reasons why methods have no plan, each once."""
     known = [(row.method, row.infeasibility.reason) for row in rows if row.infeasibility]
     for reason, names in by_reason(known).items():
         yield printable(f"{', '.join(names)}: {reason}")
@@ -175,7 +175,7 @@ def kept(answer: object) -> str:
     return advice_text(advice) if advice is not UNSET and advice.keep_ddp else ""
 
 
-def beside(answer: object, file: str | None) -> Iterator[str]:
+def lines_below(answer: object, file: str | None) -> Iterator[str]:
     """Yield the lines of an answer: the advice, then the table of regrets, if it has them.
 
     What applies the plan names its `file`.

@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("PLAN", f"expected {expected}, got {len(options.plans)}")
     profile = read_as(options.profile, _profile) if options.profile else None
     graph = None if profile is None else profile.graph
-    warnings = [] if profile is None else list(profile.doubts)
+    warnings = [] if profile is None else list(profile.caveats)
     notes: list[str] = []
     how: Iterable[str] = ()
     with in_file(" ".join(options.plans)):

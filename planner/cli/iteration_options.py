@@ -75,16 +75,16 @@ def cluster_in(options: argparse.Namespace) -> Cluster:
         with in_file(name):
             cluster = decode_cluster(data)
     if options.network is not None:
-        tables, beside = read_as(options.network, _measured)
-        cluster = replace(cluster, network=tables, interference=beside or cluster.interference)
+        tables, contention = read_as(options.network, _measured)
+        cluster = replace(cluster, network=tables, interference=contention or cluster.interference)
     return cluster
 
 
 def _measured(data: bytes) -> tuple[MeasuredNetwork, Interference | None]:
     """Return the measured tables of a network document, and its contention if known."""
     tables, known = measured_tables(data), decode_network(data)
-    beside = known.collective == "all_reduce" and not known.interference.is_none
-    return tables, known.interference if beside else None
+    contention = known.collective == "all_reduce" and not known.interference.is_none
+    return tables, known.interference if contention else None
 
 
 def settle(options: argparse.Namespace) -> Job:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import ERROR_SIGN, in_option, readable
 from planner.model import machine
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.units import counted, format_ns
 from planner.view.table import format_table
@@ -21,7 +21,7 @@ _NOISY = 0.5
 _MODELS = ("table", "affine", "64 B, 4 MB")
 
 
-def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE) -> str:
+def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = NO_CONTENTION) -> str:
     """Return a table of the times, a table of the models, and the models' errors."""
     several = len(fit.by_depth) > 1
     rows: list[tuple[str, ...]] = []

@@ -12,7 +12,7 @@ import msgspec
 from planner.cli.common import complain, in_option, write_json, write_text
 from planner.cli.writing import replacing
 from planner.jsonio import PROBLEMS
-from planner.jsonio.heads import Head
+from planner.jsonio.answer_base import AnswerBase
 from planner.view.drawing import Drawing, drawing_of, plan_chart
 
 
@@ -34,7 +34,7 @@ class Outputs:
 
     def write(
         self,
-        answer: Head | None,
+        answer: AnswerBase | None,
         name: str,
         lines: Callable[[], Iterable[str]],
         printed: Callable[[], Any] | None = None,

@@ -171,7 +171,7 @@ def check_integers(options: argparse.Namespace, least: Mapping[str, int]) -> Non
 
 
 def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Return those of the options that are not as by default, as they are typed."""
+    """Return the options that differ from their defaults, as they are typed."""
     words = []
     for name in names:
         value = getattr(options, name)

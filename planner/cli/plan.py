@@ -13,12 +13,12 @@ from planner.cli.plan_text import lines
 from planner.families import iteration
 from planner.families.caramel import CARAMEL
 from planner.families.fsdp import FSDP
-from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.baselines import BASELINES
 from planner.jsonio.iteration import planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import parse_time
 from planner.solving.compare import IGNORE_MEMORY, OPTIMISER, REGRET, Option
-from planner.solving.methods import concrete
+from planner.solving.methods import without_auto
 from planner.solving.targets import FSDP2, PLANNER
 from planner.view.progress import Progress
 
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
             **OF_ITERATION,
             "--method NAME (auto)": "auto (default) is joint, the best of everything; the others "
             "are what a family by itself or another system does: "
-            f"{', '.join(concrete(iteration.METHODS))}",
+            f"{', '.join(without_auto(iteration.METHODS))}",
             "--epoch-samples N": "choose how many of the cluster's machines make the shortest "
             "epoch of N samples",
             "--max-overhead F": "of a cluster whose engine schedules iterations: largest share of "
@@ -114,7 +114,7 @@ _BOTH = (
 
 
 def _fully_sharded(options: argparse.Namespace) -> int:
-    """Plan what FSDP wraps, gathers ahead and keeps, beside what others do."""
+    """Plan what FSDP wraps, gathers ahead and keeps, and compare with other rules."""
     target = vars(options)["for"]
     if options.mode not in ("any", _FSDP):
         told = f"the plans of {FSDP2.title} are those of --mode fsdp, got {options.mode}"
@@ -126,7 +126,7 @@ def _fully_sharded(options: argparse.Namespace) -> int:
     vars(options).update({"mode": "any", "for": None})  # `compare` knows neither
     if options.time_limit is None:
         options.time_limit = _LONG_S
-    methods = ("auto", *RULES) if options.method == "auto" else (options.method,)
+    methods = ("auto", *BASELINES) if options.method == "auto" else (options.method,)
     return _compared(options, _FSDP, FSDP.own_options, methods, otherwise)
 
 

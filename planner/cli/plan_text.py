@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from planner.cli.compare_tables import beside, provenance, warning_lines
+from planner.cli.compare_tables import lines_below, provenance, warning_lines
 from planner.cli.iteration_options import Job
 from planner.families.iteration import Problem
 from planner.jsonio.iteration_answer import IterationAnswer, WhyAnswer
@@ -25,7 +25,7 @@ from planner.view.wording import by_reason, runner_up_text, scheduling_text, sen
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer, file: str | None) -> Iterator[str]:
     """Yield the lines of the text, from the job to the left-out algorithms."""
-    known = job.profile.doubts
+    known = job.profile.caveats
     yield from warning_lines([text for text in answer.warnings or () if text not in known])
     yield f"{printable(job.profile.name)}: {workload(job, problem)}"
     yield provenance(job.profile)
@@ -44,7 +44,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer, file: str | None)
             f"{counted(sizing.epoch_samples, 'sample')}{'' if sizing.proven else among}"
         )
     yield from _plan(answer)
-    yield from beside(answer, file)
+    yield from lines_below(answer, file)
     if answer.scheduling is not UNSET:
         yield scheduling_text(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:

@@ -19,7 +19,7 @@ from planner.model.machine import VERSION
 from planner.model.units import format_ns
 from planner.solving.compare import Comparison, compare
 from planner.solving.deadline import Deadline
-from planner.solving.methods import concrete
+from planner.solving.methods import without_auto
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2
 from planner.view.page import Report, page
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         unhurried=True,
         progress=lambda what: progress(f"planning {what}"),
     )
-    problem, methods = made.problem, [*concrete(iteration.METHODS)]
+    problem, methods = made.problem, [*without_auto(iteration.METHODS)]
     if target is None:
         methods.remove(iteration.JOINT)
     else:

@@ -17,11 +17,11 @@ from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
-from planner.jsonio.types import filled
+from planner.jsonio.types import as_document
 from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.from_plans import recipes_of
 from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers
-from planner.solving.diagnostics import Circumstances, disturbances
+from planner.solving.diagnostics import MeasurementConditions, disturbances
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Ran:
     planned: "Sequence[Trial]"
     plain: "Sequence[Trial]"
     threads: Sequence[int]  # of each rank
-    machine: Circumstances  # rank 0's
+    machine: MeasurementConditions  # rank 0's
 
     @property
     def ranks(self) -> int:
@@ -81,7 +81,7 @@ def as_json(ran: Ran) -> str:
     """Return the report as JSON."""
     run = RunReport(
         plans=tuple(
-            filled(PlanReport, answer, file=path, ranks=_ranks(answer) or UNSET)
+            as_document(PlanReport, answer, file=path, ranks=_ranks(answer) or UNSET)
             for path, answer in zip(ran.options.plans, ran.answers, strict=False)
         ),
         model=ran.options.model,
@@ -91,10 +91,11 @@ def as_json(ran: Ran) -> str:
         warnings=(*_warnings(ran), *disturbances(ran.machine)) or UNSET,
         warmup=ran.planned[-1].warmup,
         comparisons=tuple(
-            filled(ComparisonReport, time) for time in compared(ran.answers, _times(ran.planned))
+            as_document(ComparisonReport, time)
+            for time in compared(ran.answers, _times(ran.planned))
         ),
         transfers=tuple(
-            filled(
+            as_document(
                 TransferReport,
                 batch,
                 direction=batch.direction or None,

@@ -62,7 +62,7 @@ def read_logs(
 ) -> SparkLogs:
     """Read event logs, with progress on standard error."""
     progress = Progress(quiet=quiet)
-    applications, doubts = [], []
+    applications, caveats = [], []
     for path in paths:
         if path == "-":
             raise InvalidInputError("FILE", "event logs are files or folders, not standard input")
@@ -73,29 +73,29 @@ def read_logs(
         progress.done()
         applications.append(application)
         prefix = f"{name}: " if len(paths) > 1 else ""
-        doubts += [f"{prefix}{text}" for text in application.warnings]
+        caveats += [f"{prefix}{text}" for text in application.warnings]
     loops = tuple(loop for application in applications for loop in loops_of(application.jobs))
     with in_file(paths[0]):
         problem, fitted = problem_of(loops, max_overhead=max_overhead, max_group_ns=max_group_ns)
     main = main_loop(loops)
     disturbed = sum(row.disturbed for row in main.rounds)
     if disturbed == len(main.rounds):
-        doubts.append("every round has failed, repeated, raced or missing tasks: none is left out")
+        caveats.append("every round has failed, repeated, raced or missing tasks: none is left out")
     elif disturbed:
-        doubts.append(
+        caveats.append(
             f"{disturbed} of {counted(len(main.rounds), 'round')} left out: tasks failed, were "
             "repeated, raced others or are missing"
         )
     if main.overlapping:
-        doubts.append("jobs ran side by side: times between them are no overhead of one loop")
+        caveats.append("jobs ran side by side: times between them are no overhead of one loop")
     if fitted.confounded:
         names = " and ".join(fitted.confounded)
-        doubts.append(
+        caveats.append(
             f"{names} cannot be told apart: it is assumed that larger groups save all that they "
             "can; a log with groups of another size says what they save"
         )
     measured = measurements_of(loops)
-    return SparkLogs(tuple(applications), main, problem, fitted, measured, tuple(doubts))
+    return SparkLogs(tuple(applications), main, problem, fitted, measured, tuple(caveats))
 
 
 def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> None:

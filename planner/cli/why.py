@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _remarks(trace: Trace, recorded: Recorded, transfers: re.Pattern[str] | None) -> Iterator[str]:
-    """Yield what may be wrong with a trace, or with what is read of it."""
+    """Yield the possible faults of a trace, or of its reading."""
     yield from clock_remarks(trace)
     if not recorded.steps:
         yield "no steps are marked (ProfilerStep#N): the trace counts as one"

@@ -55,7 +55,7 @@ def write_file(path: str | Path, data: bytes) -> None:
 
 
 def _beside(target: Path) -> Path | None:
-    """Return a new, empty file beside `target` with its permissions; None to write in place."""
+    """Return a new, empty file in the folder of `target`; None to write in place."""
     if target.exists() and not target.is_file():
         return None
     if target.exists() and not os.access(target.parent, os.W_OK | os.X_OK):

@@ -7,8 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import bigdl
 from planner.families.bigdl.problem import MAX_PARTITIONS
+from planner.jsonio.answer_base import WITH_PLAN, AnswerBase, base_fields, check_base
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.links import links_of, nics_of
 from planner.jsonio.network import Described, NetworkDocument
@@ -20,14 +20,14 @@ from planner.jsonio.types import (
     PositiveSize,
     Rate,
     Time,
-    filled,
-    made_of,
+    as_dataclass,
+    as_document,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, total
 from planner.solving.deadline import NEVER
-from planner.solving.methods import REPLAN, concrete
+from planner.solving.methods import REPLAN, without_auto
 from planner.solving.result import Result
 from planner.solving.views import Ranking
 
@@ -66,9 +66,9 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        return made_of(bigdl.Problem, self, network=links_of(self, 1))
+        return as_dataclass(bigdl.Problem, self, network=links_of(self, 1))
 
-    def settled(self) -> Described | None:
+    def resolved_network(self) -> Described | None:
         """Return the network, its tables resolved to links; None without."""
         return nics_of(self.network, self.nodes)
 
@@ -92,7 +92,7 @@ class MethodCost(Struct, frozen=True, kw_only=True):
     driver_added_bytes: Total
 
 
-class BigdlAnswer(Head, frozen=True, kw_only=True):
+class BigdlAnswer(AnswerBase, frozen=True, kw_only=True):
     """The slices and who pulls from whom in which order, or the levels of a tree; the costs.
 
     There is no plan where `replan` was given one that does not fit.
@@ -133,14 +133,14 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan, bigdl.Evaluation])
         raise InvalidInputError("nodes", what)
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     known = {
-        **head(BigdlAnswer, result),
+        **base_fields(BigdlAnswer, result),
         "full_transfer_ns": total(full_transfer, "elements", "the time of a full transfer"),
         "comparison": _comparison(problem),
     }
     if cost is not None:
         starts = (0, *cost.ends_ns)
         known["phases"] = tuple(
-            filled(PhaseAnswer, phase, start_ns=start, end_ns=end)
+            as_document(PhaseAnswer, phase, start_ns=start, end_ns=end)
             for phase, start, end in zip(cost.phases, starts, cost.ends_ns, strict=False)
         )
     if isinstance(plan, bigdl.Driver):
@@ -149,18 +149,18 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan, bigdl.Evaluation])
         nodes = range(plan.nodes)
         known["slices"] = tuple(map(plan.slice, nodes))
         known["pull_order"] = tuple(map(plan.pull_order, nodes))
-    return filled(BigdlAnswer, problem, cost, **known)
+    return as_document(BigdlAnswer, problem, cost, **known)
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
     """Return the cost of every method whose cost fits in 63 bits, the chosen method included."""
     rows = {}
-    for name in concrete(bigdl.METHODS):
+    for name in without_auto(bigdl.METHODS):
         plan = bigdl.METHODS[name](problem, NEVER).plan
         assert plan is not None
         with suppress(NotApplicableError):
             cost = bigdl.evaluate(problem, plan)
-            rows[name] = filled(MethodCost, cost, time_ns=cost.objective_ns)
+            rows[name] = as_document(MethodCost, cost, time_ns=cost.objective_ns)
     return rows
 
 
@@ -169,7 +169,7 @@ def ranking(answer: BigdlAnswer) -> Ranking:
 
     Raises InvalidInputError, with a path, if there is no plan or the parts contradict each other.
     """
-    check_head(answer, "phases")
+    check_base(answer, "phases")
     check_same(answer.gradient_bytes, answer.elements * answer.element_bytes, "gradient_bytes")
     phases = placed("phases", answer.phases)
     check_order(phases, "start_ns", "end_ns")
@@ -196,6 +196,6 @@ INTERFACE = Interface(
     family=bigdl.BIGDL,
     request=BigdlRequest,
     answer=BigdlAnswer,
-    told=of_result(answer),
+    to_answer=of_result(answer),
     view=ranking,
 )

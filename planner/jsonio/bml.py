@@ -13,8 +13,8 @@ from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.reroute import GRACE_S
 from planner.families.bml.trees import Plan
 from planner.families.collectives import Collective, compare
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
     Digits,
@@ -34,8 +34,8 @@ from planner.jsonio.types import (
     Size,
     Sizes,
     Time,
-    filled,
-    made_of,
+    as_dataclass,
+    as_document,
     says,
 )
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
@@ -104,7 +104,7 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
             raise _too_many(wanted)
         return wanted
 
-    def settled(self) -> Described | None:
+    def resolved_network(self) -> Described | None:
         """Return the network, its tables resolved to links; None without."""
         return nics_of(self.network, self.n**self.k)
 
@@ -114,7 +114,7 @@ def problem_of(request: BmlRequest) -> Problem:
     bcube = BCube(request.n, request.k)
     failed = Failures() if request.failed is UNSET else failures_of(bcube, request.failed)
     network = links_of(request, request.k)
-    return made_of(Problem, request, bcube=bcube, network=network, failed=failed)
+    return as_dataclass(Problem, request, bcube=bcube, network=network, failed=failed)
 
 
 MAX_TRANSFERS = 10**6
@@ -226,7 +226,7 @@ def answer(
         pieces_left_out=len(plan.left_out),
         rounds=plan.rounds,
         times_full_transfer=float(evaluation.load),
-        steps=tuple(filled(StepRow, step) for step in evaluation.steps),
+        steps=tuple(as_document(StepRow, step) for step in evaluation.steps),
         comparison={known.name: _compared(problem, known) for known in compared},
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
     )
@@ -246,10 +246,10 @@ def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlA
 def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
     """Return an answer with the fields that do not depend on the plan."""
     bcube, ideal = problem.bcube, ideal_ns(problem)
-    return filled(
+    return as_document(
         BmlAnswer,
         bcube,
-        **head(BmlAnswer, result),
+        **base_fields(BmlAnswer, result),
         failed=failed_document(bcube, problem.failed) if problem.failed else UNSET,
         full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
@@ -261,7 +261,7 @@ def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
         time: int | None = algorithm.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError:
         time = None
-    return filled(
+    return as_document(
         ComparisonRow, algorithm, times_full_transfer=float(algorithm.volume), time_ns=time
     )
 
@@ -300,7 +300,9 @@ def _transfers(
         )
 
 
-def told(case: Case[Problem], result: Result[Any, Any], deadline: Deadline | None) -> BmlAnswer:
+def to_answer(
+    case: Case[Problem], result: Result[Any, Any], deadline: Deadline | None
+) -> BmlAnswer:
     """Return the answer to a case; until a deadline, with the transfers a request asks for."""
     if isinstance(result.plan, Collective):
         return algorithm_answer(case.problem, result)
@@ -324,7 +326,7 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
 
     Raises InvalidInputError if there is no plan, or the parts contradict each other.
     """
-    check_head(answer, "steps")
+    check_base(answer, "steps")
     assert answer.objective_ns is not None
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
@@ -352,6 +354,6 @@ INTERFACE = Interface(
     family=BML,
     request=BmlRequest,
     answer=BmlAnswer,
-    told=told,
+    to_answer=to_answer,
     view=times,
 )

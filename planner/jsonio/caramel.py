@@ -9,14 +9,14 @@ from planner.families import caramel
 from planner.families.caramel.checker import check_contents
 from planner.families.caramel.evaluation import Evaluation, plan_heads
 from planner.families.caramel.for_target import BUCKETS, exported
-from planner.families.caramel.methods import RULES
+from planner.families.caramel.methods import BASELINES
 from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
 from planner.families.caramel.problem import Plan, Problem
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base
 from planner.jsonio.control import TargetRequest, method_names, target_answer, targets_answer
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.links import settled
+from planner.jsonio.links import resolved
 from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.transfers import (
     Names,
@@ -29,7 +29,14 @@ from planner.jsonio.transfers import (
     timeline_of,
     typed_transfers,
 )
-from planner.jsonio.types import Moment, PositiveSize, Size, filled, made_of, or_none
+from planner.jsonio.types import (
+    Moment,
+    PositiveSize,
+    Size,
+    as_dataclass,
+    as_document,
+    unset_to_none,
+)
 from planner.jsonio.what_if import (
     AdviceField,
     OutlookField,
@@ -84,20 +91,20 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
     outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
-    def settled(self) -> Described:
+    def resolved_network(self) -> Described:
         """Return the network; tables are resolved to the cost of an all-reduce."""
-        return settled(described(self.network), "all_reduce", or_none(self.workers))
+        return resolved(described(self.network), "all_reduce", unset_to_none(self.workers))
 
     def to_problem(self) -> Problem:
         """Return the typed problem."""
-        network = self.settled()
-        cost = measured_as(network, "all_reduce", beside=True)
+        network = self.resolved_network()
+        cost = measured_as(network, "all_reduce", contention=True)
         workers = self.workers if self.workers is not UNSET else network.ranks or 8
         if workers != (network.ranks or workers):
             raise InvalidInputError(
                 "workers", f"expected {network.ranks}, among whom network was measured"
             )
-        return made_of(
+        return as_dataclass(
             Problem,
             self,
             graph=graph_of(self.ops, self.parameters),
@@ -162,13 +169,13 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
         )
 
 
-def told(
+def to_answer(
     case: Case[Problem], result: Result[Plan, Evaluation], deadline: Deadline | None
 ) -> CaramelAnswer:
     """Return the answer to a case; until a deadline, with advice on DDP and prices of targets."""
     problem, plan = case.problem, result.plan
     if plan is None:  # the start plan of replan does not fit
-        return CaramelAnswer(**head(CaramelAnswer, result))
+        return CaramelAnswer(**base_fields(CaramelAnswer, result))
     more: dict[str, Any] = {} if case.place is None else {"ranks": problem.workers}
     if deadline is not None:
         if result.method == "search":
@@ -197,10 +204,10 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
     order = _parameter_order(problem, plan)
     threshold = threshold_of(problem)
     schedule = _schedule(problem, plan, evaluation)
-    return filled(
+    return as_document(
         CaramelAnswer,
         evaluation,
-        **head(CaramelAnswer, result),
+        **base_fields(CaramelAnswer, result),
         op_order=tuple(row.op for row in schedule),
         order=tuple(graph.parameters[j].name for j in order),
         control_edges=_edges(problem, plan) if enforced else (),
@@ -226,7 +233,7 @@ def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
     """Return whether the plan requires one op order on all workers."""
     if problem.fixed_order:
         return True
-    draws = method in RULES and not (method == "caramel" and problem.stages.serialization)
+    draws = method in BASELINES and not (method == "caramel" and problem.stages.serialization)
     return not draws and len(plan.backward_orders) == 1
 
 
@@ -276,7 +283,7 @@ def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[Group
     for group, times in zip(plan.groups, evaluation.times, strict=True):
         own = cost.at_depth(group.depth) if isinstance(cost, DepthCost) else cost
         answers.append(
-            filled(
+            as_document(
                 GroupAnswer,
                 times,
                 **sent(group.parts, names, sizes),
@@ -290,7 +297,7 @@ def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[Group
 
 def timeline(answer: CaramelAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
-    check_head(answer, "groups", costs="iteration_ns")
+    check_base(answer, "groups", costs="iteration_ns")
     check_iteration("groups", answer.groups, answer.schedule, answer.op_order, answer.iteration_ns)
     for place, edge in enumerate(answer.control_edges):
         if not set(answer.op_order).issuperset(edge):
@@ -308,6 +315,6 @@ INTERFACE = Interface(
     family=caramel.CARAMEL,
     request=CaramelRequest,
     answer=CaramelAnswer,
-    told=told,
+    to_answer=to_answer,
     view=timeline,
 )

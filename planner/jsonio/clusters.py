@@ -10,7 +10,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
 from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument
-from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, made_of, or_none, says
+from planner.jsonio.types import (
+    PositiveRate,
+    PositiveSize,
+    Time,
+    as_dataclass,
+    fields_of,
+    says,
+    unset_to_none,
+)
 from planner.model.clusters import MAX_MACHINES, Cluster
 from planner.model.errors import InvalidInputError, PluginError
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
@@ -99,10 +107,10 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
     with inside(path):
         with inside("topology"):
             topology = _topology(document)
-        measured = or_none(document.network)
+        measured = unset_to_none(document.network)
         with inside("network"):
             network = None if measured is None else measured.typed()
-        return made_of(
+        return as_dataclass(
             Cluster,
             document,
             topology=topology,

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.links import warnings_of
 from planner.jsonio.network import Described
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Id, Moment, Seconds, filled, says
+from planner.jsonio.types import Id, Moment, Seconds, as_document, says
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, inside, shown
 from planner.solving.deadline import Cancel, Control, Incumbent
@@ -27,7 +27,7 @@ def method_names(methods: Iterable[str]) -> list[str]:
 
 
 class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose answer it is, how long a search may last, what it starts from, what else is told."""
+    """Fields that control a solve: id, time limit, start plan, tie-break, progress."""
 
     id: Id | UnsetType = UNSET
     time_limit_s: Seconds | UnsetType = UNSET
@@ -44,17 +44,17 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, says("whether a stream also gets a line for each better plan or bound")
     ] = False
 
-    def settled(self) -> Described | None:
+    def resolved_network(self) -> Described | None:
         """Return the network, its tables resolved to the cost of what is sent; None without."""
         return None
 
     def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
         """Return warnings about costs that were not measured, of transfers of these sizes."""
-        network = self.settled()
+        network = self.resolved_network()
         return () if network is None else warnings_of(network, sizes)
 
 
-def tell(result: Result[Any, Any], control: Control[Any]) -> None:
+def report_result(result: Result[Any, Any], control: Control[Any]) -> None:
     """Report a result that was chosen after its search had reported other incumbents."""
     on_progress = control.get("on_progress")
     if on_progress is not None and result.plan is not None:
@@ -124,7 +124,7 @@ class TargetAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExportedAnswer(Struct, frozen=True, kw_only=True):
-    """What a plan takes as a target would send it, beside the target's default."""
+    """The time of a plan sent under a target's rules, and of the target's default."""
 
     plan_ns: Moment | None
     default_ns: Moment
@@ -135,7 +135,7 @@ def target_answer(target: Target | None) -> TargetAnswer | UnsetType:
     """Return the JSON form of the target planned for; UNSET if there is none."""
     if target is None:
         return UNSET
-    return filled(TargetAnswer, target, version=f"{target.title}, {target.version}")
+    return as_document(TargetAnswer, target, version=f"{target.title}, {target.version}")
 
 
 def targets_answer(prices: Mapping[str, Exported] | None) -> dict[str, ExportedAnswer] | UnsetType:
@@ -144,7 +144,7 @@ def targets_answer(prices: Mapping[str, Exported] | None) -> dict[str, ExportedA
     Targets under which the plan takes more than 63 bits of nanoseconds are left out.
     """
     answers = {
-        name: filled(ExportedAnswer, price, reason=price.reason or UNSET)
+        name: as_document(ExportedAnswer, price, reason=price.reason or UNSET)
         for name, price in (prices or {}).items()
         if max(price.default_ns, price.plan_ns or 0) <= MAX_TOTAL
     }

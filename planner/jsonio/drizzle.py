@@ -7,8 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families import drizzle
 from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
+from planner.jsonio.answer_base import WITH_PLAN, AnswerBase, base_fields, check_base
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, Head, check_head, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import (
     Count,
@@ -16,10 +16,10 @@ from planner.jsonio.types import (
     PositiveTime,
     Rate,
     Time,
-    filled,
-    made_of,
-    or_none,
+    as_dataclass,
+    as_document,
     says,
+    unset_to_none,
 )
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
@@ -64,7 +64,7 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
     def to_problem(self) -> drizzle.Problem:
         """Return the typed problem."""
-        return made_of(drizzle.Problem, self)
+        return as_dataclass(drizzle.Problem, self)
 
 
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
     group_time_ns: Moment
 
 
-class DrizzleAnswer(Head, frozen=True, kw_only=True):
+class DrizzleAnswer(AnswerBase, frozen=True, kw_only=True):
     """The group size, what it costs and the proof; or why there is none."""
 
     problem: Literal["drizzle"] = "drizzle"
@@ -114,19 +114,19 @@ def answer(
     problem: drizzle.Problem, result: Result[drizzle.Plan, drizzle.Evaluation]
 ) -> DrizzleAnswer:
     """Return the JSON form of a result."""
-    plan, known = result.plan, head(DrizzleAnswer, result)
+    plan, known = result.plan, base_fields(DrizzleAnswer, result)
     if plan is None:
-        return filled(DrizzleAnswer, problem, **known, stages=UNSET)
-    return filled(
+        return as_document(DrizzleAnswer, problem, **known, stages=UNSET)
+    return as_document(
         DrizzleAnswer,
         result.evaluation,
         problem,
         **known,
         group_size=plan.group_size,
         largest_group_size=largest_group(problem) or UNSET,
-        stages=tuple(filled(TriggersAnswer, row) for row in plan.stages) or UNSET,
+        stages=tuple(as_document(TriggersAnswer, row) for row in plan.stages) or UNSET,
         curve=tuple(
-            filled(CurvePoint, group, group_size=size, group_time_ns=group.group_ns)
+            as_document(CurvePoint, group, group_size=size, group_time_ns=group.group_ns)
             for size, group in curve(problem, plan.group_size)
         ),
     )
@@ -139,7 +139,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     curve contradict each other.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
-    check_head(answer, "group_size")
+    check_base(answer, "group_size")
     assert time is not None
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
@@ -150,7 +150,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
         raise InvalidInputError("curve", f"without the plan's group_size ({size}) and its price")
     if share > limit:
         raise InvalidInputError("max_overhead", f"less than the plan's overhead ({share})")
-    longest = or_none(answer.max_group_ns)
+    longest = unset_to_none(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
     _check_stages(() if answer.stages is UNSET else answer.stages)
@@ -159,8 +159,8 @@ def groups(answer: DrizzleAnswer) -> Groups:
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
     """Check that the triggers follow from the stages."""
-    stages = checked_stages(tuple(made_of(drizzle.Stage, row) for row in rows))
-    check_triggers(stages, tuple(made_of(drizzle.Triggers, row) for row in rows))
+    stages = checked_stages(tuple(as_dataclass(drizzle.Stage, row) for row in rows))
+    check_triggers(stages, tuple(as_dataclass(drizzle.Triggers, row) for row in rows))
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
@@ -181,6 +181,6 @@ INTERFACE = Interface(
     family=drizzle.DRIZZLE,
     request=DrizzleRequest,
     answer=DrizzleAnswer,
-    told=of_result(answer),
+    to_answer=of_result(answer),
     view=groups,
 )

@@ -9,8 +9,8 @@ from planner.families import fsdp
 from planner.families.fsdp.checker import check_form
 from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of
 from planner.families.fsdp.problem import Unit
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base, check_priced
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.network import NetworkDocument, described, measured_as
 from planner.jsonio.types import (
@@ -23,10 +23,10 @@ from planner.jsonio.types import (
     Size,
     Sizes,
     Times,
-    filled,
-    made_of,
-    or_none,
+    as_dataclass,
+    as_document,
     says,
+    unset_to_none,
 )
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.costs import AffineCost, TableCost
@@ -80,7 +80,7 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
         if self.names is not UNSET:
             check_count(self.names, len(self.forward_ns), "layer_names", "layers")
         meshes = tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes))
-        return made_of(fsdp.Problem, self, meshes=meshes)
+        return as_dataclass(fsdp.Problem, self, meshes=meshes)
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
@@ -92,7 +92,7 @@ def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
             with inside(f"{path}.{name}"):
                 costs[name] = batch_cost(measured_as(described(network), name))
     with inside(path):
-        return made_of(fsdp.Mesh, document, **costs)
+        return as_dataclass(fsdp.Mesh, document, **costs)
 
 
 class UnitAnswer(Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class SentAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LevelAnswer(Struct, frozen=True, kw_only=True):
-    """What is in memory at a moment beside what is there all the time."""
+    """Memory at a moment, in addition to what is held throughout."""
 
     step: StepIndex
     stage: Literal["wait", "copy", "compute", "end", "scatter"]
@@ -192,7 +192,7 @@ class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
     """Return the JSON form of a result."""
     known: dict[str, Any] = {
-        **head(FsdpAnswer, result),
+        **base_fields(FsdpAnswer, result),
         "channels": problem.channels,
         "memory_bytes": problem.memory_bytes,
         "layer_names": UNSET if problem.names is None else tuple(problem.names),
@@ -202,14 +202,14 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         return FsdpAnswer(**known)
     assert evaluation is not None
     mesh = problem.meshes[plan.mesh]
-    return filled(
+    return as_document(
         FsdpAnswer,
         evaluation,
         **known,
-        mesh=filled(MeshAnswer, mesh, own_links=problem.apart(mesh)),
+        mesh=as_document(MeshAnswer, mesh, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
         units=tuple(
-            filled(UnitAnswer, load, unit, layers=(unit.start, unit.stop))
+            as_document(UnitAnswer, load, unit, layers=(unit.start, unit.stop))
             for unit, load in zip(plan.units, evaluation.loads, strict=True)
         ),
         steps=_steps(plan, evaluation),
@@ -219,7 +219,7 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
 def _steps(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> tuple[StepAnswer, ...]:
     phases = ["forward"] * len(plan.units) + ["backward"] * len(plan.units)
     return tuple(
-        filled(StepAnswer, step, unit=plan.unit_of(number), phase=phases[number])
+        as_document(StepAnswer, step, unit=plan.unit_of(number), phase=phases[number])
         for number, step in enumerate(evaluation.steps)
     )
 
@@ -241,14 +241,16 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     Raises InvalidInputError if there is no plan, a layer is in no unit, or its units cost something
     else than stated.
     """
-    check_head(answer, "units", costs="iteration_ns")
-    (plan, loads), names = plan_of(answer), or_none(answer.layer_names)
+    check_base(answer, "units", costs="iteration_ns")
+    (plan, loads), names = plan_of(answer), unset_to_none(answer.layer_names)
     if names is not None:
         check_count(names, plan.units[-1].stop, "layer_names", "layers")
     evaluation = evaluation_of(
         plan, loads, answer.state_bytes, answer.channels, apart=answer.mesh.own_links
     )
-    check_priced(answer, filled(FsdpAnswer, evaluation, answer, steps=_steps(plan, evaluation)))
+    check_priced(
+        answer, as_document(FsdpAnswer, evaluation, answer, steps=_steps(plan, evaluation))
+    )
     if answer.memory_bytes is not None and evaluation.peak_bytes > answer.memory_bytes:
         raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
     labels = [_label(unit, names) for unit in plan.units]
@@ -267,13 +269,13 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     for row, resource, kind in sorted(sent, key=lambda lane: lane[0].start_ns):
         number, unit = len(windows), plan.unit_of(row.step)
         phase = "forward" if row.step < len(plan.units) else "backward"
-        told = f"{KIND_NAMES[kind]} {number + 1}, {phase}: {labels[unit]}"
+        label = f"{KIND_NAMES[kind]} {number + 1}, {phase}: {labels[unit]}"
         layers = () if names is None else names[plan.units[unit].start : plan.units[unit].stop]
         carried = layers if len(layers) == 1 else (f"{layer}.*" for layer in layers)
         due_ns = answer.steps[row.step].start_ns if kind == "all_gather" else end_ns
         when = (row.issued_ns, row.start_ns, row.end_ns, due_ns)
-        windows.append(Window(number, *when, told, kind, tuple(carried)))
-        bars.append(Interval(resource, row.start_ns, row.end_ns, kind, number, told))
+        windows.append(Window(number, *when, label, kind, tuple(carried)))
+        bars.append(Interval(resource, row.start_ns, row.end_ns, kind, number, label))
     resources = dict.fromkeys(lane[0] for lane in lanes if lane[2] or lane[1] != "all_reduce")
     memory = Memory(evaluation.memory, answer.memory_bytes)
     return Timeline((*resources, "computation"), tuple(bars), tuple(windows), memory=memory)
@@ -290,6 +292,6 @@ INTERFACE = Interface(
     family=fsdp.FSDP,
     request=FsdpRequest,
     answer=FsdpAnswer,
-    told=of_result(answer),
+    to_answer=of_result(answer),
     view=timeline,
 )

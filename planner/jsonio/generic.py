@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import PROBLEMS, Interface, types_of
 from planner.jsonio.types import fields_of
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
@@ -45,7 +45,7 @@ def register(family: Family[Any, Any, Any]) -> None:
 
 
 def interface_of(family: Family[Any, Any, Any]) -> Interface:
-    """Return the JSON interface of a family, made of the fields of its problems and plans."""
+    """Return the JSON interface of a family, derived from the fields of its problems and plans."""
     problem_type, plan_type, _ = types_of(family)
     title = family.name.capitalize()
     names = Annotated[str, Meta(extra_json_schema={"enum": method_names(family.methods)})]
@@ -90,8 +90,8 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
     )
     names_of_plan = [name for name, _, _ in shown]
 
-    def told(_: Case[Any], result: Result[Any, Any], __: Deadline | None) -> Any:
-        told_of = head(answer, result)
+    def to_answer(_: Case[Any], result: Result[Any, Any], __: Deadline | None) -> Any:
+        told_of = base_fields(answer, result)
         if result.plan is not None:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
             timeline = getattr(result.evaluation, "timeline", None)
@@ -103,14 +103,14 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         family=family,
         request=request,
         answer=answer,
-        told=told,
+        to_answer=to_answer,
         view=_view(names_of_plan[0]),
     )
 
 
 def _view(plan: str) -> Callable[[Any], Timeline]:
     def view(answer: Any) -> Timeline:
-        check_head(answer, plan)
+        check_base(answer, plan)
         bars = () if answer.timeline is UNSET else answer.timeline
         if not bars:
             raise InvalidInputError("timeline", "missing: the evaluation has no `timeline` to draw")

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import PositiveSize, Size, Time, filled, or_none, says
+from planner.jsonio.types import PositiveSize, Size, Time, as_document, says, unset_to_none
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter, Phase
 from planner.model.validation import shown
@@ -37,7 +37,10 @@ class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument]) -> Graph:
     """Return the typed graph; errors carry a path into ``ops`` or ``parameters``."""
     return Graph(
-        tuple(Op(op.name, op.duration_ns, op.phase, op.after, or_none(op.spread_ns)) for op in ops),
+        tuple(
+            Op(op.name, op.duration_ns, op.phase, op.after, unset_to_none(op.spread_ns))
+            for op in ops
+        ),
         tuple(
             Parameter(row.name, row.size_bytes, _several(row.updated_by), _several(row.read_by))
             for row in parameters
@@ -48,9 +51,9 @@ def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument])
 def documents_of(graph: Graph) -> tuple[tuple[OpDocument, ...], tuple[ParameterDocument, ...]]:
     """Return the JSON forms of a graph's ops and parameters."""
     return (
-        tuple(filled(OpDocument, op) for op in graph.ops),
+        tuple(as_document(OpDocument, op) for op in graph.ops),
         tuple(
-            filled(
+            as_document(
                 ParameterDocument,
                 parameter,
                 updated_by=_short(parameter.updated_by),

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from planner.families import ibatch
 from planner.families.ibatch.evaluation import BatchTimes, check_batches, timeline_of
 from planner.families.ibatch.methods import check_modules, exported
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base
 from planner.jsonio.control import ShardedTargetRequest, method_names, target_answer, targets_answer
-from planner.jsonio.heads import WITH_PLAN, check_head, head
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.links import settled
+from planner.jsonio.links import resolved
 from planner.jsonio.network import Described, NetworkDocument, described, measured_as
 from planner.jsonio.transfers import check_order, check_serial, placed
 from planner.jsonio.types import (
@@ -25,13 +25,13 @@ from planner.jsonio.types import (
     Sizes,
     Time,
     Times,
-    filled,
-    made_of,
-    or_none,
+    as_dataclass,
+    as_document,
     says,
+    unset_to_none,
 )
 from planner.jsonio.what_if import OutlookField, TargetedAnswer, WhatIfRequest
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import batch_cost
@@ -81,7 +81,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
         cost, interference = self._cost()
-        problem = made_of(
+        problem = as_dataclass(
             ibatch.Problem,
             self,
             cost=cost,
@@ -89,19 +89,19 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
             target=target_of(self.target),
         )
         for name in ("layer_names", "layer_parameters"):
-            values = or_none(getattr(self, name))
+            values = unset_to_none(getattr(self, name))
             if values is not None:
                 check_count(values, problem.layers, name, "layers")
-        _check_parameters(or_none(self.layer_parameters))
+        _check_parameters(unset_to_none(self.layer_parameters))
         if problem.target is not None:
-            check_modules(or_none(self.layer_parameters), problem.target)
+            check_modules(unset_to_none(self.layer_parameters), problem.target)
         return problem
 
-    def settled(self) -> Described | None:
+    def resolved_network(self) -> Described | None:
         """Return the network, with tables resolved to the cost of a batch, or None."""
         if self.network is UNSET:
             return None
-        return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
+        return resolved(described(self.network), ibatch.COLLECTIVES[self.direction])
 
     def lacks_spreads(self, problem: ibatch.Problem, /) -> str:
         """Return what the request lacks to have measured spreads; empty if it has them."""
@@ -111,16 +111,16 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return the cost of a communication (None without table or network) and contention."""
         if self.network is UNSET:
-            return None if self.cost_table is UNSET else TableCost(self.cost_table), ALONE
+            return None if self.cost_table is UNSET else TableCost(self.cost_table), NO_CONTENTION
         for name in ("startup_ns", "transfer_ns", "cost_table"):
             if getattr(self, name) is not UNSET:
                 raise InvalidInputError(name, "not together with network")
         if self.layer_bytes is UNSET:
             raise InvalidInputError("layer_bytes", "missing: network needs it")
-        network = self.settled()
+        network = self.resolved_network()
         assert network is not None
         collective = ibatch.COLLECTIVES[self.direction]
-        cost = batch_cost(measured_as(network, collective, beside=True))
+        cost = batch_cost(measured_as(network, collective, contention=True))
         return cost, network.interference
 
 
@@ -176,12 +176,15 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
         return f"A {self.direction} in {batches} beside the {computed} pass takes {format_ns(end)}"
 
 
-def told(
+def to_answer(
     case: Case[ibatch.Problem], result: Result[ibatch.Plan, ibatch.Evaluation], _: object
 ) -> IbatchAnswer:
     """Return the answer to a case, with the names of the request's or the profile's layers."""
     if case.request is not None:
-        known = or_none(case.request.layer_names), or_none(case.request.layer_parameters)
+        known = (
+            unset_to_none(case.request.layer_names),
+            unset_to_none(case.request.layer_parameters),
+        )
         return answer(case.problem, result, *known)
     assert case.profile is not None
     assert case.place is not None
@@ -197,14 +200,14 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     Raises InvalidInputError, with a path, if there is no plan, a layer is in no batch, or times
     contradict each other.
     """
-    check_head(answer, "schedule")
+    check_base(answer, "schedule")
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):
-        values = or_none(getattr(answer, field))
+        values = unset_to_none(getattr(answer, field))
         if values is not None:
             check_count(values, last, field, "layers")
-    _check_parameters(or_none(answer.layer_parameters))
+    _check_parameters(unset_to_none(answer.layer_parameters))
     check_count(answer.schedule, len(answer.batches), "schedule", "batches")
     for position, (batch, row) in enumerate(zip(answer.batches, answer.schedule, strict=True)):
         if row.layers != batch:
@@ -216,7 +219,7 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     times = [
         BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
     ]
-    names = or_none(answer.layer_names)
+    names = unset_to_none(answer.layer_names)
     return timeline_of(answer.batches, times, names, direction=answer.direction)
 
 
@@ -248,7 +251,7 @@ def answer(
         "layer_names": UNSET if layer_names is None else layer_names,
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
-        **head(IbatchAnswer, result),
+        **base_fields(IbatchAnswer, result),
         "target": target_answer(problem.target),
     }
     if result.plan is None:
@@ -264,13 +267,15 @@ def answer(
     if not problem.interference.is_none:
         computed = sum(times.compute_ns for times in evaluation.schedule)
         known["slowed_ns"] = computed - problem.compute_prefix[-1]
-    return filled(IbatchAnswer, evaluation, **known, batches=result.plan.batches, schedule=schedule)
+    return as_document(
+        IbatchAnswer, evaluation, **known, batches=result.plan.batches, schedule=schedule
+    )
 
 
 INTERFACE = Interface(
     family=ibatch.IBATCH,
     request=IbatchRequest,
     answer=IbatchAnswer,
-    told=told,
+    to_answer=to_answer,
     view=timeline,
 )

@@ -15,12 +15,12 @@ from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 
-Told: TypeAlias = "Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]"
+ToAnswer: TypeAlias = "Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]"
 """Returns the answer of a result; with all that takes time, until the deadline, if there is one."""
 
 
-def of_result(answer: Callable[[Any, Result[Any, Any]], Any]) -> Told:
-    """Return `Interface.told` of a family whose answers follow from problem and result."""
+def of_result(answer: Callable[[Any, Result[Any, Any]], Any]) -> ToAnswer:
+    """Return `Interface.to_answer` of a family whose answers follow from problem and result."""
     return lambda case, result, _: answer(case.problem, result)
 
 
@@ -30,8 +30,8 @@ class Interface:
 
     family: Family[Any, Any, Any]
     request: type[Any]  # a `Controlled`
-    answer: type[Any]  # a `Head`
-    told: Told
+    answer: type[Any]  # a `AnswerBase`
+    to_answer: ToAnswer
     view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
     run: Callable[..., Any] | None = None  # a request's own way to its answer, with `Control`
 

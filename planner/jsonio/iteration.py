@@ -12,9 +12,9 @@ from planner.families.iteration import Alternative, Evaluation, Plan, Problem
 from planner.families.iteration.for_target import exported
 from planner.families.iteration.measured import assumed_startups, notes_of
 from planner.families.iteration.sizing import Sizing, choose_size, group_size
+from planner.jsonio.answer_base import of_profile
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import TargetRequest, method_names, targets_answer, tell
-from planner.jsonio.heads import of_profile
+from planner.jsonio.control import TargetRequest, method_names, report_result, targets_answer
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.jsonio.iteration_making import answer, scheduling_answer, sizing_answer
@@ -26,16 +26,16 @@ from planner.jsonio.types import (
     Rate,
     Size,
     fields_of,
-    or_none,
     says,
+    unset_to_none,
 )
 from planner.jsonio.what_if import (
     OutlookField,
     WhatIfRequest,
     advice_answer,
-    asked,
     prospect_answer,
     regret_answers,
+    requested_scenarios,
     unless_tied,
 )
 from planner.model.clusters import Cluster
@@ -123,8 +123,8 @@ def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> Iteration
         cluster_of(request.cluster, "cluster"),
         request.options(),
         method=request.method,
-        time_limit=or_none(request.time_limit_s),
-        epoch_samples=or_none(request.epoch_samples),
+        time_limit=unset_to_none(request.time_limit_s),
+        epoch_samples=unset_to_none(request.epoch_samples),
         limits=fields_of(request, ("max_overhead", "max_group_ns")),
         regret=request.regret,
         likely=fields_of(request, ("outlook", "scenarios", "percentile")),
@@ -196,33 +196,33 @@ def planned(
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem, prospect = Problem.from_profile(profile, cluster, **options), None
     known = any(op.spread_ns for op in problem.graph.ops)
-    outlook = asked(
+    scenario_set = requested_scenarios(
         likely or {},
         lacks="" if known else "layers of profile with spreads, or scenarios",
         method=method,
         chooses=iteration.JOINT,
         target=target,
     )
-    outlook = unless_tied(outlook, control.get("tie_break"), likely or {})
+    scenario_set = unless_tied(scenario_set, control.get("tie_break"), likely or {})
     limit = deadline.share(1)
     if target is None and method in ("auto", iteration.JOINT):
         sized = sizing.chosen if sizing and control.get("start") is None else None
         if sized and sized.result and (deadline.passed or not sized.result.timed_out):
             result, alternatives = sized.result, sized.alternatives  # searched to the end
-            tell(result, control)
+            report_result(result, control)
         else:
             result, alternatives = iteration.solve_all(
                 problem, time_limit=limit, progress=progress, **control
             )
-        if outlook is not None:
+        if scenario_set is not None:
             if progress:
                 progress("for scenarios")
             warnings = result.warnings
             others = [option.plan for option in alternatives if option.plan is not None]
             family, rest = iteration.ITERATION, deadline.share(1)
-            result, prospect = robust_plan(family, problem, outlook, rest, result, others)
+            result, prospect = robust_plan(family, problem, scenario_set, rest, result, others)
             result = replace(result, warnings=warnings)
-            tell(result, control)
+            report_result(result, control)
     else:
         alternatives = ()
         result = iteration.solve(problem, method=method, time_limit=limit, **control)
@@ -243,11 +243,11 @@ def planned(
         more["targets"] = targets_answer(exported(problem, result.plan, end))
     answered = answer(problem, result, alternatives, model=profile.name, deadline=deadline)
     answered = structs.replace(answered, **more)
-    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan))
+    unsure = (*cluster.memory_caveats, *caveats(problem, result.plan))
     return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
 
 
-def doubts(problem: Problem, plan: iteration.Plan | None) -> tuple[str, ...]:
+def caveats(problem: Problem, plan: iteration.Plan | None) -> tuple[str, ...]:
     """Return warnings about assumed costs."""
     if plan is None:
         return ()
@@ -261,7 +261,7 @@ INTERFACE = Interface(
     family=iteration.ITERATION,
     request=IterationRequest,
     answer=IterationAnswer,
-    told=lambda case, result, _: answer(case.problem, result, model=case.title),
+    to_answer=lambda case, result, _: answer(case.problem, result, model=case.title),
     view=timeline,
     run=run,
 )

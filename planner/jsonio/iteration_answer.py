@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.caramel.checker import check_contents
 from planner.families.iteration.evaluation import check_pulls, in_transfers
 from planner.families.iteration.plan import MIXED
-from planner.jsonio.heads import WITH_PLAN, check_head
+from planner.jsonio.answer_base import WITH_PLAN, check_base
 from planner.jsonio.programs import ProgramAnswer, check_program
 from planner.jsonio.transfers import (
     Names,
@@ -213,7 +213,7 @@ class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
 
 def timeline(answer: IterationAnswer) -> Timeline:
     """Check an answer and return its schedule; errors carry a path."""
-    check_head(answer, "transfers", costs="iteration_ns")
+    check_base(answer, "transfers", costs="iteration_ns")
     order, end_ns = answer.op_order, answer.iteration_ns
     check_iteration("transfers", answer.transfers, answer.schedule, order, end_ns)
     _check_names(answer.synchronisation, answer.transfers)

@@ -20,8 +20,8 @@ from planner.families.iteration import (
 from planner.families.iteration.evaluation import cost_of
 from planner.families.iteration.sizing import Sizing
 from planner.families.iteration.synchronisation import recipe_on
+from planner.jsonio.answer_base import base_fields
 from planner.jsonio.control import target_answer
-from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
     AlternativeAnswer,
@@ -38,7 +38,7 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
-from planner.jsonio.types import filled
+from planner.jsonio.types import as_document
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result
@@ -59,7 +59,7 @@ def answer(
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
-        **head(IterationAnswer, result),
+        **base_fields(IterationAnswer, result),
         "model": model,
         "cluster": cluster.name,
         "machines": cluster.machines,
@@ -76,7 +76,7 @@ def answer(
     schedule = _schedule(problem, plan, evaluation)
     names = [parameter.name for parameter in problem.graph.parameters]
     computed, alone = evaluation.computation_ns, problem.base.windows.compute_ns
-    return filled(
+    return as_document(
         IterationAnswer,
         evaluation,
         **known,
@@ -101,13 +101,13 @@ def answer(
 
 
 def sizing_answer(samples: int, sizing: Sizing) -> SizingAnswer:
-    """Return the JSON form of the machines chosen for epochs of so many samples."""
+    """Return the JSON form of the number of machines chosen for epochs of `samples` samples."""
     return SizingAnswer(
         epoch_samples=samples,
         at_most=max(candidate.machines for candidate in sizing.candidates),
         proven=not sizing.timed_out,
         candidates=tuple(
-            filled(
+            as_document(
                 CandidateAnswer,
                 candidate,
                 workers=candidate.cluster.workers,
@@ -123,12 +123,12 @@ def scheduling_answer(result: Result[drizzle.Plan, drizzle.Evaluation]) -> Sched
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
         none = dict.fromkeys(("group_size", "iteration_ns", "overhead", "speedup"))
-        return filled(SchedulingAnswer, result.infeasibility, **none)
-    return filled(SchedulingAnswer, evaluation, plan)
+        return as_document(SchedulingAnswer, result.infeasibility, **none)
+    return as_document(SchedulingAnswer, evaluation, plan)
 
 
 def _alternative(alternative: Alternative) -> AlternativeAnswer:
-    return filled(
+    return as_document(
         AlternativeAnswer,
         alternative,
         alternative.synchronisation,
@@ -147,10 +147,12 @@ def _counted(time_ns: int | None) -> int | None:
 def _why(explanation: Explanation) -> WhyAnswer:
     second, answered = explanation.runner_up, None
     if second is not None and _counted(second.objective_ns) is not None:
-        changes = tuple(filled(ChangeAnswer, change) for change in explanation.changes)
+        changes = tuple(as_document(ChangeAnswer, change) for change in explanation.changes)
         late = explanation.timed_out or UNSET
-        answered = filled(RunnerUp, second, second.synchronisation, wins_if=changes, timed_out=late)
-    return filled(WhyAnswer, explanation, runner_up=answered)
+        answered = as_document(
+            RunnerUp, second, second.synchronisation, wins_if=changes, timed_out=late
+        )
+    return as_document(WhyAnswer, explanation, runner_up=answered)
 
 
 def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
@@ -167,7 +169,7 @@ def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
 def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:
     if problem.footprint is None:
         return UNSET
-    resident = problem.footprint.resident_bytes(plan.mode, problem.cluster.workers)
+    resident = problem.footprint.static_bytes(plan.mode, problem.cluster.workers)
     largest = max(transfer.size_bytes for transfer in plan.transfers)
     return MemoryAnswer(
         needed_bytes=resident + largest, available_bytes=problem.cluster.worker_memory_bytes
@@ -192,7 +194,7 @@ def _transfer(
 ) -> TransferAnswer:
     sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
     startup = cost_of(problem.costs, plan, transfer).startup_ns
-    return filled(
+    return as_document(
         TransferAnswer,
         times,
         **sent(transfer.parts, names, sizes),

@@ -22,7 +22,7 @@ from planner.model.validation import MAX_VALUE, inside, integer
 # The cost of one collective among some ranks, from the measured tables of a network document.
 
 
-def settled(
+def resolved(
     measured: Described, wanted: str | None, ranks: int | None = None, path: str = "network"
 ) -> Described:
     """Return the network with its tables resolved to the cost of one collective.
@@ -66,7 +66,7 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
 
 def nics_of(document: NetworkDocument | UnsetType, machines: int) -> Described | None:
     """Return a request's network; of a measured one, the NICs of `machines` machines."""
-    return None if document is UNSET else settled(described(document), None, machines)
+    return None if document is UNSET else resolved(described(document), None, machines)
 
 
 def links_of(request: Any, levels: int) -> Links:
@@ -85,7 +85,7 @@ def links_of(request: Any, levels: int) -> Links:
     for name in ("link_bytes_per_s", "latency_ns"):
         if getattr(request, name) is not UNSET:
             raise InvalidInputError(name, "not together with network")
-    return links(measured_as(request.settled(), None), levels, added)
+    return links(measured_as(request.resolved(), None), levels, added)
 
 
 # ---

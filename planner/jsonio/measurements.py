@@ -11,7 +11,7 @@ from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
 from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.profiles import ProvenanceDocument
-from planner.jsonio.types import filled, laid_out, made_of, or_none, says
+from planner.jsonio.types import as_dataclass, as_document, laid_out, says, unset_to_none
 from planner.jsonio.yan import (
     ChoiceDocument,
     ConstantsDocument,
@@ -64,7 +64,7 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             f"expected as many as the network has ({len(problem.layers)}), "
             f"got {len(document.layers)}",
         )
-    choices = [made_of(LayerChoice, choice) for choice in document.layers]
+    choices = [as_dataclass(LayerChoice, choice) for choice in document.layers]
     workers = document.workers_per_replica
     for place, (choice, layer) in enumerate(zip(choices, problem.layers, strict=True)):
         where = f"{path}.layers[{place}]"
@@ -75,7 +75,7 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             )
     triple = document.parameter_servers, document.replicas, workers
     configuration = Fixed(*triple, tuple(choices)).configuration()
-    configuration = replace(configuration, machines=or_none(document.machines))
+    configuration = replace(configuration, machines=unset_to_none(document.machines))
     from planner.families.yan.calibration import MeasuredEpoch
 
     return MeasuredEpoch(configuration, document.epoch_ns)
@@ -132,8 +132,8 @@ class FitDocument(Struct, frozen=True, kw_only=True):
 
 def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
-    constants = filled(ComputationConstants, computation)
-    return laid_out(filled(ComputationDocument, computation, constants=constants))
+    constants = as_document(ComputationConstants, computation)
+    return laid_out(as_document(ComputationDocument, computation, constants=constants))
 
 
 def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
@@ -141,17 +141,17 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
 
     `source` says where the measurements come from; `versions` are those of the software.
     """
-    document = filled(
+    document = as_document(
         FitDocument,
         result,
-        provenance=filled(
+        provenance=as_document(
             FitProvenance,
             result,
             source=source,
             measurements=len(result.predictions_ns),
             mean_error=result.fitted.mean,
             largest_error=result.fitted.largest,
-            held_out=filled(
+            held_out=as_document(
                 HeldOutErrors,
                 result,
                 mean_error=result.held_out.mean,

@@ -18,13 +18,13 @@ from planner.jsonio.types import (
     Rate,
     Rows,
     Time,
+    as_dataclass,
     fields_of,
-    made_of,
-    or_none,
     says,
+    unset_to_none,
 )
 from planner.model.clusters import Nic
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import Model
@@ -78,14 +78,14 @@ class CostDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class CostsDocument(CostDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an all-reduce costs, at depth 1 and, if given, at others.
 
-    The cost at depth 1 stands beside `depths` or in them.
+    The cost at depth 1 is given outside `depths` or as one of them.
     """
 
     depths: Annotated[dict[str, CostDocument], Meta(min_length=1)] | UnsetType = UNSET
 
 
 class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a transfer takes from computation beside it, and how much slower it is there."""
+    """Contention: the processor time a transfer takes from computation, and its own slowdown."""
 
     startup_ns: Time = 0
     ns_per_byte: Rate | UnsetType = UNSET
@@ -95,7 +95,7 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def typed(self, path: str) -> Interference:
         """Return the typed contention parameters; errors carry `path`."""
         with inside(path):
-            return made_of(Interference, self)
+            return as_dataclass(Interference, self)
 
 
 class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +119,7 @@ Ranks = Annotated[int, Meta(ge=2, le=MAX_RANKS)]
 
 
 class TableDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The times of one collective among so many ranks, so many a host."""
+    """Measured times of one collective among `ranks` ranks with `ranks_per_host` on each host."""
 
     ranks: Ranks
     ranks_per_host: Annotated[int, Meta(ge=1, le=MAX_RANKS)] = 1
@@ -133,7 +133,7 @@ Collectives = Annotated[
 
 
 class LinkDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The slowest link that is needed to join so many ranks of a host, by its data sheet."""
+    """The slowest link needed to join the ranks of a host, by its data sheet."""
 
     ranks: Ranks
     bytes_per_s: PositiveRate
@@ -154,7 +154,7 @@ class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def typed(self) -> MeasuredNetwork:
         """Return the typed tables; errors carry a path into the document."""
-        return _measured(self.collectives, or_none(self.links) or ())
+        return _measured(self.collectives, unset_to_none(self.links) or ())
 
 
 def _measured(collectives: Collectives, links: Iterable[LinkDocument]) -> MeasuredNetwork:
@@ -199,8 +199,10 @@ class Described:
     collective: Collective | None = None
     algorithm: str = ""  # that carried out the collective
     ranks: int | None = None
-    interference: Interference = ALONE
-    tables: MeasuredNetwork | None = None  # all measurements; `settled` derives `network`
+    interference: Interference = NO_CONTENTION
+    tables: MeasuredNetwork | None = (
+        None  # all measurements; `planner.jsonio.links.resolved` derives `network`
+    )
     notes: tuple[str, ...] = ()  # warnings about parts of the cost that were not measured
 
 
@@ -230,8 +232,8 @@ def _described(document: NetworkDocument) -> Described:
                 forms = (form for form in _FORMS.values() if any(field in group for group in form))
                 reason = f"missing beside it: {next(forms)[0][0]}"
             raise InvalidInputError(field, reason)
-    beside: InterferenceDocument | None = given.pop("interference", None)
-    disturbs = ALONE if beside is None else beside.typed("interference")
+    contention: InterferenceDocument | None = given.pop("interference", None)
+    disturbs = NO_CONTENTION if contention is None else contention.typed("interference")
     if form == "tables":
         timed = _measured(given["collectives"], given.get("links", ()))
         return Described(timed.most_ranks.cost, interference=disturbs, tables=timed)
@@ -246,15 +248,15 @@ def _described(document: NetworkDocument) -> Described:
 
 
 def measured_as(
-    measured: Described, wanted: str | None, path: str = "network", *, beside: bool = False
+    measured: Described, wanted: str | None, path: str = "network", *, contention: bool = False
 ) -> AnyNetwork:
     """Return the network; raise an error if it was measured for another collective than `wanted`.
 
-    `beside` says whether the plans count contention; if not, a network with contention is an error.
+    `contention`: whether plans count contention; if not, a network with contention is an error.
     """
     known = measured.collective
     with inside(path):
-        if not beside and not measured.interference.is_none:
+        if not contention and not measured.interference.is_none:
             what = "only plans of caramel, ibatch and iteration count it: leave it out here"
             raise InvalidInputError("interference", what)
         if measured.tables is not None and known is None:

@@ -27,8 +27,8 @@ from planner.jsonio.network import (
     TableDocument,
     TimingDocument,
 )
-from planner.jsonio.types import Size, filled, laid_out
-from planner.model.contention import ALONE, Interference
+from planner.jsonio.types import Size, as_document, laid_out
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing, relative_errors
@@ -75,7 +75,7 @@ def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> 
             )
             for collective in network.collectives
         },
-        links=tuple(filled(LinkDocument, link) for link in network.links) or UNSET,
+        links=tuple(as_document(LinkDocument, link) for link in network.links) or UNSET,
         provenance=dict(provenance),
     )
     return laid_out(document)
@@ -85,7 +85,7 @@ def encode_network(
     sweep: Sweep,
     fit: NetworkFit,
     provenance: Mapping[str, Any],
-    interference: Interference = ALONE,
+    interference: Interference = NO_CONTENTION,
 ) -> str:
     """Return a measured network, its models, its provenance and its contention as JSON text."""
     models: dict[str, Any] = {
@@ -121,11 +121,11 @@ def _costs(cost: AffineCost | TableCost | DepthCost) -> CostsDocument:
 
 
 def _cost(kind: type[C], cost: AffineCost | TableCost) -> C:
-    return kind(table=cost.points) if isinstance(cost, TableCost) else filled(kind, cost)
+    return kind(table=cost.points) if isinstance(cost, TableCost) else as_document(kind, cost)
 
 
 def _beside(interference: Interference) -> InterferenceDocument | UnsetType:
-    return UNSET if interference.is_none else filled(InterferenceDocument, interference)
+    return UNSET if interference.is_none else as_document(InterferenceDocument, interference)
 
 
 def _timing(timing: Timing, fit: DepthFit) -> TimingDocument:
@@ -135,7 +135,7 @@ def _timing(timing: Timing, fit: DepthFit) -> TimingDocument:
         if (cost := getattr(fit, name)) is not None
     }
     size, least = timing.size_bytes, min(timing.times_ns)
-    return filled(TimingDocument, timing, bytes=size, least_ns=least, **errors)
+    return as_document(TimingDocument, timing, bytes=size, least_ns=least, **errors)
 
 
 def cluster_document(
@@ -146,7 +146,7 @@ def cluster_document(
     source: str,
     cores: int = 1,
     bcube: BCube | None = None,
-    interference: Interference = ALONE,
+    interference: Interference = NO_CONTENTION,
     notes: Sequence[str] = (),
 ) -> ClusterDocument:
     """Return a cluster whose all-reduces cost what was measured.
@@ -173,6 +173,6 @@ def cluster_document(
         topology=TopologyDocument(kind="switch")
         if bcube is None
         else TopologyDocument(kind="bcube", n=bcube.n, k=bcube.k),
-        nic=filled(NicDocument, nic),
+        nic=as_document(NicDocument, nic),
         interference=_beside(interference),
     )

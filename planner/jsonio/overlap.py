@@ -6,10 +6,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.json import encode
 
 from planner.families import overlap
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base, check_priced
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import WITH_PLAN, check_head, check_priced, head
 from planner.jsonio.interfaces import Interface, of_result
-from planner.jsonio.types import Index, Moment, Size, Time, filled, made_of
+from planner.jsonio.types import Index, Moment, Size, Time, as_dataclass, as_document
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
@@ -121,7 +121,7 @@ class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 def encode_request(problem: overlap.Problem) -> str:
     """Return the request for a problem as JSON text."""
     known = ("problem", *overlap.Problem.__dataclass_fields__)
-    document = to_builtins(filled(OverlapRequest, problem, problem="overlap"))
+    document = to_builtins(as_document(OverlapRequest, problem, problem="overlap"))
     return encode({name: document[name] for name in known if name in document}).decode()
 
 
@@ -129,11 +129,11 @@ def answer(
     problem: overlap.Problem, result: Result[overlap.Plan, overlap.Evaluation]
 ) -> OverlapAnswer:
     """Return the JSON form of a result."""
-    known = head(OverlapAnswer, result)
+    known = base_fields(OverlapAnswer, result)
     if result.plan is None:
         return OverlapAnswer(**known)
     own = overlap.evaluate(problem, overlap.own_order(problem))
-    return filled(
+    return as_document(
         OverlapAnswer,
         problem,
         result.plan,
@@ -145,7 +145,7 @@ def answer(
 
 def problem_of(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
     """Return the typed problem of a request, or of an answer with a plan."""
-    return made_of(overlap.Problem, rows)
+    return as_dataclass(overlap.Problem, rows)
 
 
 def timeline(answer: OverlapAnswer) -> Timeline:
@@ -153,13 +153,13 @@ def timeline(answer: OverlapAnswer) -> Timeline:
 
     Raises InvalidInputError if the plan does not fit its graph or has another cost than stated.
     """
-    check_head(answer, "order")
+    check_base(answer, "order")
     problem = problem_of(answer)
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
     own = overlap.evaluate(problem, overlap.own_order(problem))
-    priced = filled(OverlapAnswer, problem, cost, answer, own_order_exposed_ns=own.exposed_ns)
+    priced = as_document(OverlapAnswer, problem, cost, answer, own_order_exposed_ns=own.exposed_ns)
     check_priced(answer, priced)
     return timeline_of(problem, plan, cost)
 
@@ -194,6 +194,6 @@ INTERFACE = Interface(
     family=overlap.OVERLAP,
     request=OverlapRequest,
     answer=OverlapAnswer,
-    told=of_result(answer),
+    to_answer=of_result(answer),
     view=timeline,
 )

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
-from planner.jsonio.types import Size, Time, filled, laid_out, made_of, says
+from planner.jsonio.types import Size, Time, as_dataclass, as_document, laid_out, says
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.layers import KINDS
@@ -109,7 +109,7 @@ def decode_profile(data: bytes | str) -> Profile:
 def profile_of(document: ProfileDocument) -> Profile:
     """Return the typed profile; errors carry a path."""
     known = {"layers": ()} if document.layers is UNSET else {}
-    return made_of(Profile, document, graph=document.graph(), **known)
+    return as_dataclass(Profile, document, graph=document.graph(), **known)
 
 
 def encode_profile(profile: Profile) -> str:
@@ -118,7 +118,7 @@ def encode_profile(profile: Profile) -> str:
     known: dict[str, Any] = {"ops": ops or UNSET, "parameters": parameters or UNSET}
     if not profile.layers:
         known["layers"] = UNSET
-    return laid_out(filled(ProfileDocument, profile, **known))
+    return laid_out(as_document(ProfileDocument, profile, **known))
 
 
 def read_profile(path: str | PathLike[str]) -> Profile:

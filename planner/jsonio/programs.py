@@ -51,7 +51,7 @@ class ProgramAnswer(Struct, frozen=True, kw_only=True):
 
 @lru_cache
 def program_answer(recipe: Recipe) -> ProgramAnswer | UnsetType:
-    """Return the JSON form of a program, with the checker's verdict if the program is small."""
+    """Return the JSON form of a program, with the checker's result if the program is small."""
     program = ProgramAnswer(generator=recipe.generator, shape=recipe.shape)
     if recipe.failed:
         failed = failed_document(BCube(*recipe.shape[:2]), recipe.failed)

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from planner.jsonio.answer_base import AnswerBase
 from planner.jsonio.control import control_of
 from planner.jsonio.decoding import decode, plain, typed
-from planner.jsonio.heads import Head
 from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.results import PlanDocument, plain_plan
 from planner.jsonio.types import Id
@@ -190,7 +190,7 @@ def decode_answer(data: bytes | str) -> tuple[Any, Any]:
 
 def _answer(
     request: Any, cancel: Cancel | None = None, on_progress: OnProgress | None = None
-) -> Head:
+) -> AnswerBase:
     interface = _interface(request)
     asked = typed(request, interface.request)
     told = on_progress if asked.progress else None
@@ -202,7 +202,7 @@ def _answer(
             told(incumbent)
 
     control = control_of(asked, cancel, keep if asked.with_plan else told)
-    answer: Head = answer_request(interface, asked, **control)
+    answer: AnswerBase = answer_request(interface, asked, **control)
     if asked.id is not UNSET:
         answer = msgspec.structs.replace(answer, id=asked.id)
     if kept:

@@ -12,12 +12,12 @@ from msgspec import Meta, Struct
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.loops import Application
 from planner.families.drizzle.problem import Problem
-from planner.jsonio.types import Count, Time, filled, laid_out
+from planner.jsonio.types import Count, Time, as_document, laid_out
 from planner.model.validation import MAX_VALUE
 
 
 class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The scheduling time of an iteration of so many tasks, in groups of so many iterations."""
+    """Measured scheduling time of an iteration, by number of tasks and iterations per group."""
 
     tasks: Count
     group_size: Count
@@ -79,14 +79,14 @@ def encode_spark(
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(
-        drizzle=filled(
+        drizzle=as_document(
             SparkDrizzle,
             fitted,
             problem,
             tasks=problem.tasks or 1,
-            constants=filled(GroupsConstants, fitted),
+            constants=as_document(GroupsConstants, fitted),
             mean_error=float(sum(errors, Fraction(0)) / len(errors)),
-            measurements=tuple(filled(OverheadDocument, row) for row in measurements),
+            measurements=tuple(as_document(OverheadDocument, row) for row in measurements),
         ),
         provenance=SparkProvenance(
             source=tuple(source),

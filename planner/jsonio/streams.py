@@ -132,14 +132,14 @@ def one_message(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
     yield stream.read(-1 if limits.request_bytes is None else limits.request_bytes + 1)
 
 
-def _serve(data: bytes, tell: Callable[[bytes], None], cancel: Cancel) -> tuple[int, bytes]:
+def _serve(data: bytes, report: Callable[[bytes], None], cancel: Cancel) -> tuple[int, bytes]:
     known = id_of(data)
     identified = {} if known is UNSET else {"id": known}
 
     def on_progress(incumbent: Incumbent[Any]) -> None:
         names = ("objective_ns", "lower_bound_ns", "runtime_s")
         told = {name: getattr(incumbent, name) for name in names}
-        tell(msgspec.json.encode(told | identified))
+        report(msgspec.json.encode(told | identified))
 
     answered = reply(data, cancel, on_progress)
     if isinstance(answered.fault, MemoryError):

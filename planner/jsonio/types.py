@@ -55,7 +55,7 @@ Index = Annotated[int, Meta(ge=0, le=2**31)]
 LayerRange = Annotated[tuple[Index, Index], says("half-open: [a, b] holds layers a … b-1")]
 
 
-def filled(kind: type[S], /, *sources: object, **others: Any) -> S:
+def as_document(kind: type[S], /, *sources: object, **others: Any) -> S:
     """Return a document with `others`, and otherwise with attributes of the sources, by name.
 
     The first source that has one counts. Rows inside become documents as well, and fractions
@@ -75,7 +75,7 @@ def filled(kind: type[S], /, *sources: object, **others: Any) -> S:
 
 @cache
 def _forms(kind: type[Struct]) -> dict[str, tuple[Callable[[Any], Any] | None, bool]]:
-    """Return what brings each field's value into its form, and whether it may be None."""
+    """Return the converter of each field's value, and whether the value may be None."""
     hints = get_type_hints(kind)
     return {
         name: (_form(hints[name]), NoneType in get_args(hints[name]))
@@ -86,7 +86,7 @@ def _forms(kind: type[Struct]) -> dict[str, tuple[Callable[[Any], Any] | None, b
 def _form(hint: Any) -> Callable[[Any], Any] | None:
     for part in (hint, *get_args(hint)):
         if isinstance(part, type) and issubclass(part, Struct):
-            return lambda value: value if isinstance(value, part) else filled(part, value)
+            return lambda value: value if isinstance(value, part) else as_document(part, value)
         if get_origin(part) is tuple and get_args(part)[1:] == (...,):
             row = _form(get_args(part)[0])
             return tuple if row is None else partial(_each, row)
@@ -108,7 +108,7 @@ def fields_of(document: Struct, names: Iterable[str] | None = None) -> dict[str,
     return {name: value for name, value in given.items() if value is not UNSET}
 
 
-def made_of(kind: type[T], document: Struct, /, **others: Any) -> T:
+def as_dataclass(kind: type[T], document: Struct, /, **others: Any) -> T:
     """Return a dataclass with `others`, and otherwise with the set fields of a document, by name.
 
     Documents inside become dataclasses of their own; errors carry the path into the document.
@@ -126,7 +126,7 @@ def _made(kind: Any, value: Any, path: str) -> Any:
     if isinstance(value, tuple):
         return tuple(_made(kind, row, f"{path}[{place}]") for place, row in enumerate(value))
     with inside(path):
-        return made_of(kind, value)
+        return as_dataclass(kind, value)
 
 
 @cache
@@ -142,7 +142,7 @@ def _dataclasses_in(kind: type[Any]) -> dict[str, type[Any] | None]:
     return {field.name: dataclass_in(hints[field.name]) for field in fields(kind)}
 
 
-def or_none(value: T | UnsetType) -> T | None:
+def unset_to_none(value: T | UnsetType) -> T | None:
     """Return a field's value, or None if it is unset."""
     return None if value is UNSET else value
 

@@ -11,18 +11,24 @@ from typing import Annotated, Any, ClassVar, Literal, Unpack
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.jsonio.control import Controlled, ExportedAnswer, TargetAnswer, tell, without_start
-from planner.jsonio.heads import Head, warned
+from planner.jsonio.answer_base import AnswerBase, warned
+from planner.jsonio.control import (
+    Controlled,
+    ExportedAnswer,
+    TargetAnswer,
+    report_result,
+    without_start,
+)
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import (
     Moment,
     PositiveRate,
     Rate,
+    as_dataclass,
+    as_document,
     fields_of,
-    filled,
-    made_of,
-    or_none,
     says,
+    unset_to_none,
 )
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
@@ -31,7 +37,14 @@ from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
 from planner.solving.result import EvaluationT, PlanT, Result
-from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
+from planner.solving.scenarios import (
+    OBJECTIVES,
+    ExpectedCost,
+    Part,
+    Scenario,
+    ScenarioSet,
+    measured,
+)
 from planner.solving.targets import Target
 from planner.solving.what_if import Regret, regrets, robust_plan
 
@@ -62,7 +75,7 @@ class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ProspectAnswer(Struct, frozen=True, kw_only=True):
-    """What a plan for several scenarios costs in them, beside the usual plan."""
+    """Expected cost of a plan over several scenarios, compared with the usual plan."""
 
     value_ns: Annotated[float, Meta(ge=0, description="mean or percentile of an iteration")]
     lower_bound_ns: Annotated[float, Meta(ge=0, description="no plan in this op order has less")]
@@ -91,9 +104,9 @@ OutlookField = (
 )
 
 
-def asked(
+def requested_scenarios(
     given: Mapping[str, Any], *, lacks: str, method: str, chooses: str, target: Target | None
-) -> Outlook | None:
+) -> ScenarioSet | None:
     """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
     `given` holds `outlook`, `scenarios` and `percentile`; `lacks` names what the request lacks to
@@ -122,23 +135,23 @@ def asked(
         raise InvalidInputError(name, reason)
     if outlook is not UNSET and percentile is not UNSET:
         raise InvalidInputError("percentile", f"not with outlook {outlook}")
-    counts = or_none(percentile) if outlook is UNSET else OBJECTIVES[outlook]
+    counts = unset_to_none(percentile) if outlook is UNSET else OBJECTIVES[outlook]
     if scenarios is not UNSET:
-        return _outlook_of(scenarios, counts)
+        return _weighted(scenarios, counts)
     if lacks:
         raise InvalidInputError("outlook", f"missing beside it: {lacks}")
     return measured(counts)
 
 
 def unless_tied(
-    outlook: Outlook | None, tie_break: object, given: Mapping[str, object]
-) -> Outlook | None:
+    scenario_set: ScenarioSet | None, tie_break: object, given: Mapping[str, object]
+) -> ScenarioSet | None:
     """Return the scenarios, or None if a choice among plans of equal cost is asked for.
 
-    That choice is made at the nominal times: beside fields that ask for scenarios it is refused.
+    That choice is made at the nominal times, so it is refused together with scenarios.
     """
     if tie_break is None:
-        return outlook
+        return scenario_set
     for name in ("scenarios", "percentile", "outlook"):
         if given.get(name, UNSET) not in (UNSET, "nominal"):
             reason = "they choose among plans for the nominal times"
@@ -146,22 +159,22 @@ def unless_tied(
     return None
 
 
-def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | None) -> Outlook:
+def _weighted(documents: Sequence[ScenarioDocument], percentile: Fraction | None) -> ScenarioSet:
     """Return the typed scenarios; errors carry a path."""
     scenarios = []
     for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
             weight = Fraction(1) if document.weight is UNSET else document.weight
-            scenarios.append((made_of(Scenario, document), weight))
-    return Outlook(tuple(scenarios), percentile)
+            scenarios.append((as_dataclass(Scenario, document), weight))
+    return ScenarioSet(tuple(scenarios), percentile)
 
 
-def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectAnswer | UnsetType:
+def prospect_answer(prospect: ExpectedCost | None, objective_ns: int) -> ProspectAnswer | UnsetType:
     """Return the JSON form of the expected cost; UNSET without scenarios."""
     if prospect is None:
         return UNSET
     value, usual = prospect.value, prospect.usual_value
-    return filled(
+    return as_document(
         ProspectAnswer,
         prospect,
         value_ns=float(value),
@@ -177,7 +190,7 @@ def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectAns
 
 
 class RegretAnswer(Struct, frozen=True, kw_only=True):
-    """What the plan, as it is, costs in one scenario beside the best plan for it."""
+    """Cost of the unchanged plan in one scenario, and of the best plan for that scenario."""
 
     computation: Annotated[float, Meta(ge=0, description="times of computation are multiplied by")]
     startup: Annotated[float, Meta(ge=0, description="start-up costs are multiplied by")]
@@ -219,7 +232,7 @@ def regret_answers(rows: Sequence[Regret[Any]] | None) -> tuple[RegretAnswer, ..
     if rows is None:
         return UNSET
     return tuple(
-        filled(RegretAnswer, row, row.scenario, lower_bound_ns=row.bound_ns) for row in rows
+        as_document(RegretAnswer, row, row.scenario, lower_bound_ns=row.bound_ns) for row in rows
     )
 
 
@@ -227,7 +240,7 @@ def advice_answer(advice: Advice | None) -> AdviceField:
     """Return the JSON form of advice; UNSET if there is none."""
     if advice is None:
         return UNSET
-    return filled(AdviceAnswer, advice, bucket_cap_mb=advice.bucket_mb)
+    return as_document(AdviceAnswer, advice, bucket_cap_mb=advice.bucket_mb)
 
 
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -247,9 +260,9 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
         """Return what the request lacks to have measured spreads; empty if it has them."""
         return "scenarios"
 
-    def to_outlook(self, problem: Any) -> Outlook | None:
+    def to_scenario_set(self, problem: Any) -> ScenarioSet | None:
         """Return the scenarios to plan a problem for, or None."""
-        return asked(
+        return requested_scenarios(
             fields_of(self),
             lacks=self.lacks_spreads(problem),
             method=self.method,
@@ -258,8 +271,8 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
 
-class WhatIfAnswer(Head, frozen=True, kw_only=True):
-    """The fields of `Head`, and what the plan costs if the numbers are others."""
+class WhatIfAnswer(AnswerBase, frozen=True, kw_only=True):
+    """The fields of `AnswerBase`, and what the plan costs if the numbers are others."""
 
     regret: tuple[RegretAnswer, ...] | UnsetType = UNSET
     prospect: ProspectAnswer | UnsetType = UNSET
@@ -283,21 +296,21 @@ def planned(
     plan whose regret is asked for has half of the time. Raises InvalidInputError if the request is
     none, such as a scenario that changes what the family does not have.
     """
-    limit, cancel = or_none(request.time_limit_s), control.get("cancel")
+    limit, cancel = unset_to_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
-    regret, outlook = False, None
+    regret, scenario_set = False, None
     if isinstance(request, WhatIfRequest):
-        regret, outlook = request.regret, request.to_outlook(problem)
-        outlook = unless_tied(outlook, control.get("tie_break"), fields_of(request))
+        regret, scenario_set = request.regret, request.to_scenario_set(problem)
+        scenario_set = unless_tied(scenario_set, control.get("tie_break"), fields_of(request))
     if limit is not None and regret:
         limit /= 2
-    if outlook is None:
+    if scenario_set is None:
         result = family.solve(problem, method=request.method, time_limit=limit, **control)
     else:
         end = Deadline.of(limit, cancel)
-        result, prospect = robust_plan(family, problem, outlook, end)
+        result, prospect = robust_plan(family, problem, scenario_set, end)
         result = without_start(result, control)
-        tell(result, control)
+        report_result(result, control)
 
     def more() -> dict[str, Any]:
         if not isinstance(request, WhatIfRequest):
@@ -320,7 +333,7 @@ def answer_request(interface: Interface, request: Any, **control: Unpack[Control
     family = interface.family
     case: Case[Any] = Case(request.to_problem(), request=request)
     result, deadline, more = planned(family, request, case.problem, control)
-    made = replace(interface.told(case, result, deadline), **more())
+    made = replace(interface.to_answer(case, result, deadline), **more())
     return warned(made, caveats(family, case, result))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from planner.jsonio.types import filled
+from planner.jsonio.types import as_document
 from planner.traces.recorded import Kernels, StepParts
 from planner.traces.why import Why
 
@@ -78,11 +78,11 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
     """Return the JSON form of an answer, with the warnings about its traces."""
     ranks = (
-        filled(RankReport, part, recorded, steps=len(recorded.steps))
+        as_document(RankReport, part, recorded, steps=len(recorded.steps))
         for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
     )
     waits = (
-        filled(
+        as_document(
             WaitReport,
             wait,
             wait.transfer,
@@ -91,8 +91,8 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
         )
         for wait in answer.waits
     )
-    costs = {name: filled(CostReport, cost) for name, cost in answer.costs.items()}
-    return filled(
+    costs = {name: as_document(CostReport, cost) for name, cost in answer.costs.items()}
+    return as_document(
         WhyReport,
         answer,
         ranks=tuple(ranks),

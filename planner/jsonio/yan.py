@@ -21,7 +21,7 @@ from planner.families.yan.problem import (
 )
 from planner.jsonio.control import method_names
 from planner.jsonio.interfaces import Interface
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, made_of, says
+from planner.jsonio.types import Count, PositiveRate, Rate, as_dataclass, fields_of, says
 from planner.jsonio.what_if import WhatIfRequest
 from planner.jsonio.yan_answer import YanAnswer, answer, scaling, top_rows
 from planner.solving.compare import Case
@@ -122,9 +122,9 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
     def to_problem(self) -> ProfiledProblem:
-        """Return the typed problem, in the form of one that is made of a profile."""
+        """Return the typed problem, in the form that a profile gives."""
         constants = Constants(**fields_of(self.constants))
-        return ProfiledProblem(made_of(Problem, self, constants=constants), 1, ())
+        return ProfiledProblem(as_dataclass(Problem, self, constants=constants), 1, ())
 
 
 def problem_of(request: YanRequest) -> Problem:
@@ -132,10 +132,10 @@ def problem_of(request: YanRequest) -> Problem:
     return request.to_problem().problem
 
 
-def told(
+def to_answer(
     case: Case[Problem], result: Result[Plan, Estimate], deadline: Deadline | None
 ) -> YanAnswer:
-    """Return the answer to a case; until a deadline, with what the request asks for beside.
+    """Return the answer to a case; with a deadline, also the extras that the request asks for.
 
     At the deadline the Pareto front is cut; the part it covers is correct.
     """
@@ -151,6 +151,6 @@ INTERFACE = Interface(
     family=YAN,
     request=YanRequest,
     answer=YanAnswer,
-    told=told,
+    to_answer=to_answer,
     view=scaling,
 )

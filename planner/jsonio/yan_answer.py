@@ -17,9 +17,9 @@ from planner.families.yan.from_profile import ProfiledProblem
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.families.yan.segments import check_machines
-from planner.jsonio.heads import WITH_PLAN, check_head, head
+from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base
 from planner.jsonio.transfers import placed
-from planner.jsonio.types import Index, Moment, filled, or_none, says
+from planner.jsonio.types import Index, Moment, as_document, says, unset_to_none
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted
@@ -135,7 +135,7 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
     """
     problem = made.problem
     known = {
-        **head(YanAnswer, result),
+        **base_fields(YanAnswer, result),
         "machines": problem.machines,
         "batch_size": made.batch_size if made.assumptions else UNSET,
         "assumptions": made.assumptions or UNSET,
@@ -150,7 +150,7 @@ def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
         configuration=_configuration(problem, plan.configuration),
         breakdown=_breakdown(problem, estimate),
         top=top_rows(plan.ranking),
-        explored=filled(ExploredAnswer, plan.explored),
+        explored=as_document(ExploredAnswer, plan.explored),
         lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
     )
 
@@ -160,11 +160,11 @@ def _rounded(epoch: Fraction) -> int:
 
 
 def _configuration(problem: Problem, configuration: Configuration) -> ConfigurationAnswer:
-    return filled(
+    return as_document(
         ConfigurationAnswer,
         configuration,
         layers=tuple(
-            filled(MappedAnswer, choice, name=layer.name)
+            as_document(MappedAnswer, choice, name=layer.name)
             for layer, choice in zip(problem.layers, configuration.layers, strict=True)
         ),
     )
@@ -193,7 +193,8 @@ def _whole(times: Sequence[Fraction]) -> Iterator[int]:
 def top_rows(ranking: Iterable[Ranked]) -> tuple[TopRow, ...]:
     """Return the JSON form of ranked configurations."""
     return tuple(
-        filled(TopRow, ranked.configuration, epoch_ns=_rounded(ranked.epoch)) for ranked in ranking
+        as_document(TopRow, ranked.configuration, epoch_ns=_rounded(ranked.epoch))
+        for ranked in ranking
     )
 
 
@@ -208,7 +209,7 @@ def scaling(answer: YanAnswer) -> Scaling:
     other.
     """
     configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
-    check_head(answer, "configuration", costs="epoch_ns")
+    check_base(answer, "configuration", costs="epoch_ns")
     anywhere = answer.lower_bound_any_mapping_ns
     if isinstance(anywhere, int) and anywhere > epoch:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
@@ -218,8 +219,8 @@ def scaling(answer: YanAnswer) -> Scaling:
     return Scaling(
         layers,
         best,
-        _ranking(or_none(answer.top) or (), best, len(configuration.layers)),
-        _points(or_none(answer.pareto) or (), "pareto"),
+        _ranking(unset_to_none(answer.top) or (), best, len(configuration.layers)),
+        _points(unset_to_none(answer.pareto) or (), "pareto"),
     )
 
 

@@ -7,7 +7,7 @@ A cluster describes where a job runs. It knows no algorithms;
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from planner.model.contention import ALONE, Interference, check_interference
+from planner.model.contention import NO_CONTENTION, Interference, check_interference
 from planner.model.costs import TableCost, scaled_cost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import MeasuredNetwork
@@ -110,7 +110,7 @@ class Cluster:
     scheduling: Scheduling | None = None
     notes: tuple[str, ...] = ()
     failed: Failures = field(default_factory=Failures)
-    interference: Interference = ALONE
+    interference: Interference = NO_CONTENTION
     network: MeasuredNetwork | None = None
     accelerator_memory_bytes: int | None = None
 
@@ -206,7 +206,7 @@ class Cluster:
         return self.memory_bytes // self.topology.accelerators
 
     @property
-    def memory_doubts(self) -> tuple[str, ...]:
+    def memory_caveats(self) -> tuple[str, ...]:
         """Warning if `memory_bytes` looks like the memory of one accelerator; else empty."""
         have, workers = self.memory_bytes, self.workers_per_host
         if have is None or workers == 1 or have > ONE_ACCELERATOR_BYTES:

@@ -6,7 +6,7 @@ computation lasts σ·d + δ (`slowdown`; `delay`: a sending thread waits to be 
 processor time p = min(d, startup + bytes·rate) from computation, at a constant rate. While
 computation waits, neither slows the other down.
 
-Guarantee: `bound_beside` is a lower bound on every iteration. Its proof is in docs/calibration.md.
+Guarantee: `contention_bound` is a lower bound on every iteration; proof: docs/calibration.md.
 Complexity: O(n) for the bounds, O(n log n) for the progress of a schedule.
 Source: own. Mutual slowdown: Rashidi et al., "Enabling Compute-Communication Overlap …", ISCA 2021.
 """
@@ -66,7 +66,7 @@ class Interference:
     @property
     def is_none(self) -> bool:
         """Whether there is no contention."""
-        return self == ALONE
+        return self == NO_CONTENTION
 
     @property
     def half(self) -> "Interference":
@@ -84,13 +84,13 @@ class Interference:
         sent = ceil(self.ns_per_byte * size) if self.ns_per_byte else 0
         return min(duration_ns, self.startup_ns + sent)
 
-    def beside_ns(self, duration_ns: int) -> int:
+    def overlapped_ns(self, duration_ns: int) -> int:
         """Return the duration (ns) of a transfer that overlaps computation all the time."""
         lasts = duration_ns if self.slowdown == 1 else ceil(self.slowdown * duration_ns)
         return lasts + (self.delay_ns if duration_ns else 0)
 
 
-ALONE = Interference()  # no contention
+NO_CONTENTION = Interference()  # no contention
 
 
 def check_interference(value: object) -> None:
@@ -113,12 +113,12 @@ def progress(
     transfers: Sequence[Span],
     alone_ns: Sequence[int],
     processor_ns: Sequence[int],
-    beside_ns: Sequence[int],
+    overlapped_ns: Sequence[int],
 ) -> Progress:
     """Return the work that a schedule completes according to the model.
 
     `ops` and `transfers` are (start, end) in time order, without overlap among themselves. For each
-    transfer, `alone_ns` is its duration without computation, `beside_ns` its duration with
+    transfer, `alone_ns` is its duration without computation, `overlapped_ns` its duration with
     computation all the time, and `processor_ns` the processor time that it takes then.
     """
     moments = sorted({moment for span in (*ops, *transfers) for moment in span})
@@ -138,7 +138,7 @@ def progress(
         sends = number < len(transfers) and transfers[number][0] <= now
         share: Amount = 1 if computes else 0
         if sends:
-            alone, beside = alone_ns[number], beside_ns[number]
+            alone, beside = alone_ns[number], overlapped_ns[number]
             slower = computes and beside > alone
             of_transfers[number] += Fraction(alone * (then - now), beside) if slower else then - now
             if computes and processor_ns[number]:
@@ -151,7 +151,7 @@ def progress(
     return Progress(tuple(of_ops), tuple(of_transfers), tuple(borders), tuple(before))
 
 
-def bound_beside(
+def contention_bound(
     interference: Interference,
     compute_ns: int,
     alone_ns: int,

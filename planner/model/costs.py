@@ -317,7 +317,7 @@ Line = tuple[Fraction, Fraction]  # an affine cost: start-up α (ns) and β (ns 
 
 @lru_cache(maxsize=256)  # all plans for a network share these lines
 def supporting_lines(cost: TransferCost, largest: int) -> tuple[Line, ...]:
-    """Return affine costs (α, β) that no transfer of 1 … `largest` bytes undercuts.
+    """Return affine lower bounds (α, β) on the cost of transfers of 1 … `largest` bytes.
 
     They are the `lower_lines` of the cost.
     """

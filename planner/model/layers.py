@@ -107,7 +107,7 @@ class Layer:
         return self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
 
     @property
-    def remembered_bytes(self) -> int:
+    def saved_activation_bytes(self) -> int:
         """Size of the saved activations, or of the output if these are unknown."""
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
@@ -146,7 +146,7 @@ def merged(unit: list[Layer]) -> Layer:
         parameters=tuple(name for layer in unit for name in layer.parameters),
         kept_bytes=None
         if all(layer.kept_bytes is None for layer in unit)
-        else sum(layer.remembered_bytes for layer in unit),
+        else sum(layer.saved_activation_bytes for layer in unit),
     )
 
 

@@ -48,7 +48,7 @@ class Provenance:
     notes : tuple of str
         Remarks for readers of the numbers.
     warnings : tuple of str
-        Why the numbers may be off (`planner.solving.diagnostics`); see `Profile.doubts`.
+        Why the numbers may be off (`planner.solving.diagnostics`); see `Profile.caveats`.
     """
 
     kind: Literal["measured", "imported", "synthetic"]
@@ -109,7 +109,9 @@ class Profile:
         for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
             integer(sum(getattr(layer, name) for layer in self.layers), f"layers: sum of {name}")
         integer(sum(layer.pushed_bytes for layer in self.layers), "layers: sum of gradient_bytes")
-        integer(sum(layer.remembered_bytes for layer in self.layers), "layers: sum of kept_bytes")
+        integer(
+            sum(layer.saved_activation_bytes for layer in self.layers), "layers: sum of kept_bytes"
+        )
         first: dict[str, int] = {}
         for position, layer in enumerate(self.layers):
             for place, name in enumerate(layer.parameters):
@@ -143,7 +145,7 @@ class Profile:
         return sum(getattr(layer, f"{phase}_ns") for layer in self.layers)
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:
         """One warning with date and processor if the times may be off; else empty.
 
         Every answer planned with the profile repeats the warning.

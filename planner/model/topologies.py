@@ -121,7 +121,7 @@ class BCube:
 
 
 def _plain(part: Any) -> Any:
-    """Return a failed part with Python's integers in place of NumPy's; anything else as it is."""
+    """Return a failed part with Python's integers in place of NumPy's; anything else unchanged."""
     if isinstance(part, tuple):
         return tuple(map(_plain, part))
     return part if isinstance(part, bool) or not hasattr(part, "__index__") else index(part)

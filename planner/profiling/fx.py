@@ -63,7 +63,7 @@ def fx_document(
     same: dict[int, int] = {}
     for node in graph.nodes:
         name = collective_name(node)
-        # Memory of the host does not count beside a device's.
+        # The host's memory does not count if the model is on a device.
         made = _storages(node, host=not torch.cuda.is_available())
         mine = {same.get(key, key): size for key, size in made.items()}
         if name == "wait_tensor":

@@ -183,7 +183,7 @@ def optimizer_of(name: str, parameters: Iterable[nn.Parameter]) -> torch.optim.O
 
 
 # ---
-# The tensors inside a module's output, their size, and a loss made of them.
+# The tensors inside a module's output, their size, and a loss computed from them.
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

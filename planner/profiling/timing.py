@@ -18,7 +18,7 @@ from planner.model.layers import Layer
 from planner.profiling.calls import errors_of, nodes_behind, observed_modules
 from planner.profiling.samples import loss_of, tensors_in
 from planner.profiling.structure import Structure
-from planner.solving.diagnostics import Circumstances, Spread, disturbances
+from planner.solving.diagnostics import MeasurementConditions, Spread, disturbances
 
 Clock = Callable[[], int]
 """Returns the time (ns) once all work submitted so far is complete."""
@@ -206,11 +206,12 @@ def warnings_of(
 ) -> tuple[str, ...]:
     """Return the reasons why the times may be off.
 
-    `bare` and `runs` are the repetitions without and with hooks; for `others` see `Circumstances`.
+    `bare` and `runs` are the repetitions without and with hooks; for `others` see
+    `MeasurementConditions`.
     """
     without = [median(times[which] for times in bare) for which in (0, 1)]
     return disturbances(
-        Circumstances(
+        MeasurementConditions(
             threads=1 if _on_device(model) else torch.get_num_threads(),
             processors=machine.processors(),
             others=others,

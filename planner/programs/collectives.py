@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from planner.families.bml.checker import Ground, check
+from planner.families.bml.checker import CheckerContext, check
 from planner.families.bml.program import made, program_of
 from planner.families.bml.reroute import Damage
 from planner.families.bml.trees import Plan
@@ -112,7 +112,7 @@ def _of_bcube(answer: BmlAnswer) -> SummingProgram:
         if not isinstance(plan, Plan):
             raise InvalidInputError("plan.kind", f"no plan of bml: {shown(answer.plan.kind)}")
         damage = Damage(bcube, failed)
-        check(Ground(bcube, damage.dead, damage.down), plan)
+        check(CheckerContext(bcube, damage.dead, damage.down), plan)
         return SummingProgram(program_of(plan), plan.rounds)
     if failed or answer.method not in ("bml", "detour") or answer.steps is UNSET:
         why = '; ask for "with_plan": true' if answer.reason is UNSET else f": {answer.reason}"

@@ -26,7 +26,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
 from planner.jsonio.transfers import TransferDocument
-from planner.jsonio.types import or_none
+from planner.jsonio.types import unset_to_none
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.programs.forms import (
@@ -69,8 +69,8 @@ def shards(plans: Sequence[IbatchAnswer]) -> ShardProgram:
     """Return the program of one or two plans of `ibatch`, at most one per direction."""
     if len(plans) > 2 or len({plan.direction for plan in plans}) < len(plans):
         raise InvalidInputError("direction", "expected at most one plan to pull and one to push")
-    table = or_none(plans[0].layer_parameters)
-    if any(or_none(plan.layer_parameters) != table for plan in plans):
+    table = unset_to_none(plans[0].layer_parameters)
+    if any(unset_to_none(plan.layer_parameters) != table for plan in plans):
         raise InvalidInputError("layer_parameters", "the two plans are about different layers")
     if table is None:
         raise InvalidInputError(
@@ -85,7 +85,7 @@ def shards(plans: Sequence[IbatchAnswer]) -> ShardProgram:
     every = Batch(tuple(map(Piece, names)))
     batches: dict[str, tuple[Batch, ...]] = {"pull": (every,), "push": (every,)}
     for plan in plans:
-        sizes = or_none(plan.layer_bytes)
+        sizes = unset_to_none(plan.layer_bytes)
         batches[plan.direction] = tuple(
             Batch(
                 tuple(Piece(name) for layer in table[start:stop] for name in layer),
@@ -147,25 +147,25 @@ def read_answer(answer: Answer) -> Program:
         return GradientProgram(tuple(groups), answer.barrier)
     if isinstance(answer, IterationAnswer):
         pushed = answer.parameter_bytes
-        pulled = or_none(answer.pull_bytes) or pushed
+        pulled = unset_to_none(answer.pull_bytes) or pushed
         recipes, rows = recipes_of(answer), []
         for transfer in answer.transfers:
             pieces = _named_pieces(transfer, pulled if transfer.kind == "pull" else pushed)
-            recipe = recipes[or_none(transfer.algorithm)]
-            batch = Batch(pieces, transfer.bytes, or_none(transfer.depth) or 1, recipe)
+            recipe = recipes[unset_to_none(transfer.algorithm)]
+            batch = Batch(pieces, transfer.bytes, unset_to_none(transfer.depth) or 1, recipe)
             rows.append((transfer.kind, batch))
         return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
         return shards([answer])
     if isinstance(answer, BigdlAnswer):
-        slices, order = or_none(answer.slices), or_none(answer.pull_order)
+        slices, order = unset_to_none(answer.slices), unset_to_none(answer.pull_order)
         if slices is None or order is None:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)
     if isinstance(answer, FsdpAnswer):
         plan, loads = plan_of(answer)
         mesh = answer.mesh.replicas, answer.mesh.shards
-        return units_of(or_none(answer.layer_names), plan, loads, mesh, answer.channels)
+        return units_of(unset_to_none(answer.layer_names), plan, loads, mesh, answer.channels)
     raise InvalidInputError(
         "problem",
         f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "
@@ -190,7 +190,7 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
 
 def _named_pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:
-    part = or_none(transfer.part) or {}
+    part = unset_to_none(transfer.part) or {}
     return tuple(
         piece_of(name, *part[name], sizes.get(name)) if name in part else Piece(name)
         for name in transfer.parameters

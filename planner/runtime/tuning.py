@@ -1,6 +1,6 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan`. Copies of the model and the optimiser train in turns under the plan, DDP's
+Method: `make_plan`. Copies of the model and the optimiser train alternately under the plan, DDP's
 default, and DDP with the bucket size predicted to be its best. The plan is followed if it is faster
 in every turn and gains `planner.solving.advice.WORTH` in the median; else the faster DDP stays.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.families import caramel
-from planner.jsonio.caramel import CaramelAnswer, told
+from planner.jsonio.caramel import CaramelAnswer, to_answer
 from planner.jsonio.what_if import AdviceAnswer
 from planner.model.fitting import fit_network
 from planner.model.units import format_ns, format_share
@@ -34,7 +34,7 @@ from planner.profiling import measure
 from planner.programs import read_plan
 from planner.runtime.attaching import take_over
 from planner.runtime.executors.base import Executor
-from planner.runtime.measuring.beside import measure_interference, passes_of
+from planner.runtime.measuring.contention import measure_interference, passes_of
 from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.measuring.trial import run_ddp, run_plan
 from planner.runtime.world.joining import join
@@ -120,7 +120,7 @@ def make_plan(
         sweep = measure_network(
             job, sizes=_TIMED, repetitions=5, progress=partial(show, "network: round")
         )
-        beside = measure_interference(
+        contention = measure_interference(
             job,
             "all_reduce",
             rounds=3,
@@ -134,11 +134,11 @@ def make_plan(
                 profile,
                 fit_network(sweep).by_depth[0][1].table,
                 workers=job.size,
-                interference=beside,
+                interference=contention,
                 target=aim,
             )
             result = caramel.solve(problem, time_limit=time_limit)
-            made = told(Case(problem), result, Deadline(time_limit))
+            made = to_answer(Case(problem), result, Deadline(time_limit))
             text = msgspec.json.encode(made).decode()
         plan = job.gather("the plan", text)[0].encode()
         show.done()

@@ -24,7 +24,7 @@ by."""
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A plan beside DDP with its best bucket size."""
+    """A plan compared with DDP at its best bucket size."""
 
     plan_ns: int
     bound_ns: int | None  # lower bound over all plans, if known

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from planner.model.clusters import Cluster
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import AnyNetwork
 from planner.model.profiles import Profile
@@ -130,7 +130,7 @@ class Place:
     path: str = ""  # of that file or cluster, if it is one
     cluster: Cluster | None = None
     ranks: int | None = None  # among which the network was measured, if it was
-    interference: Interference = ALONE
+    interference: Interference = NO_CONTENTION
     notes: tuple[str, ...] = ()  # costs that were not measured
     collective: str | None = None  # whose times the network's table holds, if it was measured
 
@@ -147,12 +147,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[ProblemT]):
-    """One problem to show, and what it was made of.
+    """One problem to show, and its origin.
 
     `options` are by `Option.key`; those of a request are its `method` and `time_limit` (s).
     """
 
-    made: Any  # the problem, or what holds it as `problem` beside what it was made with
+    made: Any  # the problem, or an object with it as `problem` and its origin
     name: str = "request"  # or that of the profile
     options: Mapping[str, Any] = field(default_factory=dict)
     profile: Profile | None = None

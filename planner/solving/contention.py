@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Generic
 
-from planner.model.contention import ALONE
+from planner.model.contention import NO_CONTENTION
 from planner.model.costs import scaled_cost
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
@@ -44,7 +44,7 @@ MERGING = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Beside(Generic[ProblemT, PlanT]):
+class ContentionPlanner(Generic[ProblemT, PlanT]):
     """What a family provides for planning under contention."""
 
     lasts: Callable[[PlanT], int]  # makespan under contention (ns)
@@ -57,7 +57,7 @@ class Beside(Generic[ProblemT, PlanT]):
     joined: Callable[[PlanT, int], PlanT | None]
 
 
-def planned_beside(
+def plan_with_contention(
     family: Family[Any, PlanT, Any],
     problem: Any,
     search: Method[Any, PlanT],
@@ -70,7 +70,7 @@ def planned_beside(
     `search` and each of `others` plan without contention; each of `others` runs once. `least_ns` is
     a lower bound.
     """
-    alone = replace(problem, interference=ALONE)
+    alone = replace(problem, interference=NO_CONTENTION)
 
     def asked(plan: PlanT | None, charged_ns: int) -> Any:
         slower, lasted, apart = ({}, 0, 0) if plan is None else family.slowdown(problem, plan)
@@ -80,8 +80,8 @@ def planned_beside(
         )
         return replace(alone, cost=cost, **slower)
 
-    return best_beside(
-        Beside(
+    return best_under_contention(
+        ContentionPlanner(
             lasts=lambda plan: family.lasting(problem, plan),
             transfers=lambda plan: range(family.transfers(plan)),
             asked=asked,
@@ -95,8 +95,8 @@ def planned_beside(
     )
 
 
-def best_beside(
-    family: Beside[ProblemT, PlanT],
+def best_under_contention(
+    family: ContentionPlanner[ProblemT, PlanT],
     first: Iterable[Outcome[PlanT]],
     startup_ns: int,
     deadline: Deadline,
@@ -152,7 +152,9 @@ def with_contention(
 
     def alone(method: Method[Any, PlanT]) -> Method[Any, PlanT]:
         def run(problem: Any, deadline: Deadline) -> Outcome[PlanT]:
-            return replace(method(replace(problem, interference=ALONE), deadline), lower_bound=None)
+            return replace(
+                method(replace(problem, interference=NO_CONTENTION), deadline), lower_bound=None
+            )
 
         return run
 
@@ -175,7 +177,9 @@ def plans_of(
 
 
 def _better(
-    family: Beside[ProblemT, PlanT], best: tuple[int, PlanT] | None, outcome: Outcome[PlanT]
+    family: ContentionPlanner[ProblemT, PlanT],
+    best: tuple[int, PlanT] | None,
+    outcome: Outcome[PlanT],
 ) -> tuple[int, PlanT] | None:
     """Return the shorter of two plans with its makespan; among equals the first."""
     if outcome.plan is None:
@@ -185,7 +189,11 @@ def _better(
 
 
 def _merged(
-    family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: Deadline, enough_ns: int
+    family: ContentionPlanner[ProblemT, PlanT],
+    lasts: int,
+    plan: PlanT,
+    deadline: Deadline,
+    enough_ns: int,
 ) -> tuple[int, PlanT]:
     """Return a plan with adjacent transfers merged wherever that makes it shorter."""
     # Beyond 1,000 transfers a pass would not complete within the budget anyway: spend less.

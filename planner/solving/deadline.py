@@ -59,7 +59,7 @@ class Incumbent(Generic[PlanT]):
 
 
 class Control(TypedDict, Generic[PlanT], total=False):
-    """Options that every family's `solve` takes by name, beside a method and a time limit.
+    """Options that every family's `solve` takes by name, in addition to method and time limit.
 
     `planner.solving.family.Family.solve` says what they mean.
     """
@@ -159,11 +159,11 @@ class Deadline:
             raise TimeUpError
 
     @property
-    def heard(self) -> bool:
+    def has_listener(self) -> bool:
         """Whether incumbents have a receiver; otherwise none need be made."""
         return self._offered is not None
 
-    def offer(self, plan: Any, lower_bound: int | Fraction | None = None) -> None:
+    def report_incumbent(self, plan: Any, lower_bound: int | Fraction | None = None) -> None:
         """Report an incumbent, not yet verified or priced, and a lower bound (ns) on all plans."""
         if self._offered is not None:
             self._offered(plan, lower_bound)
@@ -195,7 +195,7 @@ NEVER = Deadline(None)
 """No time limit."""
 
 
-def watched(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
+def until_deadline(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
     """Yield the items; raise `TimeUpError` at the deadline, checked every 1024 items."""
     for number, item in enumerate(items):
         if not number % 1024:

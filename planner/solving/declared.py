@@ -18,7 +18,7 @@ from planner.model.errors import NotApplicableError
 from planner.model.profiles import Profile
 from planner.solving.compare import REGRET, Case, Column, Comparison, Option, Place
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.methods import Method, Outcome, concrete, with_plugins
+from planner.solving.methods import Method, Outcome, with_plugins, without_auto
 from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import Scenario
@@ -121,7 +121,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def candidates(
         self, problem: ProblemT, plans: Sequence[PlanT], deadline: Deadline
     ) -> Iterator[PlanT]:
-        """Yield plans that a search over scenarios starts from, beside plans made for each."""
+        """Yield additional starting plans of a search over scenarios."""
         return iter(())
 
     def neighbours(
@@ -139,7 +139,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
     def follows_rule(self, problem: ProblemT, method: str) -> bool:
-        """Return whether a method's plan stays as it is: by a rule, a target's, or a plug-in's."""
+        """Return whether a method's plan must stay unchanged: by a rule, a target or a plug-in."""
         target = getattr(problem, "target", None)
         default = target is not None and method == target.name
         return default or method in self.baselines or is_plugged(method)
@@ -153,9 +153,9 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return None
 
     def slowdown(self, problem: ProblemT, plan: PlanT) -> tuple[Mapping[str, Any], int, int]:
-        """Return what contention does to a plan, for a search without it.
+        """Return the slowdown of a plan under contention, for a search that ignores contention.
 
-        First the fields of the problem with the computation as it is slowed down, then the time of
+        First the fields of the problem with the slowed-down computation, then the time of
         all transfers with and without contention (ns).
         """
         raise NotApplicableError("network", f"no contention for problem {self.name}")
@@ -191,7 +191,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
 
     def names(self) -> Sequence[str]:
         """Return the methods that can be compared."""
-        return concrete(self.methods)
+        return without_auto(self.methods)
 
     def compared(self, case: Case[ProblemT]) -> Sequence[str]:
         """Return the methods that are compared by default."""
@@ -213,7 +213,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Return the sizes of a plan's transfers, if they are priced by a table of sizes."""
         return ()
 
-    def doubts(self, problem: ProblemT, plan: PlanT) -> Sequence[str]:
+    def caveats(self, problem: ProblemT, plan: PlanT) -> Sequence[str]:
         """Return the caveats about costs of a plan that were not measured."""
         return ()
 
@@ -221,7 +221,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Return whose measured times are asked for; None: what NICs do."""
         return None
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    def resolved_options(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
         """Return the options of a profile, with what the place says; refuse contradictions."""
         return options
 

@@ -38,7 +38,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class MeasurementConditions:
     """Conditions of a measurement; None means unknown."""
 
     threads: int  # threads computing at once, in all processes
@@ -49,12 +49,12 @@ class Circumstances:
     backward_layers: tuple[float, float] | None = None
 
 
-def disturbances(measured: Circumstances) -> tuple[str, ...]:
+def disturbances(measured: MeasurementConditions) -> tuple[str, ...]:
     """Return the warnings, causes before effects; empty if nothing is suspicious."""
     return tuple(_disturbances(measured))
 
 
-def _disturbances(measured: Circumstances) -> Iterator[str]:
+def _disturbances(measured: MeasurementConditions) -> Iterator[str]:
     threads, processors = measured.threads, measured.processors
     have = counted(processors, "processor")
     if threads > processors:

@@ -242,7 +242,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         return evaluation, self.objective(problem, evaluation)
 
     def _started(self, problem: ProblemT, start: PlanT, deadline: Deadline) -> Outcome[PlanT]:
-        """Return the plan made of a start plan, or why the start plan does not fit the problem.
+        """Return the adapted start plan, or why it does not fit the problem.
 
         A start plan may be of any other problem: this is the one place that takes it, and nothing
         but `adapt` sees a plan before it is checked.
@@ -280,11 +280,11 @@ def _unfit(error: InvalidInputError) -> Infeasibility:
 
 
 class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
-    """The plans of one search; `on_progress` is told of each better plan or bound.
+    """The plans of one search; `on_progress` receives each better plan or bound.
 
     Each plan a search reports is verified like its last one, and the best is kept. So a listener
     hears of plans of the problem only, at the price that results have, and a search that is
-    cancelled returns a plan at least as good as any it has told of.
+    cancelled returns a plan at least as good as any it has reported.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
         self._bound: int | None = None
 
     def listening(self, deadline: Deadline) -> Deadline:
-        """Return the deadline to give to a search: plans that it offers come here."""
+        """Return the deadline for a search whose incumbents are reported here."""
         if self._tell is None:
             return deadline.telling(None)
 
@@ -355,7 +355,7 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
         return result
 
     def end(self, result: Result[PlanT, EvaluationT]) -> None:
-        """Tell of the result, if it is not what was told last."""
+        """Report the result, unless it was the last one reported."""
         if self._tell is not None and result.plan is not None:
             assert result.objective_ns is not None
             assert result.evaluation is not None

@@ -30,7 +30,7 @@ def local_search(
     """Return the best plan found and its value.
 
     `value` is None for plans that are not allowed; `start` has one. The candidates `first` are all
-    valued, until one reaches `bound`, which no plan undercuts. Then `neighbours` are sought down to
+    valued, until one reaches the lower bound `bound`. Then `neighbours` are sought down to
     `target`; at most `budget` of the plan that begins are valued.
     """
     least = value(start)

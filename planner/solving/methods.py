@@ -22,7 +22,7 @@ class Outcome(Generic[PlanT]):
 
     plan: PlanT | None  # None exactly if `infeasibility` is given
     lower_bound: int | Fraction | None = None  # (ns) on every plan, proved on the way, if any
-    timed_out: bool = False  # whether the deadline cut in
+    timed_out: bool = False  # whether the deadline ended the search
     infeasibility: Infeasibility | None = None  # why there is no plan
     method: str = ""  # that made it, if this one only chose among others
 
@@ -39,7 +39,7 @@ def named(name: str, method: Method[ProblemT, PlanT]) -> Method[ProblemT, PlanT]
     return answered
 
 
-def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
+def lazy_method(module: str, name: str, library: str = "") -> Method[Any, Any]:
     """Return a method whose module, and the libraries it needs, are imported when it is used.
 
     `library` is the solver it needs, for the error if that cannot be imported.
@@ -78,6 +78,6 @@ def _unproven(name: str, run: Callable[..., Any]) -> Method[Any, Any]:
     return method
 
 
-def concrete(methods: Iterable[str]) -> list[str]:
+def without_auto(methods: Iterable[str]) -> list[str]:
     """Return the names of methods without `auto`, which chooses one of them."""
     return [name for name in methods if name != "auto"]

@@ -1,8 +1,8 @@
 """Scenarios: perturbed computation and network parameters, applied to graphs and costs.
 
-`SCENARIOS` are those of a plan's regret (`planner.solving.what_if`). An `Outlook` weighs scenarios.
-`measured` is the outlook that follows from the spreads of measured times; what it contains and why:
-docs/how-it-works.md, "What measured times vary by".
+`SCENARIOS` are those of a plan's regret (`planner.solving.what_if`). A `ScenarioSet` weighs them.
+`measured` returns the one that follows from the spreads of measured times; what it contains and
+why: docs/how-it-works.md, "What measured times vary by".
 
 A rank that begins late delays every plan by the same time, so nothing is to be decided.
 `Scenario.late` is about a straggler, whose gradients are late by a growing share; its iteration is
@@ -24,7 +24,7 @@ from planner.model.validation import exact, one_of, set_exact
 Part = Literal["all", "backward", "first", "middle", "last", "forward"]
 """Computation that is longer by its spread: all, a pass, or a third of the backward pass."""
 
-MOST = Fraction(201, 200)
+MAX_LOSS = Fraction(201, 200)
 """Largest loss allowed with unperturbed numbers, as a factor on the iteration time."""
 
 OBJECTIVES = {"mean": None, "p90": Fraction(90)}
@@ -69,7 +69,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ScenarioSet:
     """Weighted scenarios, and which statistic of their times is minimised."""
 
     scenarios: tuple[tuple[Scenario, Fraction], ...]  # with their weights, above 0; at least one
@@ -101,7 +101,7 @@ class Outlook:
         raise AssertionError  # all weights together are 100 percent
 
 
-LONGER = (
+SLOWER = (
     Scenario(computation=Fraction(6, 5)),
     Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
 )
@@ -123,8 +123,8 @@ SCENARIOS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
-    """Cost of a plan for several scenarios (ns), beside the plan for unperturbed numbers."""
+class ExpectedCost:
+    """Cost (ns) of a plan for several scenarios, and of the plan for unperturbed numbers."""
 
     value: Fraction  # mean or percentile
     bound: Fraction  # lower bound over all plans with its op order; at most `value`
@@ -132,15 +132,15 @@ class Prospect:
     usual_value: Fraction  # mean or percentile of the other plan
 
 
-def measured(percentile: Fraction | None = None) -> Outlook:
-    """Return the outlook of measured spreads; `percentile` None minimises the mean."""
+def measured(percentile: Fraction | None = None) -> ScenarioSet:
+    """Return the scenarios of measured spreads; `percentile` None minimises the mean."""
     parts = (Scenario(spread=Fraction(1), part=part) for part in get_args(Part))
-    return Outlook(
+    return ScenarioSet(
         ((Scenario(), Fraction(4)), *((scenario, Fraction(1)) for scenario in parts)), percentile
     )
 
 
-def graph_under(graph: Graph, scenario: Scenario) -> Graph:
+def scaled_graph(graph: Graph, scenario: Scenario) -> Graph:
     """Return the graph with the durations of a scenario."""
     times: dict[int, int] = {}
     phases: tuple[Phase, ...] = ("backward", "forward")
@@ -148,14 +148,14 @@ def graph_under(graph: Graph, scenario: Scenario) -> Graph:
         order = graph.pass_order(phase)
         durations = [graph.ops[index].duration_ns for index in order]
         spreads = [graph.ops[index].spread_ns or 0 for index in order]
-        times.update(zip(order, later(durations, spreads, phase, scenario), strict=True))
+        times.update(zip(order, scaled_times(durations, spreads, phase, scenario), strict=True))
     if all(op.duration_ns == times[index] for index, op in enumerate(graph.ops)):
         return graph
     ops = (replace(op, duration_ns=times[index]) for index, op in enumerate(graph.ops))
     return Graph(tuple(ops), graph.parameters)
 
 
-def later(
+def scaled_times(
     durations: Sequence[int], spreads: Sequence[int], phase: Phase, scenario: Scenario
 ) -> list[int]:
     """Return the computation times of a pass in a scenario (ns), in order of computation."""

@@ -63,7 +63,7 @@ class Target:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What to set beside the buckets, line by line."""
+        """Further settings in addition to the buckets, one per line."""
         return self.commands + self.code
 
     def limits(self, workers: int, element_bytes: int) -> tuple[int, int]:
@@ -190,7 +190,7 @@ def target_of(name: str, path: str = "target") -> Target | None:
 
 
 def to_apply(target: Target, plan: str, file: str) -> Mapping[str, Sequence[str]]:
-    """Return what applies a plan made for a target: lines for a shell, and lines of Python.
+    """Return the lines that apply a plan made for a target: for a shell, and for Python.
 
     `plan` is its file and `file` that of its export, which the first line writes.
     """

@@ -1,12 +1,12 @@
 """Tie-breaking: among plans of equal cost the simplest one, or the one least sensitive to delays.
 
-Problem: many plans share the least cost. Fewer transfers lose less where start-ups are dearer than
-thought; a plan less sensitive to delays loses less where something is late.
+Problem: many plans share the least cost. Fewer transfers lose less where start-ups cost more than
+assumed; a plan less sensitive to delays loses less where something is late.
 Rule: fewest transfers, then one algorithm rather than several, then fewest bytes. A family whose
 exact methods find the fewest transfers says so (`Family.simplest`); elsewhere neighbouring
 transfers are sent together where that costs nothing.
-Guarantee: never dearer. No two neighbouring transfers of the plan can be sent together for free,
-unless the time or `PRICED` cut in.
+Guarantee: the cost never rises. No two neighbouring transfers of the plan can be sent together for
+free, unless the time limit or `PRICED` is reached.
 Complexity: at most `PRICED` transfers priced. Source: own.
 """
 
@@ -26,14 +26,14 @@ PRICED = 2 * 10**4
 # The plan least sensitive to delays, among those of equal makespan.
 #
 # Some plans start every transfer as late as possible, so that any delay propagates to the end. A
-# delay (`Strain`) (t, c) multiplies all transfers by t and all computation by c. Plans are compared
-# by makespan, then by the makespan under each of `STRAINS` in turn. Why these two:
+# delay (`Delay`) (t, c) multiplies all transfers by t and all computation by c. Plans are compared
+# by makespan, then by the makespan under each of `DELAYS`, in that order. Why these two:
 # docs/how-it-works.md, "Of equally long plans". Complexity: O(transfers) per delay; `most_robust`
 # tries as many targets as a bisection with jumps. Source: own; lexicographic min-max, as in
 # recoverable robust scheduling.
 
 
-class Strain(NamedTuple):
+class Delay(NamedTuple):
     """Factors on the times of all transfers, and of all computation."""
 
     transfer: int
@@ -43,7 +43,7 @@ class Strain(NamedTuple):
 class Limit(NamedTuple):
     """Largest makespan (ns) allowed under a delay."""
 
-    strain: Strain
+    delay: Delay
     most_ns: int
 
 
@@ -55,15 +55,15 @@ class Step(NamedTuple):
     tail_ns: int
 
 
-NOMINAL = Strain(1, 1)
+NOMINAL = Delay(1, 1)
 
-STRAINS = (Strain(3, 2), Strain(2, 3))
+DELAYS = (Delay(3, 2), Delay(2, 3))
 """Transfers half as slow again relative to computation, and the reverse."""
 
 
-def end_under(strain: Strain, steps: Iterable[Step], compute_ns: int) -> int:
+def delayed_makespan(delay: Delay, steps: Iterable[Step], compute_ns: int) -> int:
     """Return the makespan (ns) of transfers in order under a delay, at least all computation."""
-    transfer, compute = strain
+    transfer, compute = delay
     free, end = 0, compute * compute_ns
     for ready, duration, tail in steps:
         free = max(free, compute * ready) + transfer * duration
@@ -71,15 +71,15 @@ def end_under(strain: Strain, steps: Iterable[Step], compute_ns: int) -> int:
     return end
 
 
-def strained(steps: Sequence[Step], compute_ns: int) -> tuple[int, ...]:
-    """Return the makespan under each of `STRAINS`: the second criterion."""
-    return tuple(end_under(strain, steps, compute_ns) for strain in STRAINS)
+def delayed_makespans(steps: Sequence[Step], compute_ns: int) -> tuple[int, ...]:
+    """Return the makespan under each of `DELAYS`: the second criterion."""
+    return tuple(delayed_makespan(delay, steps, compute_ns) for delay in DELAYS)
 
 
 def most_robust(
     plan: PlanT,
     value_ns: int,
-    lasts: Callable[[PlanT, Strain], int],
+    lasts: Callable[[PlanT, Delay], int],
     attempt: Callable[[Sequence[Limit], Limit], tuple[PlanT | None, int]],
     deadline: Deadline,
 ) -> PlanT:
@@ -91,13 +91,13 @@ def most_robust(
     infeasible. It may raise `TimeUpError`.
     """
     limits = [Limit(NOMINAL, value_ns)]
-    for strain in STRAINS:
-        lower, upper = min(strain) * value_ns, lasts(plan, strain)
+    for delay in DELAYS:
+        lower, upper = min(delay) * value_ns, lasts(plan, delay)
         target = upper - 1  # the known plan may already be the best
         while lower < upper:
             try:
                 deadline.check()
-                found, reached = attempt(limits, Limit(strain, target))
+                found, reached = attempt(limits, Limit(delay, target))
             except TimeUpError:
                 return plan
             if found is None:
@@ -105,5 +105,5 @@ def most_robust(
             else:
                 plan, upper = found, reached
             target = (lower + upper) // 2
-        limits.append(Limit(strain, upper))
+        limits.append(Limit(delay, upper))
     return plan

@@ -3,7 +3,8 @@
 Problem: a plan is made for one table of times, and the times turn out otherwise. What does the plan
 cost (`regrets`), and which plan costs least over weighted scenarios (`robust_plan`)?
 Method: a scenario is a problem of the same family. `robust_plan` starts from the plans of all
-scenarios, in the op order of the usual plan, and may cost `MOST` times as much at nominal numbers.
+scenarios, in the op order of the usual plan, and costs at most `MAX_LOSS` times as much as that at
+nominal numbers.
 Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse
 over the scenarios than the usual one. Neither a mean nor a percentile falls if a time rises, so the
 scenarios' own bounds make its bound. Complexity: a run of ``auto`` and some rules a scenario, each
@@ -27,7 +28,14 @@ from planner.solving.family import Family
 from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
-from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
+from planner.solving.scenarios import (
+    MAX_LOSS,
+    SCENARIOS,
+    SLOWER,
+    ExpectedCost,
+    Scenario,
+    ScenarioSet,
+)
 
 Progress: TypeAlias = Callable[[str], None]
 """Is told what is done next."""
@@ -62,7 +70,7 @@ class Regret(Generic[PlanT]):
 
     @property
     def at_least(self) -> Fraction:
-        """Cost of the plan over that of the best plan found: no best plan is dearer."""
+        """Cost of the plan over that of the best plan found; at least the ratio to the optimum."""
         return _ratio(self.plan_ns, self.best_ns)
 
     @property
@@ -130,9 +138,9 @@ def regrets(
                 priced += made
                 told: dict[str, int | None] = {}
                 for rule in rules:
-                    by_rule, _ = solved(other, rule, Deadline(limit_s, deadline.cancel))
-                    priced += by_rule
-                    told[rule] = next((cost for cost, _ in by_rule), None)
+                    of_baselines, _ = solved(other, rule, Deadline(limit_s, deadline.cancel))
+                    priced += of_baselines
+                    told[rule] = next((cost for cost, _ in of_baselines), None)
                 best_ns, best = min(priced, key=itemgetter(0))
                 bound = None if bound is None else min(bound, best_ns)
                 yield Regret(scenario, kept, best, best_ns, bound, told.get(DDP), told.get(LAYERS))
@@ -167,11 +175,11 @@ def break_even(better: Callable[[Fraction], bool], deadline: Deadline) -> Fracti
 def robust_plan(
     family: Family[ProblemT, PlanT, EvaluationT],
     problem: ProblemT,
-    outlook: Outlook,
+    scenario_set: ScenarioSet,
     deadline: Deadline,
     usual: Result[PlanT, EvaluationT] | None = None,
     others: Iterable[PlanT] = (),
-) -> tuple[Result[PlanT, EvaluationT], Prospect | None]:
+) -> tuple[Result[PlanT, EvaluationT], ExpectedCost | None]:
     """Return the plan with the least mean, or percentile, over weighted scenarios.
 
     The problem and the result have the nominal numbers; the prospect, None without a plan, says
@@ -179,18 +187,18 @@ def robust_plan(
     is not given, and `others` are more plans to choose from. InvalidInputError if the numbers of a
     scenario are too large.
     """
-    begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
+    begin, parts = time.perf_counter(), len(scenario_set.scenarios) + len(SLOWER) + 2
     perturbed = []
-    for place, (scenario, _) in enumerate(outlook.scenarios):  # refused before anything is planned
+    for place, (scenario, _) in enumerate(scenario_set.scenarios):  # may be refused
         with inside(f"scenarios[{place}]"):
             perturbed.append(family.perturb(problem, scenario))
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
-    fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
+    fixed, most_ns = family.fix_order(problem, usual.plan), MAX_LOSS * usual.objective_ns
     variants = [family.fix_order(variant, usual.plan) for variant in perturbed]
-    start = outlook.of([family.lasting(variant, usual.plan) for variant in variants])
+    start = scenario_set.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
         """Return a plan's mean or percentile; None if it is no plan, or costs too much."""
@@ -202,7 +210,7 @@ def robust_plan(
                 return None
         except (InvalidPlanError, TimeUpError):
             return None
-        return outlook.of([family.lasting(variant, plan) for variant in variants])
+        return scenario_set.of([family.lasting(variant, plan) for variant in variants])
 
     made, bounds, narrowed = [], [0] * len(variants), False
     for place, variant in enumerate(variants):
@@ -218,7 +226,7 @@ def robust_plan(
 
     candidates = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
     first = _repriced(family, problem, candidates)
-    bound = Fraction(0) if narrowed else outlook.of(bounds)
+    bound = Fraction(0) if narrowed else scenario_set.of(bounds)
     best, least = local_search(
         usual.plan,
         value,
@@ -230,9 +238,9 @@ def robust_plan(
         deadline=deadline,
     )
     if narrowed or not all(bounds):  # what fewer choices cannot undercut all choices may
-        again = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+        again = scenario_set.of([_bounded(family, variant, best, deadline) for variant in variants])
         bound = max(bound, again)
-    prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
+    prospect = ExpectedCost(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
     passed = time.perf_counter() - begin
     if best == usual.plan:
         late = usual.timed_out or deadline.passed
@@ -252,7 +260,7 @@ def _first(
 ) -> Iterator[PlanT]:
     """Yield plans that bear more: for longer computation or transfers, and the family's."""
     plans = [usual, *made]
-    for left, scenario in enumerate(reversed(LONGER), 1):
+    for left, scenario in enumerate(reversed(SLOWER), 1):
         if deadline.passed:
             return
         with suppress(InvalidInputError):  # whose numbers are too large

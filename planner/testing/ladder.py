@@ -105,7 +105,7 @@ def check_method(
     other methods and of brute force; it answers the same twice, in other processes, and for
     problems that only look different; it does not change its input; a start plan is never made
     worse; it ends at once if there is no time; its plans are stored and read again unchanged; no
-    plan of equal cost with fewer transfers is found beside it.
+    neighbouring plan of equal cost has fewer transfers.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.model.contention import ALONE
+from planner.model.contention import NO_CONTENTION
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.topologies import BCube, Failures
@@ -43,7 +43,7 @@ def _ibatch(draw: st.DrawFn, size: int) -> ibatch.Problem:
     else:
         fields |= {"cost": draw(costs())}
         if fields["objective"] == "makespan":
-            fields |= {"interference": draw(st.just(ALONE) | interferences())}
+            fields |= {"interference": draw(st.just(NO_CONTENTION) | interferences())}
     if draw(st.booleans()):
         fields |= {"max_batch_bytes": draw(st.integers(1, 120))}
     return ibatch.Problem(**fields)
@@ -61,7 +61,7 @@ def _caramel(draw: st.DrawFn, size: int) -> caramel.Problem:
         threshold_bytes=draw(st.none() | st.integers(0, 80)),
         stages=draw(st.builds(caramel.Stages, *[st.booleans()] * 3)),
         element_bytes=draw(st.sampled_from([1, 1, 2, 4])),
-        interference=draw(st.just(ALONE) | interferences()),
+        interference=draw(st.just(NO_CONTENTION) | interferences()),
     )
     if draw(st.booleans()):
         drawn = draw(st.permutations(range(len(problem.graph.ops))))

@@ -144,7 +144,7 @@ def why(
     *,
     time_limit: float | None = None,
 ) -> Why:
-    """Return what computation waited for, and what a better plan could save.
+    """Return the causes of waiting, and the time a better plan could save.
 
     `ranks` is one rank or several of one job; two traces of one rank are an `InvalidInputError`.
     `graph` is a recorded step's dataflow, None if unknown, for the `reason`.

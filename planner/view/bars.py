@@ -31,7 +31,7 @@ USUAL = (Part("", COLOURS[0]), Part("", GREY, "▒"))
 
 @dataclass(frozen=True, slots=True)
 class BarRow:
-    """A bar, stretch by stretch, and the text at its end."""
+    """A bar, segment by segment, and the text at its end."""
 
     name: str
     lengths: tuple[float, ...]  # of each part of the panel, in its unit
@@ -64,7 +64,7 @@ Panels: TypeAlias = Sequence[Sequence[Bars]]
 
 
 def row_of(name: str, value: float, text: str, part: int) -> BarRow:
-    """Return a row of a panel of two parts, whose bar has one stretch."""
+    """Return a row of a panel of two parts, whose bar has one segment."""
     return BarRow(name, (0.0, value) if part else (value, 0.0), text)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.jsonio.heads import Head
+from planner.jsonio.answer_base import AnswerBase
 from planner.model.errors import InvalidInputError
 from planner.view.bars import Panels, draw_panels, text_panels
 from planner.view.chart import Chart
@@ -68,7 +68,7 @@ def drawing_of(problem: str) -> Drawing:
     return DRAWINGS.get(problem, GANTT)
 
 
-def plan_chart(answer: Head, view: Any, name: str = "") -> Chart[Any]:
+def plan_chart(answer: AnswerBase, view: Any, name: str = "") -> Chart[Any]:
     """Return the chart of an answer and its view (from `planner.jsonio.decode_answer`).
 
     `name` is the model's, for the title.

@@ -101,7 +101,7 @@ def _hatch() -> Html:
 def _bar(bar: Bar, x: Scale, middle: float, height: float) -> Html:
     start, end = x(bar.start_ns), x(bar.end_ns)
     look = f"{bar.look} apart" if bar.apart else bar.look
-    return block(look, start, middle - height / 2, end - start, height * bar.share, bar.told)
+    return block(look, start, middle - height / 2, end - start, height * bar.share, bar.tooltip)
 
 
 def _text(bar: Bar, x: Scale, middle: float) -> Html:
@@ -117,7 +117,7 @@ def _row(row: Row, x: Scale, middle: float) -> Iterator[Html]:
     line = f"M{ready:.2f} {middle - 5}v10M{due:.2f} {middle - 5}v10"
     if due > ready:
         line += f"M{ready:.2f} {middle}H{due:.2f}"
-    yield stroke("window", line, row.told)
+    yield stroke("window", line, row.tooltip)
     for bar in row.bars:
         yield _bar(bar, x, middle, _LATE_BAR if bar.look == "late" else _ROW_BAR)
 

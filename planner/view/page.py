@@ -66,10 +66,10 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Html]:
     answer = report.answer
     planned = answer.objective_ns is not None
-    told = target_text(answer)[0] if answer.advice is UNSET else advice_text(answer.advice)
-    advice = (paragraph(as_sentence(told)),) if told else ()
+    advised = target_text(answer)[0] if answer.advice is UNSET else advice_text(answer.advice)
+    advice = (paragraph(as_sentence(advised)),) if advised else ()
     conclusion = verdict(answer, report.peers)
-    warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
+    warnings = dict.fromkeys((*report.profile.caveats, *(answer.warnings or ())))
     sureness = [paragraph(as_sentence(text)) for text in warnings]
     steps = applying(answer, report.cluster, report.command)
     yield _section("verdict", "Verdict", conclusion, *sureness, *advice, steps)

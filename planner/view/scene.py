@@ -37,7 +37,7 @@ class Bar:
     start_ns: int
     end_ns: int
     look: Look
-    told: str
+    tooltip: str
     text: str = ""
     share: float = 1  # of the height, from the top
     apart: bool = False  # separated from its neighbours by a thin line
@@ -50,7 +50,7 @@ class Row:
     name: str
     ready_ns: int
     due_ns: int
-    told: str
+    tooltip: str
     bars: tuple[Bar, ...]
 
 
@@ -64,7 +64,7 @@ class Scene:
 
 
 def scene_of(timeline: Timeline, width: float, end_ns: int) -> Scene:
-    """Return what is drawn of a timeline on an axis from 0 to `end_ns`, `width` pixels wide.
+    """Return the bars and labels of a timeline on an axis from 0 to `end_ns`, `width` pixels wide.
 
     O(n log n).
     """
@@ -127,17 +127,17 @@ def _transfers(
         size = _size([sizes.get(interval.batch) for interval in run])
         startups = sum(it.start_ns for it in run) - sum(starts[first : last + 1])
         if first == last:
-            told = f"{printable(run[0].label)}{size}, {span_text(start, end)}"
+            tooltip = f"{printable(run[0].label)}{size}, {span_text(start, end)}"
             if startups:
-                yield Bar(start, begin, "startup", f"start-up of {told}")
-            yield Bar(begin, end, run[0].kind, told, text, apart=True)
+                yield Bar(start, begin, "startup", f"start-up of {tooltip}")
+            yield Bar(begin, end, run[0].kind, tooltip, text, apart=True)
         else:
             names = [printable(it.label.partition(":")[0]) for it in (run[0], run[-1])]
-            told = f"{counted(len(run), 'transfer')}, {_joined(names)}{size}: "
-            told += f"{span_text(start, end)}, {format_ns(startups)} of start-ups"
-            yield Bar(start, end, run[0].kind, told, text)
+            tooltip = f"{counted(len(run), 'transfer')}, {_joined(names)}{size}: "
+            tooltip += f"{span_text(start, end)}, {format_ns(startups)} of start-ups"
+            yield Bar(start, end, run[0].kind, tooltip, text)
             if startups:
-                yield Bar(start, end, "startup", told, share=min(startups / (end - start), 1))
+                yield Bar(start, end, "startup", tooltip, share=min(startups / (end - start), 1))
 
 
 def _passes(intervals: Sequence[Interval], pixel: float) -> Iterator[Bar]:
@@ -152,19 +152,22 @@ def _passes(intervals: Sequence[Interval], pixel: float) -> Iterator[Bar]:
         wide = [op for op in block if op.end_ns - op.start_ns >= _APART * pixel]
         ops = []
         for op in wide:
-            told, short = f"{printable(op.label)}, {span_text(op.start_ns, op.end_ns)}", _short(op)
+            tooltip, short = (
+                f"{printable(op.label)}, {span_text(op.start_ns, op.end_ns)}",
+                _short(op),
+            )
             text = short if fits(short, op.end_ns - op.start_ns) else ""
-            ops.append(Bar(op.start_ns, op.end_ns, kind, told, text, apart=True))
+            ops.append(Bar(op.start_ns, op.end_ns, kind, tooltip, text, apart=True))
         named = any(op.text for op in ops)
         text = next((text for text in _of_block(block) if fits(text, end - start)), "")
-        told = f"{counted(len(block), f'{kind} op')}, {span_text(start, end)}"
-        yield Bar(start, end, kind, told, "" if named else text)
+        tooltip = f"{counted(len(block), f'{kind} op')}, {span_text(start, end)}"
+        yield Bar(start, end, kind, tooltip, "" if named else text)
         yield from ops
     for block, following in pairwise(blocks):
         start, end = block[-1].end_ns, following[0].start_ns
         if end - start >= _APART * pixel:
-            told = f"nothing computed, {span_text(start, end)}"
-            yield Bar(start, end, "idle", told, "idle" if fits("idle", end - start) else "")
+            tooltip = f"nothing computed, {span_text(start, end)}"
+            yield Bar(start, end, "idle", tooltip, "idle" if fits("idle", end - start) else "")
 
 
 def pass_blocks(intervals: Sequence[Interval]) -> list[list[Interval]]:
@@ -183,16 +186,16 @@ def pass_blocks(intervals: Sequence[Interval]) -> list[list[Interval]]:
 
 def _row(windows: Sequence[Window], pixel: float, largest: int) -> Row:
     """Return the row of consecutive transfers; `largest` has the unit of all rows' bytes."""
-    told = _told(windows)
+    tooltip = _tooltip(windows)
     bars = []
     spans = [(sent.kind, sent.start_ns, sent.end_ns) for sent in windows]
     for first, last in runs(spans, pixel):
-        text = told if len(windows) == 1 else _told(windows[first : last + 1])
+        text = tooltip if len(windows) == 1 else _tooltip(windows[first : last + 1])
         bars.append(Bar(spans[first][1], spans[last][2], windows[first].kind, text, apart=True))
     late = [sent for sent in windows if sent.end_ns > sent.due_ns]
     overruns = [("", max(sent.due_ns, sent.start_ns), sent.end_ns) for sent in late]
     for first, last in runs(overruns, pixel):
-        text = f"past due: {_told(late[first : last + 1])}"
+        text = f"past due: {_tooltip(late[first : last + 1])}"
         bars.append(Bar(overruns[first][1], overruns[last][2], "late", text))
     number = numbered(windows[0].batch, windows[-1].batch)
     sizes = [sent.size_bytes for sent in windows if sent.size_bytes is not None]
@@ -204,7 +207,7 @@ def _row(windows: Sequence[Window], pixel: float, largest: int) -> Row:
         f"{number} · {module_range(carried, room)}{size}",
         min(sent.ready_ns for sent in windows),
         max(sent.due_ns for sent in windows),
-        told,
+        tooltip,
         tuple(bars),
     )
 
@@ -237,7 +240,7 @@ def span_text(start_ns: int, end_ns: int) -> str:
     return f"{format_ns(start_ns)} to {format_ns(end_ns)}"
 
 
-def _told(windows: Sequence[Window]) -> str:
+def _tooltip(windows: Sequence[Window]) -> str:
     """Return the tooltip of a row or of a part of it."""
     first, last = windows[0], windows[-1]
     span = span_text(first.start_ns, last.end_ns)

@@ -160,7 +160,7 @@ def time_parts(answer: IterationAnswer) -> Html:
 
 
 def assumption(answer: IterationAnswer) -> str:
-    """Return what the prediction rests on, to follow "if", and what changes it most.
+    """Return the assumption of the prediction, to follow "if", and what changes it most.
 
     That is the scenario whose time differs most from the planned time, among the plan's regrets.
     """

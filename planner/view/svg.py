@@ -31,15 +31,15 @@ def write(text: str, x: float, y: float, class_: str | None = None) -> Html:
     return element("text", text, x=x, y=y + 4, class_=class_)
 
 
-def block(class_: str, left: float, top: float, width: float, height: float, told: str) -> Html:
+def block(class_: str, left: float, top: float, width: float, height: float, tooltip: str) -> Html:
     """Return a bar with a tooltip, wide enough to be seen."""
     place = {"x": left, "y": top, "width": max(width, 0.75), "height": height}
-    return element("rect", element("title", told), class_=class_, **place)
+    return element("rect", element("title", tooltip), class_=class_, **place)
 
 
-def stroke(class_: str, path: str, told: str = "") -> Html:
+def stroke(class_: str, path: str, tooltip: str = "") -> Html:
     """Return a line with a tooltip, if it has one."""
-    title = (element("title", told),) if told else ()
+    title = (element("title", tooltip),) if tooltip else ()
     return element("path", *title, class_=class_, d=path)
 
 

@@ -82,9 +82,9 @@ def line_chart(
             for name, pick in SERIES.values()
             if (time := pick(point)) is not None
         ]
-        told = f"× {point.factor}: {', '.join(way)}; {', '.join(times)}"
+        tooltip = f"× {point.factor}: {', '.join(way)}; {', '.join(times)}"
         drawn += [
-            element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
+            element("circle", element("title", tooltip), class_="winner", cx=at, cy=height, r=8.5),
             write(letters[way], at, height, "middle onwinner"),
         ]
     label = f"Line chart: time of an iteration over {axis}"

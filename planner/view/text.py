@@ -1,8 +1,8 @@
 """Gantt charts for a terminal.
 
-Each lane is a line of characters, one per equal stretch of time. A character is the last digit of
-the batch that fills most of the stretch, ``░`` for start-up, ``·`` for idle, or ``b`` and ``f`` for
-ops of the backward and the forward pass.
+Each lane is a line of characters, one for each interval of time: the last digit of the batch that
+fills most of the interval, ``░`` for start-up, ``·`` for idle, or ``b`` and ``f`` for ops of the
+backward and the forward pass.
 """
 
 from itertools import chain
@@ -50,7 +50,7 @@ def _mark(mark: Mark, end_ns: int, columns: int) -> str:
 
 
 def _lane(intervals: list[Interval], end_ns: int, columns: int) -> str:
-    """Return one character per stretch; O(intervals + columns)."""
+    """Return one character per interval; O(intervals + columns)."""
     filled = [0] * columns
     lane = ["·"] * columns
     if not end_ns:
@@ -79,7 +79,7 @@ def _list(timeline: Timeline, width: int) -> str:
     unit, scale = unit_of(timeline.end_ns)
     spans = timeline.windows or timeline.intervals
     shortest = min((s.end_ns - s.start_ns for s in spans if s.end_ns > s.start_ns), default=1)
-    # so many that the shortest length has two digits
+    # enough that the shortest length has two digits
     decimals = min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))
 
     def shown(*moments: int | None) -> list[str]:

@@ -92,7 +92,7 @@ def scheduling_text(scheduling: SchedulingAnswer) -> str:
 
 
 def runner_up_text(runner_up: RunnerUp, objective_ns: int) -> str:
-    """Return how much longer the next best way takes, and what would make it win."""
+    """Return the extra time of the runner-up, and the change that would make it win."""
     way = f"{runner_up.algorithm}, {runner_up.mode}"
     longer = runner_up.objective_ns / objective_ns - 1 if objective_ns else 0.0
     if not longer:
@@ -161,7 +161,7 @@ def advice_text(advice: AdviceAnswer) -> str:
 
 
 def standing(default: str, default_ns: int, plan_ns: int) -> tuple[str, bool]:
-    """Return what a plan gains over a target's default, and whether that is to be kept."""
+    """Return the gain of a plan over a target's default, and whether to keep the default."""
     ratio, named = default_ns / plan_ns, f"the default of {default} ({format_ns(default_ns)})"
     if Fraction(default_ns, plan_ns) < WORTH:
         gain = format_share(ratio - 1) if ratio > 1 else "nothing"
@@ -211,7 +211,7 @@ def regret_cells(row: RegretAnswer) -> tuple[str, ...]:
 
 
 def scenario_text(row: RegretAnswer) -> str:
-    """Return which numbers of a scenario are others."""
+    """Return the perturbed numbers of a scenario."""
     factors = {
         "computation": row.computation,
         "start-ups": row.startup,

@@ -6,7 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from planner.families.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
+from planner.families.bml import (
+    CheckerContext,
+    Damage,
+    Failures,
+    Problem,
+    Schedule,
+    check,
+    evaluate,
+)
 from planner.families.bml.evaluation import busiest_load
 from planner.families.bml.methods import balanced
 from planner.families.bml.reroute import detour
@@ -47,7 +55,7 @@ def test_its_price_is_that_of_its_transfers(failed: Failures, rounds: int) -> No
     damage = Damage(bcube, failed)
     plan = replace(balanced(detour(damage), damage), rounds=rounds)
     assert plan.light_weight < FULL_WEIGHT
-    check(Ground(bcube, damage.dead, damage.down), plan)
+    check(CheckerContext(bcube, damage.dead, damage.down), plan)
     for size in (7, 4321):
         network = Network(Fraction(10**9, 7), 3, Fraction(1, 3))
         problem = Problem(bcube, network, 4 * size, element_bytes=4, failed=failed)

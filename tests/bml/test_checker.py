@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import Failures, Ground, Schedule, Transfer, check
+from planner.families.bml import CheckerContext, Failures, Schedule, Transfer, check
 from planner.families.bml.checker import COMPLETE_CELLS, check_complete, check_piece
 from planner.families.bml.reroute import Damage, detour
 from planner.model.errors import InvalidPlanError, NotApplicableError
@@ -21,17 +21,17 @@ LARGER = [*SMALL, BCube(3, 3), BCube(5, 2), BCube(2, 5)]
 
 @pytest.mark.parametrize("bcube", LARGER, ids=str)
 def test_intact_plans_are_right(bcube: BCube) -> None:
-    ground, schedule = Ground(bcube, exclusive=True), Schedule(bcube)
-    check_complete(ground, schedule, all_transfers(schedule))
+    context, schedule = CheckerContext(bcube, exclusive=True), Schedule(bcube)
+    check_complete(context, schedule, all_transfers(schedule))
     for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
-        check_piece(ground, schedule, thread, piece)
-    assert check(ground, schedule) == "complete"
+        check_piece(context, schedule, thread, piece)
+    assert check(context, schedule) == "complete"
 
 
 def test_plans_of_65536_servers_are_followed_piece_by_piece() -> None:
     bcube = BCube(16, 4)
     assert bcube.servers**2 * bcube.nics > COMPLETE_CELLS
-    assert check(Ground(bcube), Schedule(bcube)) == "pieces"
+    assert check(CheckerContext(bcube), Schedule(bcube)) == "pieces"
 
 
 # --- mutations of the list of all transfers
@@ -45,9 +45,11 @@ def one_of_many(draw: st.DrawFn) -> tuple[BCube, list[Transfer], int]:
     return bcube, transfers, draw(st.integers(0, len(transfers) - 1))
 
 
-def refused(bcube: BCube, transfers: Iterable[Transfer], ground: Ground | None = None) -> str:
+def refused(
+    bcube: BCube, transfers: Iterable[Transfer], context: CheckerContext | None = None
+) -> str:
     with pytest.raises(InvalidPlanError) as error:
-        check_complete(ground or Ground(bcube, exclusive=True), Schedule(bcube), transfers)
+        check_complete(context or CheckerContext(bcube, exclusive=True), Schedule(bcube), transfers)
     return error.value.message
 
 
@@ -89,7 +91,7 @@ def test_transfers_that_are_otherwise_are_found(
     transfers[place] = one._replace(**changes)  # type: ignore[arg-type]
     assume(transfers[place] != one)
     for exclusive in (False, True):
-        refused(bcube, transfers, Ground(bcube, exclusive=exclusive))
+        refused(bcube, transfers, CheckerContext(bcube, exclusive=exclusive))
 
 
 @given(one_of_many())
@@ -99,12 +101,12 @@ def test_dead_servers_and_broken_links_are_found(
     bcube, transfers, place = drawn
     one = transfers[place]
     for end in (one.server, one.peer):
-        for ground in (
-            Ground(bcube, dead=frozenset({end})),
-            Ground(bcube, down=frozenset({(end, one.level)})),
+        for context in (
+            CheckerContext(bcube, dead=frozenset({end})),
+            CheckerContext(bcube, down=frozenset({(end, one.level)})),
         ):
             # By itself: else another transfer over the same NIC is refused in its place.
-            assert refused(bcube, [one], ground) == "takes no link that works"
+            assert refused(bcube, [one], context) == "takes no link that works"
 
 
 @settings(max_examples=50)
@@ -116,9 +118,9 @@ def test_dropped_detours_are_found(network: tuple[BCube, Failures], data: st.Dat
         schedule = detour(damage)
     except NotApplicableError:
         assume(condition=False)
-    ground = Ground(damage.bcube, damage.dead, damage.down)
+    context = CheckerContext(damage.bcube, damage.dead, damage.down)
     transfers = all_transfers(schedule)
-    check_complete(ground, schedule, transfers)
+    check_complete(context, schedule, transfers)
     used = [
         place
         for place, one in enumerate(transfers)
@@ -134,7 +136,7 @@ def test_dropped_detours_are_found(network: tuple[BCube, Failures], data: st.Dat
         [*transfers, transfers[place]],
     ):
         with pytest.raises(InvalidPlanError):
-            check_complete(ground, schedule, mutated)
+            check_complete(context, schedule, mutated)
 
 
 def test_a_contribution_that_comes_back_is_found() -> None:
@@ -146,7 +148,7 @@ def test_a_contribution_that_comes_back_is_found() -> None:
     assert {onward, Transfer(0, 0, "aggregate", 0, 0, 1, 2, 2)} <= {*transfers}
     transfers[transfers.index(onward)] = onward._replace(level=0, peer=0)
     assert "server 0 receives it when it has sent it" in refused(
-        schedule.bcube, transfers, Ground(schedule.bcube)
+        schedule.bcube, transfers, CheckerContext(schedule.bcube)
     )
 
 
@@ -156,7 +158,7 @@ def test_two_threads_on_one_link_are_found() -> None:
     transfers = all_transfers(Schedule(bcube))
     clash = next(transfer for transfer in transfers if transfer.thread == 1)._replace(thread=0)
     assert "used by thread" in refused(bcube, [*transfers, clash])
-    assert "used by thread" not in refused(bcube, [*transfers, clash], Ground(bcube))
+    assert "used by thread" not in refused(bcube, [*transfers, clash], CheckerContext(bcube))
 
 
 def test_two_threads_that_send_to_one_server_are_found() -> None:
@@ -167,7 +169,7 @@ def test_two_threads_that_send_to_one_server_are_found() -> None:
     (other,) = set(bcube.neighbours(one.server, one.level)) - {one.peer}
     clash = one._replace(thread=0, server=other)
     assert "used by thread" in refused(bcube, [one, clash])
-    assert "used by thread" not in refused(bcube, [one, clash], Ground(bcube))
+    assert "used by thread" not in refused(bcube, [one, clash], CheckerContext(bcube))
 
 
 # --- the two tiers, and why a sample says much: the schedule is symmetric
@@ -178,17 +180,17 @@ def test_both_tiers_say_the_same(network: tuple[BCube, Failures], data: st.DataO
     """Let an intact plan run on a broken network: each piece is right, or the plan is wrong."""
     bcube, failed = network
     damage = Damage(bcube, failed)
-    ground = Ground(bcube, damage.dead, damage.down)
+    context = CheckerContext(bcube, damage.dead, damage.down)
     schedule = Schedule(bcube, damage.dead)
     try:
-        check_complete(ground, schedule, all_transfers(schedule))
+        check_complete(context, schedule, all_transfers(schedule))
         right = True
     except InvalidPlanError:
         right = False
     rights = []
     for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
         try:
-            check_piece(ground, schedule, thread, piece)
+            check_piece(context, schedule, thread, piece)
             rights.append(True)
         except InvalidPlanError:
             rights.append(False)
@@ -198,6 +200,6 @@ def test_both_tiers_say_the_same(network: tuple[BCube, Failures], data: st.DataO
 def test_a_complete_check_looks_at_the_clock() -> None:
     bcube = BCube(3, 2)
     plan = Schedule(bcube)
-    check_complete(Ground(bcube), plan, all_transfers(plan), NEVER)
+    check_complete(CheckerContext(bcube), plan, all_transfers(plan), NEVER)
     with pytest.raises(TimeUpError):
-        check_complete(Ground(bcube), plan, all_transfers(plan), Deadline(0))
+        check_complete(CheckerContext(bcube), plan, all_transfers(plan), Deadline(0))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.families.bml import Ground, Schedule, Transfer, check
+from planner.families.bml import CheckerContext, Schedule, Transfer, check
 from planner.families.bml.checker import _check_agreement, check_piece
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
@@ -56,9 +56,9 @@ class Longer(Altered):
 def test_every_piece_of_a_transfer_comes_closer_in_networks_too_large_to_follow() -> None:
     bcube = BCube(2, 19)
     for large in (bcube, BCube(2**20, 3)):
-        assert check(Ground(large), Schedule(large)) == "transfers"
+        assert check(CheckerContext(large), Schedule(large)) == "transfers"
     with pytest.raises(InvalidPlanError, match="closer"):
-        check(Ground(bcube), Longer(Schedule(bcube)))  # type: ignore[arg-type]
+        check(CheckerContext(bcube), Longer(Schedule(bcube)))  # type: ignore[arg-type]
 
 
 @given(small_bcubes, st.data())
@@ -73,13 +73,13 @@ def test_broken_links_on_the_way_of_a_piece_are_found(bcube: BCube, data: st.Dat
     for end in ends:
         broken = frozenset({(end, level)})
         with pytest.raises(InvalidPlanError, match="no link"):
-            check_piece(Ground(bcube, down=broken), plan, thread, piece)
+            check_piece(CheckerContext(bcube, down=broken), plan, thread, piece)
         if end == schedule.owner(thread, piece):
             with pytest.raises(InvalidPlanError, match="owner is dead"):
-                check_piece(Ground(bcube, dead=frozenset({end})), plan, thread, piece)
+                check_piece(CheckerContext(bcube, dead=frozenset({end})), plan, thread, piece)
         else:
             with pytest.raises(InvalidPlanError, match="no link"):
-                check_piece(Ground(bcube, dead=frozenset({end})), plan, thread, piece)
+                check_piece(CheckerContext(bcube, dead=frozenset({end})), plan, thread, piece)
 
 
 @st.composite
@@ -94,10 +94,10 @@ def ways(draw: st.DrawFn) -> tuple[Schedule, int, int, Way, int]:
 
 def lost(drawn: tuple[Schedule, int, int, Way, int], way: Way) -> str:
     schedule, thread, piece, *_ = drawn
-    check_piece(Ground(schedule.bcube), schedule, thread, piece)
+    check_piece(CheckerContext(schedule.bcube), schedule, thread, piece)
     altered: Any = Altered(schedule, way)
     with pytest.raises(InvalidPlanError) as error:
-        check_piece(Ground(schedule.bcube), altered, thread, piece)
+        check_piece(CheckerContext(schedule.bcube), altered, thread, piece)
     return error.value.message
 
 
@@ -133,7 +133,7 @@ def test_a_hop_in_another_step_is_found(
     leaves = [at for at, other, *_ in way if other == receiver]
     if max(arrives, default=-1) < new < min(leaves, default=schedule.steps):
         altered: Any = Altered(schedule, mutated)
-        check_piece(Ground(schedule.bcube), altered, thread, piece)
+        check_piece(CheckerContext(schedule.bcube), altered, thread, piece)
     else:
         assert "receives it when it has sent it" in lost(drawn, mutated)
 
@@ -161,7 +161,7 @@ def test_servers_that_say_something_else_are_found() -> None:
     """At 65,536 servers some are asked what they send: it must be what pieces' ways say."""
     bcube = BCube(16, 4)
     with pytest.raises(InvalidPlanError, match="do not follow"):
-        check(Ground(bcube), Silent(Schedule(bcube)))  # type: ignore[arg-type]
+        check(CheckerContext(bcube), Silent(Schedule(bcube)))  # type: ignore[arg-type]
 
 
 class Silent(Altered):

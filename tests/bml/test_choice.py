@@ -17,7 +17,7 @@ from planner.families.bml import (
     packing,
     solve,
 )
-from planner.families.bml.checker import Ground, check
+from planner.families.bml.checker import CheckerContext, check
 from planner.families.bml.evaluation import busiest_load, time_ns
 from planner.families.bml.methods import with_best_rounds
 from planner.families.bml.reroute import detour
@@ -75,7 +75,7 @@ def test_large_networks_are_not_given_to_the_linear_program(
         result = solve(Problem(bcube, FAST, 10**9, failed=failed), method="trees")
         assert isinstance(result.plan, TreePlan)
         damage = Damage(bcube, failed)
-        check(Ground(bcube, damage.dead, damage.down), result.plan)
+        check(CheckerContext(bcube, damage.dead, damage.down), result.plan)
         assert result.gap is not None
         assert result.gap < 0.2
 
@@ -122,7 +122,7 @@ def test_without_time_and_without_detours_there_is_a_plan_too() -> None:
         first = hasty(problem, method)
         assert isinstance(first.plan, TreePlan)
         damage = Damage(bcube, failed)
-        check(Ground(bcube, damage.dead, damage.down), first.plan)
+        check(CheckerContext(bcube, damage.dead, damage.down), first.plan)
         best = solve(problem, method=method)
         assert best.objective_ns is not None
         assert best.objective_ns <= time_ns(problem, first.plan)

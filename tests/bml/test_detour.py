@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 
-from planner.families.bml import Damage, Failures, Ground, Schedule, check
+from planner.families.bml import CheckerContext, Damage, Failures, Schedule, check
 from planner.families.bml.checker import check_complete, check_piece
 from planner.families.bml.reroute import detour
 from planner.model.errors import NotApplicableError
@@ -76,11 +76,11 @@ def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Fa
     schedule = detour(damage)
     assert schedule.left_out == tuple(sorted(left_out))
     assert schedule == detour(Damage(*network))
-    ground = Ground(damage.bcube, damage.dead, damage.down)
-    check_complete(ground, schedule, all_transfers(schedule))
+    context = CheckerContext(damage.bcube, damage.dead, damage.down)
+    check_complete(context, schedule, all_transfers(schedule))
     for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
         if thread * schedule.pieces + piece not in left_out:
-            check_piece(ground, schedule, thread, piece)
+            check_piece(context, schedule, thread, piece)
 
 
 @settings(max_examples=150)
@@ -132,10 +132,10 @@ def test_detours_among_65536_servers() -> None:
     damage = Damage(BCube(16, 4), failed)
     schedule = detour(damage)
     assert schedule.changed
-    ground = Ground(damage.bcube, damage.dead, damage.down)
-    assert check(ground, schedule) == "pieces"
+    context = CheckerContext(damage.bcube, damage.dead, damage.down)
+    assert check(context, schedule) == "pieces"
     # The pieces concerned are few: they are followed one by one.
     for one in schedule.detours[:: max(1, len(schedule.detours) // 8)]:
         for part in one.parts[:1]:
             if one.thread * schedule.pieces + part.offset not in schedule.left_out:
-                check_piece(ground, schedule, one.thread, part.offset)
+                check_piece(context, schedule, one.thread, part.offset)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from planner.families.bml import (
     METHODS,
+    CheckerContext,
     Damage,
     Failures,
-    Ground,
     Problem,
     Schedule,
     TreePlan,
@@ -60,7 +60,7 @@ def assert_answered(problem: Problem, result: Result[Any, Any]) -> None:
     damage = Damage(problem.bcube, problem.failed)
     plan = result.plan
     assert isinstance(plan, Schedule | TreePlan)
-    check(Ground(damage.bcube, damage.dead, damage.down), plan)
+    check(CheckerContext(damage.bcube, damage.dead, damage.down), plan)
     assert result.infeasibility is None
     assert result.objective_ns is not None
     assert result.lower_bound_ns is not None

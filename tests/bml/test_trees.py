@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.families.bml import (
+    CheckerContext,
     Damage,
     Failures,
-    Ground,
     Problem,
     Schedule,
     TreePlan,
@@ -73,11 +73,11 @@ def test_a_rooted_tree_has_the_same_hops_in_any_order(hops: Tree, data: st.DataO
 def test_plans_of_trees_are_right(planned: tuple[Problem, TreePlan]) -> None:
     problem, plan = planned
     damage = Damage(problem.bcube, problem.failed)
-    ground = Ground(damage.bcube, damage.dead, damage.down)
+    context = CheckerContext(damage.bcube, damage.dead, damage.down)
     transfers = all_transfers(plan)
-    check_complete(ground, plan, transfers)
+    check_complete(context, plan, transfers)
     for piece in range(plan.pieces):
-        check_piece(ground, plan, 0, piece)
+        check_piece(context, plan, 0, piece)
         assert plan.owner(0, piece) == plan.trees[piece].root
     assert len(transfers) == 2 * plan.pieces * (damage.living - 1)
     for server in range(plan.bcube.servers):
@@ -97,7 +97,7 @@ def test_trees_of_a_schedule_make_a_plan_that_is_right(planned: tuple[Problem, S
     assert len(found) == schedule.threads * schedule.pieces - len(schedule.left_out)
     shares = (Fraction(1, len(found)),) * len(found)
     plan = TreePlan(damage.bcube, tuple(map(root_at_centre, found)), shares)
-    check(Ground(damage.bcube, damage.dead, damage.down), plan)
+    check(CheckerContext(damage.bcube, damage.dead, damage.down), plan)
     assert evaluate(problem, plan).load == evaluate(problem, schedule).load
 
 
@@ -108,11 +108,11 @@ def test_trees_of_networks_too_large_to_replay_are_followed(
     """Their hops need not come closer to the root digit by digit, as those of Algorithm 1 do."""
     problem, plan = planned
     damage = Damage(problem.bcube, problem.failed)
-    ground = Ground(damage.bcube, damage.dead, damage.down)
+    context = CheckerContext(damage.bcube, damage.dead, damage.down)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("COMPLETE_CELLS", "WHOLE_SERVERS"):
             patch.setattr(f"planner.families.bml.checker.{name}", 1)
-        assert check(ground, plan) == "pieces"
+        assert check(context, plan) == "pieces"
 
 
 @pytest.mark.slow
@@ -145,8 +145,8 @@ def test_plans_that_lack_a_hop_are_refused(
 ) -> None:
     problem, plan = planned
     damage = Damage(problem.bcube, problem.failed)
-    ground = Ground(damage.bcube, damage.dead, damage.down)
+    context = CheckerContext(damage.bcube, damage.dead, damage.down)
     transfers = all_transfers(plan)
     del transfers[data.draw(st.integers(0, len(transfers) - 1))]
     with pytest.raises(InvalidPlanError):
-        check_complete(ground, plan, transfers)
+        check_complete(context, plan, transfers)

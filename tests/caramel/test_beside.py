@@ -11,9 +11,9 @@ from planner import AffineCost, InvalidInputError
 from planner.families.caramel import METHODS, Group, Part, Plan, Problem, evaluate, solve
 from planner.families.caramel.checker import check_times
 from planner.families.caramel.family import CARAMEL
-from planner.families.caramel.methods import RULES
+from planner.families.caramel.methods import BASELINES
 from planner.families.caramel.pricing import joined
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.solving.deadline import NEVER
 from planner.testing import costs, graphs, problems
@@ -28,9 +28,9 @@ TEN = chain(*[(10, 20, 30)] * 10)
 @settings(max_examples=200)
 @given(problems("caramel", 4), interferences(), st.sampled_from(sorted(METHODS)))
 def test_search_is_never_behind_another_method_and_rules_know_nothing_of_it(
-    problem: Problem, beside: Interference, method: str
+    problem: Problem, contention: Interference, method: str
 ) -> None:
-    problem, alone = (replace(problem, interference=one) for one in (beside, ALONE))
+    problem, alone = (replace(problem, interference=one) for one in (contention, NO_CONTENTION))
     try:
         other = solve(problem, method=method)
     except NotApplicableError:
@@ -40,7 +40,7 @@ def test_search_is_never_behind_another_method_and_rules_know_nothing_of_it(
     assert other.plan is not None
     assert other.objective_ns is not None
     assert max(best, evaluate(alone, other.plan).iteration_ns) <= other.objective_ns
-    if method in RULES:
+    if method in BASELINES:
         assert other.plan == solve(alone, method=method).plan
 
 
@@ -98,7 +98,7 @@ def test_a_schedule_that_forgets_the_interference_is_none() -> None:
     problem = Problem(TEN, AffineCost(2, Fraction(1)), interference=Interference(5))
     plan = solve(problem).plan
     assert plan is not None
-    free = evaluate(replace(problem, interference=ALONE), plan).iteration
+    free = evaluate(replace(problem, interference=NO_CONTENTION), plan).iteration
     with pytest.raises(InvalidPlanError, match="does not take"):
         check_times(problem, plan, free)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.bounds import Targets, lower_bound, tightened, widened
+from planner.families.caramel.bounds import Targets, inner_nesting, lower_bound, outer_nesting
 from planner.families.caramel.grid_bounds import _Blocks, block_bound, tighter_bound
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import LoadPricer
@@ -37,7 +37,7 @@ def test_no_plan_that_cuts_beats_the_bound(known: Windows, cost: TransferCost) -
 @given(nested_windows(7), st.integers(0, 40), st.integers(1, 9))
 def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, rate: int) -> None:
     cost = AffineCost(startup, Fraction(rate))
-    (nested,) = widened(known)
+    (nested,) = outer_nesting(known)
     targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
     least, openings = targets.least(known.compute_ns)
     pricer = LoadPricer(known, cost)
@@ -50,7 +50,7 @@ def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, ra
 @settings(max_examples=300)
 @given(windows_strategy(6), st.integers(0, 40), st.integers(1, 9))
 def test_loads_carry_every_byte_once(known: Windows, startup: int, rate: int) -> None:
-    for nested in (*tightened(known), *widened(known)):
+    for nested in (*inner_nesting(known), *outer_nesting(known)):
         targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
         least, openings = targets.least(known.compute_ns)
         for loads in (targets.cut_loads(least, openings, 2), targets.whole_loads(openings)):
@@ -60,7 +60,7 @@ def test_loads_carry_every_byte_once(known: Windows, startup: int, rate: int) ->
 @settings(max_examples=300)
 @given(windows_strategy(6))
 def test_nested_windows_contain_and_are_contained(known: Windows) -> None:
-    for nests, inside in ((widened(known), False), (tightened(known), True)):
+    for nests, inside in ((outer_nesting(known), False), (inner_nesting(known), True)):
         for nested in nests:
             assert list(nested.heads) == sorted(nested.heads, reverse=True)
             assert list(nested.tails) == sorted(nested.tails, reverse=True)
@@ -128,7 +128,7 @@ def test_in_a_chain_blocks_refute_what_nested_windows_do(
     known: Windows, startup: int, rate: int
 ) -> None:
     line = Fraction(startup), Fraction(rate)
-    (nested,) = widened(known)
+    (nested,) = outer_nesting(known)
     least, _ = Targets(nested, [line]).least(0)
     blocks = _Blocks(known, line)
     for one in (True, False):

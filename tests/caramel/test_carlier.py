@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.families.caramel.carlier import carlier, schrage
 from planner.solving.deadline import Deadline
 from planner.solving.jackson import preemptive
-from planner.solving.tie_break import NOMINAL, Step, end_under
+from planner.solving.tie_break import NOMINAL, Step, delayed_makespan
 from tests.caramel.exact_oracles import best_sequence
 from tests.strategies import huge, times
 
@@ -19,7 +19,7 @@ jobs = st.lists(st.tuples(small, small, small) | st.tuples(times, times, times),
 
 
 def lasting(order: Sequence[int], *times: Sequence[int]) -> int:
-    return end_under(NOMINAL, [Step(*(own[job] for own in times)) for job in order], 0)
+    return delayed_makespan(NOMINAL, [Step(*(own[job] for own in times)) for job in order], 0)
 
 
 @settings(max_examples=150)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from planner import AffineCost
 from planner.families.caramel import Group, Part, Plan, Problem, check, evaluate, solve
 from planner.families.caramel.checker import check_times
-from planner.model.contention import ALONE
+from planner.model.contention import NO_CONTENTION
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
 from planner.solving.simulator import Iteration
@@ -153,7 +153,7 @@ def test_a_barrier_and_a_cycle_are_kept() -> None:
 
 
 @settings(max_examples=100)
-@given(problems("caramel", 4).map(lambda one: replace(one, interference=ALONE)))
+@given(problems("caramel", 4).map(lambda one: replace(one, interference=NO_CONTENTION)))
 def test_no_transfer_can_leave_earlier_or_later_unseen(problem: Problem) -> None:
     plan = solve(problem, method="auto").plan
     assert plan is not None

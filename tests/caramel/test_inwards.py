@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from planner.families.caramel.bounds import (
     Targets,
     concave_bounds,
+    inner_nesting,
     lower_bound,
-    tightened,
-    widened,
+    outer_nesting,
 )
 from planner.families.caramel.grid_bounds import (
     concave_bound,
@@ -62,7 +62,7 @@ def test_a_transfer_may_begin_before_the_middle_and_end_in_it() -> None:
     mirrored = Windows((1, 10), (0, 0), (10, 0), 0, 10)
     for one in (known, mirrored):
         assert best_split(one, cost) == concave_bound(one, lines(cost)) == 16
-        (nested,) = widened(one)
+        (nested,) = outer_nesting(one)
         assert LoadPricer(one, cost).iteration_ns(concave_loads(nested, lines(cost))) == 16
 
 
@@ -73,7 +73,7 @@ def test_a_plan_carries_every_byte_once(
     known: Windows, cost: DepthCost, grid: int, element: int
 ) -> None:
     pricer = LoadPricer(known, cost)
-    for nested in (*tightened(known), *widened(known)):
+    for nested in (*inner_nesting(known), *outer_nesting(known)):
         loads = concave_loads(nested, lines(cost), element, grid)
         assert is_complete(known, loads)
         odd = Counter(j for load in loads for j, size in load if size % element)
@@ -88,7 +88,7 @@ def test_for_a_line_nothing_is_above_the_least_target(
     known: Windows, startup: int, rate: int, grid: int
 ) -> None:
     """With one line the least target of nested windows is known: an oracle for any sizes."""
-    (nested,) = widened(known)
+    (nested,) = outer_nesting(known)
     line = (Fraction(startup), Fraction(rate))
     least, _ = Targets(nested, [line]).least(0)
     assert concave_bound(known, [line], grid) <= least
@@ -120,7 +120,7 @@ def pipelined() -> tuple[Windows, DepthCost]:
 
 def test_the_bound_knows_how_much_each_transfer_carries() -> None:
     known, cost = pipelined()
-    (nested,) = widened(known)
+    (nested,) = outer_nesting(known)
     weak = lower_bound(known, cost)
     assert len(concave_bounds(cost, sum(known.sizes))[-1]) == 2
     strong = concave_bound(known, lines(cost))

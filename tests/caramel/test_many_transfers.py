@@ -25,12 +25,12 @@ from planner.families.caramel.baselines import MAX_PARTITIONS
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.transfer_sizes import resize
 from planner.families.caramel.windows import Windows
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import DepthCost, TableCost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Parameter
 from planner.solving.deadline import NEVER
-from planner.solving.scenarios import Outlook, Scenario
+from planner.solving.scenarios import Scenario, ScenarioSet
 from planner.solving.what_if import robust_plan
 from tests.caramel.test_baselines import chain as layers
 
@@ -44,7 +44,7 @@ def chain(*sizes: int, **options: Any) -> Problem:
     return Problem(graph, AffineCost(1000, Fraction(1, 10)), op_order=order, **options)
 
 
-@pytest.mark.parametrize("interference", [ALONE, BESIDE])
+@pytest.mark.parametrize("interference", [NO_CONTENTION, BESIDE])
 @pytest.mark.parametrize("method", METHODS)
 def test_without_time_there_is_a_plan_or_the_limit_is_named(
     method: str, interference: Interference
@@ -215,7 +215,7 @@ def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "neighbours", counted)
     rows = ((0, 1000), (100, 5000), (10**5, 90_000), (10**6, 500_000), (10**7, 8 * 10**6))
     free, late = Scenario(startup=Fraction(0)), Scenario(late=Fraction(2))
-    outlook = Outlook(((free, Fraction(1)), (late, Fraction(1))))
+    outlook = ScenarioSet(((free, Fraction(1)), (late, Fraction(1))))
     problem = replace(chain(4 * 10**9), cost=TableCost(rows))
     result, _ = robust_plan(CARAMEL, problem, outlook, NEVER)
     assert result.plan is not None

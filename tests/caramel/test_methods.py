@@ -15,7 +15,7 @@ from planner.families.caramel.evaluation import Evaluation, plan_heads
 from planner.families.caramel.methods import EXACT_PARAMETERS
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import windows
-from planner.model.contention import ALONE
+from planner.model.contention import NO_CONTENTION
 from planner.model.costs import DepthCost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
@@ -24,7 +24,7 @@ from planner.testing.strategies import affine_costs
 from tests.caramel.exact_oracles import best_by_enumeration, best_split, price
 from tests.caramel.graph_strategies import graphs
 
-alone = problems("caramel", 4).map(lambda one: replace(one, interference=ALONE))
+alone = problems("caramel", 4).map(lambda one: replace(one, interference=NO_CONTENTION))
 """Problems of up to four parameters without contention."""
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.one_machine import most_urgent
+from planner.families.caramel.one_machine import list_schedule
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.transfer_sizes import _Simulation, resize
 from planner.families.caramel.windows import Windows
@@ -49,7 +49,7 @@ def test_the_simulation_is_the_price_of_the_most_urgent(
     sizes = data.draw(st.lists(st.tuples(st.integers(1, 40), moments), max_size=5))
     run = _Simulation(pricer).run(sizes)
     assert run is not None
-    loads = most_urgent(pricer, run.sizes)
+    loads = list_schedule(pricer, run.sizes)
     waits = [start for _, start in run.sizes]
     assert len(loads) == len(waits)
     free, value = 0, known.compute_ns

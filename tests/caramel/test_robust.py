@@ -4,13 +4,13 @@ from fractions import Fraction
 
 from hypothesis import example, given, settings
 
-from planner.families.caramel.descent import steadied
+from planner.families.caramel.descent import less_sensitive
 from planner.families.caramel.exact_whole import best_whole
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.tie_break import STRAINS
+from planner.solving.tie_break import DELAYS
 from planner.testing import costs
 from tests.caramel.exact_oracles import is_complete, price
 from tests.caramel.window_strategies import windows_strategy
@@ -29,7 +29,7 @@ def best_of_whole(known: Windows, cost: TransferCost) -> list[Load]:
 
 
 def under(known: Windows, cost: TransferCost, loads: list[Load]) -> tuple[int, ...]:
-    return tuple(price(known, cost, loads, *strain) for strain in STRAINS)
+    return tuple(price(known, cost, loads, *delay) for delay in DELAYS)
 
 
 @settings(max_examples=300)
@@ -41,7 +41,7 @@ def under(known: Windows, cost: TransferCost, loads: list[Load]) -> tuple[int, .
 def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> None:
     pricer = LoadPricer(known, cost)
     for start in (apart(known), best_of_whole(known, cost)):
-        better = steadied(pricer, start, 200, NEVER)
+        better = less_sensitive(pricer, start, 200, NEVER)
         assert is_complete(known, better)
         assert price(known, cost, better) <= price(known, cost, start)
         if price(known, cost, better) == price(known, cost, start):
@@ -51,4 +51,4 @@ def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> 
 def test_without_time_the_plan_stays_what_it_is() -> None:
     known = Windows((1, 2), (0, 1), (1, 0), 1, 1)
     cost = AffineCost(1, Fraction(1))
-    assert steadied(LoadPricer(known, cost), apart(known), 100, Deadline(0)) == apart(known)
+    assert less_sensitive(LoadPricer(known, cost), apart(known), 100, Deadline(0)) == apart(known)

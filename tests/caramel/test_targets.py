@@ -19,8 +19,8 @@ from planner.families.caramel.for_target import (
     BUCKETS,
     broken_rule,
     exported,
-    lane_of,
     plan_of_buckets,
+    target_view,
 )
 from planner.model.contention import Interference
 from planner.model.costs import TableCost, TransferCost
@@ -36,7 +36,7 @@ from planner.solving.targets import (
     Target,
     target_of,
 )
-from planner.solving.tie_break import NOMINAL, STRAINS, Step, end_under
+from planner.solving.tie_break import DELAYS, NOMINAL, Step, delayed_makespan
 from planner.testing.strategies import affine_costs, costs
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
@@ -102,9 +102,9 @@ def broken(problem: Problem, target: Target, plan: Plan) -> str:
 def replayed(problem: Problem, counts: Sequence[int]) -> int:
     """Return what an iteration takes with buckets, step by step, by the rules of the target."""
     target, known = target_in(problem), problem.windows
-    lane = lane_of(problem, target)
+    view = target_view(problem, target)
     waiting = [
-        (max(lane.ready[start:stop]), problem.cost.cost_ns(sum(lane.sizes[start:stop])))
+        (max(view.ready[start:stop]), problem.cost.cost_ns(sum(view.sizes[start:stop])))
         for start, stop in spans(counts)
     ]
     now = free = work = 0
@@ -116,7 +116,7 @@ def replayed(problem: Problem, counts: Sequence[int]) -> int:
                 free = max(free, now) + waiting.pop(0)[1]
             now = max(now + target.cycle_ns, free)
     elif target.leaves_late:
-        triggers = [max(lane.ready[: stop + 1]) for _, stop in spans(counts)[:-1]] + [
+        triggers = [max(view.ready[: stop + 1]) for _, stop in spans(counts)[:-1]] + [
             known.backward_ns
         ]
         for trigger, (_, lasts) in zip(triggers, waiting, strict=True):
@@ -137,7 +137,7 @@ def filled(sizes: Sequence[int], size: int) -> list[int]:
 def allowed(problem: Problem) -> list[list[int]]:
     """Return all buckets that the target can be told to make."""
     target = target_in(problem)
-    sizes, kind = lane_of(problem, target).sizes, target.buckets
+    sizes, kind = target_view(problem, target).sizes, target.buckets
     if kind == "any":
         return list(compositions(len(sizes)))
     rule = fitting_buckets if kind == "fitting" else filled
@@ -170,7 +170,7 @@ def test_of_equally_early_buckets_the_most_robust_then_the_fewest(
 
     def rank(counts: Sequence[int]) -> tuple[int, ...]:
         steps = [Step(max(ready[a:b]), cost.cost_ns(sum(sizes[a:b])), 0) for a, b in spans(counts)]
-        ends = [end_under(strain, steps, until) for strain in (NOMINAL, *STRAINS)]
+        ends = [delayed_makespan(delay, steps, until) for delay in (NOMINAL, *DELAYS)]
         return (*ends, len(counts))
 
     _, counts = best_buckets(ready, sizes, cost, NEVER, until_ns=until)
@@ -222,7 +222,7 @@ def test_buckets_leave_when_the_target_sends_them(name: str, data: st.DataObject
     target = SMALL[name]
     problem = data.draw(problems(target))
     counts = data.draw(st.sampled_from(allowed(problem)))
-    plan = plan_of_buckets(problem, target, lane_of(problem, target), counts)
+    plan = plan_of_buckets(problem, target, target_view(problem, target), counts)
     assert evaluate(problem, plan).iteration_ns == replayed(problem, counts)
     assert not broken(problem, target, plan)
 
@@ -232,8 +232,8 @@ def test_no_groups_of_whole_parameters_do_better_behind_a_barrier(data: st.DataO
     target = replace(SMALL["ddp"], order="ready")
     problem = data.draw(problems(target))
     free = replace(problem, target=None, cost=data.draw(affine_costs()))
-    lane = lane_of(free, target)
-    sizes, ready = lane.sizes[:5], lane.ready[:5]
+    view = target_view(free, target)
+    sizes, ready = view.sizes[:5], view.ready[:5]
     ends = [
         end_of((order[a:b] for a, b in spans(counts)), ready, sizes, free.cost)
         for order in permutations(range(len(sizes)))
@@ -281,15 +281,15 @@ def test_plans_that_break_a_rule_are_noticed(name: str, data: st.DataObject) -> 
         assert "whole parameters" in broken(free, target, cut)
     later = replace(group, not_before_ns=group.not_before_ns + 1)
     assert broken(free, target, replace(plan, groups=(later, *plan.groups[1:])))
-    lane = lane_of(problem, target)
-    if len(lane.order) > 2:
-        first, *middle, last = lane.order
+    view = target_view(problem, target)
+    if len(view.order) > 2:
+        first, *middle, last = view.order
         apart = (whole(free, [first, last]), whole(free, middle))
         assert "an order of its own" in broken(free, target, replace(plan, groups=apart))
     making = {tuple(counts) for counts in allowed(problem)}
-    for counts in compositions(len(lane.order)):
+    for counts in compositions(len(view.order)):
         if tuple(counts) not in making:
-            made = plan_of_buckets(problem, target, lane, counts)
+            made = plan_of_buckets(problem, target, view, counts)
             assert "one size" in broken(problem, target, made)
 
 

@@ -16,7 +16,7 @@ from planner.model.graphs import Graph
 from planner.model.validation import MAX_VALUE
 from planner.solving.advice import advise
 from planner.solving.deadline import NEVER
-from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.solving.scenarios import MAX_LOSS, SCENARIOS, Scenario, ScenarioSet
 from planner.solving.what_if import regrets, robust_plan
 from tests.caramel.exact_oracles import best_split, price, whole_plans
 from tests.caramel.graph_strategies import graphs
@@ -148,7 +148,7 @@ def test_ddp_is_kept_where_its_barrier_costs_nothing_to_speak_of(forward: int, k
 
 @settings(max_examples=60)
 @given(problems(), outlooks())
-def test_no_plan_of_whole_parameters_is_better(problem: Problem, outlook: Outlook) -> None:
+def test_no_plan_of_whole_parameters_is_better(problem: Problem, outlook: ScenarioSet) -> None:
     usual = solve(problem)
     assert usual.plan is not None
     assert usual.objective_ns is not None
@@ -158,14 +158,16 @@ def test_no_plan_of_whole_parameters_is_better(problem: Problem, outlook: Outloo
     times = [evaluate(other, usual.plan).iteration_ns for other in others]
     assert prospect.usual_value == counted(outlook, times)
     for groups in whole_plans(problem.windows):
-        if price(problem.windows, problem.cost, groups) <= MOST * usual.objective_ns:
+        if price(problem.windows, problem.cost, groups) <= MAX_LOSS * usual.objective_ns:
             value = counted(outlook, [price(one.windows, one.cost, groups) for one in others])
             assert prospect.bound <= prospect.value <= value
 
 
 @settings(max_examples=20)
 @given(problems(), outlooks(), st.integers(0, 30))
-def test_beside_computation_it_holds_too(problem: Problem, outlook: Outlook, startup: int) -> None:
+def test_beside_computation_it_holds_too(
+    problem: Problem, outlook: ScenarioSet, startup: int
+) -> None:
     disturbed = replace(problem, interference=Interference(startup, slowdown=Fraction(3, 2)))
     result, prospect = robust_plan(CARAMEL, disturbed, outlook, NEVER)
     assert prospect is not None
@@ -176,19 +178,19 @@ def test_beside_computation_it_holds_too(problem: Problem, outlook: Outlook, sta
 def test_little_is_given_away_whatever_scenarios_ask_for() -> None:
     """With start-ups as long as that one transfer is best; as they are, two are much shorter."""
     problem = Problem(chain((100, 100, 50), (100, 100, 50)), AffineCost(1, Fraction(1)))
-    dear = Outlook(((Scenario(startup=Fraction(1000)), Fraction(1)),))
+    dear = ScenarioSet(((Scenario(startup=Fraction(1000)), Fraction(1)),))
     own = solve(CARAMEL.perturb(problem, dear.scenarios[0][0])).plan
     assert own is not None
     result, prospect = robust_plan(CARAMEL, problem, dear, NEVER)
     assert prospect is not None
     assert result.objective_ns is not None
-    assert evaluate(problem, own).iteration_ns > MOST * prospect.usual_ns >= result.objective_ns
+    assert evaluate(problem, own).iteration_ns > MAX_LOSS * prospect.usual_ns >= result.objective_ns
 
 
 def test_orders_nobody_enforces_become_one() -> None:
     problem = small()
     assert not problem.fixed_order
-    result, _ = robust_plan(CARAMEL, problem, Outlook(((SCENARIOS[0], Fraction(1)),)), NEVER)
+    result, _ = robust_plan(CARAMEL, problem, ScenarioSet(((SCENARIOS[0], Fraction(1)),)), NEVER)
     assert result.plan is not None
     assert len(result.plan.backward_orders) == 1
 
@@ -213,7 +215,7 @@ def test_the_best_plan_there_is_lies_between_bound_and_best(problem: Problem) ->
 @settings(max_examples=30)
 @given(problems(st.integers(1, 4), 2), outlooks())
 def test_the_bound_is_one_of_the_scenarios_by_themselves(
-    problem: Problem, outlook: Outlook
+    problem: Problem, outlook: ScenarioSet
 ) -> None:
     _, prospect = robust_plan(CARAMEL, problem, outlook, NEVER)
     assert prospect is not None

@@ -257,16 +257,16 @@ def bars_of(out: str) -> list[str]:
     return ranking.splitlines()[1:]
 
 
-ALONE = {**SMALL, "cores": 1, "samples": 1, "read_every": 1, "layers": SMALL["layers"][:1]}
-ALONE["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_replica": 1}]
+NO_CONTENTION = {**SMALL, "cores": 1, "samples": 1, "read_every": 1, "layers": SMALL["layers"][:1]}
+NO_CONTENTION["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_replica": 1}]
 
 
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (ALONE, "request: 1 layer, 12 connections, 12 weights, 1 sample an epoch"),
-        (ALONE, "1 given configuration on 3 machines of 1 core, up to 1 thread, weights"),
-        (ALONE, "every 1 sample (mean)"),
+        (NO_CONTENTION, "request: 1 layer, 12 connections, 12 weights, 1 sample an epoch"),
+        (NO_CONTENTION, "1 given configuration on 3 machines of 1 core, up to 1 thread, weights"),
+        (NO_CONTENTION, "every 1 sample (mean)"),
         (fixed(), "2 given configurations"),
         (fixed(), "above bound and status: of the given ones only"),
         ({**BML, "failed": {"nics": [[[0, 1], 0]]}}, "BCube(3, 2), without 1 NIC: 3.516 KiB"),

@@ -14,7 +14,7 @@ from planner.cli.common import ERROR_SIGN
 from planner.cli.run_report import Ran, against, as_json, other_threads, report
 from planner.model.fitting import Sweep, Timing, fit_network
 from planner.runtime.measuring.measured import StepTime
-from planner.solving.diagnostics import Circumstances
+from planner.solving.diagnostics import MeasurementConditions
 
 
 class Trial(tuple[tuple[Any, ...], int]):
@@ -49,7 +49,7 @@ def test_a_busy_machine_is_the_last_word(monkeypatch: pytest.MonkeyPatch) -> Non
     answer = SimpleNamespace(headline=str, profile_threads=UNSET, warnings=(), problem="caramel")
 
     def ran(others: float) -> Ran:
-        machine = Circumstances(threads=2, processors=2, others=others)
+        machine = MeasurementConditions(threads=2, processors=2, others=others)
         parts: tuple[Any, ...] = (options, [answer], [Trial(((), 0))], [], (1, 1), machine)
         return Ran(*parts)
 

@@ -35,7 +35,7 @@ class Rect(NamedTuple):
     y: float
     width: float
     height: float
-    told: str
+    tooltip: str
 
 
 class Picture:

@@ -92,7 +92,7 @@ def test_gantt_is_the_same_every_time_and_a_bar_for_every_interval(tmp_path: Pat
     found = {
         (rect.look.split()[0], (rect.x - left) * scale, rect.width * scale)
         for rect in first.rects
-        if rect.told
+        if rect.tooltip
     }
     for kind, start, end in wanted:
         assert any(

@@ -16,7 +16,7 @@ from tests.formats.test_nccl_tests import damaged
 
 LEFT = ("Comm. Op", "Message Size", "Count")
 HEADER = (*LEFT, "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
-ALONE = (
+NO_CONTENTION = (
     *LEFT,
     *(f"{kind} {of}(ms)" for kind in ("Total", "Avg") for of in ("comm lat", "straggler")),
 )
@@ -51,7 +51,7 @@ STRAGGLERS = [
     "_______________________________",
     "Breakdown with straggler effect",
     "-------------------------------",
-    wide(ALONE),
+    wide(NO_CONTENTION),
     "all_reduce",
     row("6.31 KB", 100, 5.0, 2.62, 0.05, 0.03),
     row("1.5 MB", 1, 0.25, 0.25, 0.25, 0.25),

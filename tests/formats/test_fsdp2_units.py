@@ -9,7 +9,7 @@ import pytest
 import planner
 from planner.families import fsdp
 from planner.families.fsdp import Plan, Problem, Unit
-from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.baselines import BASELINES
 from planner.jsonio.fsdp import answer
 from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
@@ -64,7 +64,7 @@ def test_each_unit_is_a_call_with_what_it_prefetches(line: Line) -> None:
 def test_what_streams_would_do_otherwise_is_refused() -> None:
     """FSDP2 gathers a unit again beside its own forward computation by its own streams alone."""
     problem = problem_of([1] * 4, [1] * 4, [4] * 4, names=["a", "b", "c", "d"])
-    plan = RULES["fsdp2"](problem, 0)
+    plan = BASELINES["fsdp2"](problem, 0)
     program = program_of((problem, plan))
     assert isinstance(program, UnitProgram)
     # On CPUs, which have no streams, two units ahead; the last one in its turn.

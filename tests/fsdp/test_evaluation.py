@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner import AffineCost
 from planner.families import ibatch
 from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
-from planner.families.fsdp.checker import checked_peak
+from planner.families.fsdp.checker import peak_memory
 from planner.families.fsdp.evaluation import peak_of
 from planner.families.fsdp.family import solve
 from planner.families.fsdp.problem import Channels
@@ -127,7 +127,7 @@ def test_times_and_memory_are_those_of_a_host_that_gives_commands(data: st.DataO
     check(problem, plan)
     evaluation = evaluate(problem, plan)
     assert evaluation.iteration_ns == followed(problem, plan)
-    assert evaluation.peak_bytes == peak_of(problem, plan) == checked_peak(problem, plan)
+    assert evaluation.peak_bytes == peak_of(problem, plan) == peak_memory(problem, plan)
     assert max(size for _, size in evaluation.memory) == evaluation.peak_bytes
     moments = [moment for moment, _ in evaluation.memory]
     assert moments == sorted(moments)
@@ -190,7 +190,7 @@ def test_parameters_are_there_twice_while_they_are_copied() -> None:
         meshes=[one_mesh(0, 0, shards=2)],
     )
     plan = Plan(0, kept(1))
-    assert peak_of(frozen, plan) == checked_peak(frozen, plan) == 5 + 20
+    assert peak_of(frozen, plan) == peak_memory(frozen, plan) == 5 + 20
 
 
 def test_optimiser_is_stored_by_shares() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status
 from planner.families.fsdp import METHODS, Mesh, Plan, Problem, check, solve
-from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.bounds import lower_bound
 from planner.families.fsdp.evaluation import Merit, merit, peak_of
 from planner.families.fsdp.min_memory import least_memory
@@ -57,7 +57,7 @@ def check_methods(problem: Problem, best: Merit) -> None:
     assert planned(problem) == exact.plan  # short enough for auto to be exact
     search = merit(problem, planned(problem, "search"))
     assert search >= best
-    for name in RULES:
+    for name in BASELINES:
         rule = solve(problem, method=name)
         if rule.objective_ns is not None:
             assert rule.objective_ns >= search.iteration_ns

@@ -9,7 +9,7 @@ import pytest
 
 from planner import AffineCost, InvalidInputError
 from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
-from planner.families.fsdp.baselines import RULES, fsdp2, one_unit, zero_3
+from planner.families.fsdp.baselines import BASELINES, fsdp2, one_unit, zero_3
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from tests.fsdp.making import chain, one_mesh
 
@@ -22,11 +22,11 @@ def test_fsdp2_prefetches_one_ahead() -> None:
     # Forward: behind the copy out of the unit before the last; backward: when the next one arrives,
     # and the last unit beside its own forward computation.
     assert issues(fsdp2(chain(4))) == ([0, 0, 0, 1], [6, 5, 4, 3])
-    assert issues(RULES["fsdp2_ahead_2"](chain(5), 0)) == ([0, 0, 0, 0, 1], [7, 6, 5, 5, 4])
+    assert issues(BASELINES["fsdp2_ahead_2"](chain(5), 0)) == ([0, 0, 0, 0, 1], [7, 6, 5, 5, 4])
 
 
 def test_fsdp2_without_resharding_gathers_once() -> None:
-    assert issues(RULES["no_reshard"](chain(3), 0)) == ([0, 0, 0], [None] * 3)
+    assert issues(BASELINES["no_reshard"](chain(3), 0)) == ([0, 0, 0], [None] * 3)
     assert [unit[:3] for unit in one_unit(chain(3)).units] == [(0, 3, True)]
 
 

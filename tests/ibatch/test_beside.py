@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.families.ibatch import Plan, Problem, check, evaluate, family, solve
-from planner.families.ibatch.bounds import least_beside
+from planner.families.ibatch.bounds import contention_relaxation
 from planner.families.ibatch.family import IBATCH
-from planner.families.ibatch.methods import RULES
-from planner.model.contention import ALONE, Interference
+from planner.families.ibatch.methods import BASELINES
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.errors import NotApplicableError
 from planner.testing.strategies import interferences
 from tests import oracles
@@ -41,7 +41,7 @@ disturbed = st.builds(
 def exactly(problem: Problem, plan: Plan) -> Fraction:
     """What a plan lasts, by shares of work at constant rates: nothing is rounded."""
     assert problem.layer_bytes is not None
-    beside, pull = problem.interference, problem.direction == "pull"
+    contention, pull = problem.interference, problem.direction == "pull"
     compute = [sum(problem.compute_ns[a:b]) for a, b in plan.batches]
     total = sum(compute)
     to_send = list(enumerate(plan.batches))
@@ -57,7 +57,9 @@ def exactly(problem: Problem, plan: Plan) -> Fraction:
                 to_send.pop(0)
                 alone = left = Fraction(oracles.communication(problem, start, stop))
                 size = sum(problem.layer_bytes[start:stop])
-                taken = min(alone, Fraction(beside.startup_ns + ceil(beside.ns_per_byte * size)))
+                taken = min(
+                    alone, Fraction(contention.startup_ns + ceil(contention.ns_per_byte * size))
+                )
                 continue
         if place is None and not to_send and done >= total:
             break
@@ -66,7 +68,7 @@ def exactly(problem: Problem, plan: Plan) -> Fraction:
         computing = Fraction(done < most)
         sending = Fraction(place is not None)
         if computing and sending:
-            sending = alone / (beside.slowdown * alone + beside.delay_ns)
+            sending = alone / (contention.slowdown * alone + contention.delay_ns)
             computing = 1 - taken * sending / alone
         moments = [left / sending] if sending else []
         if computing:
@@ -90,7 +92,7 @@ def test_a_plan_costs_what_happens(problem: Problem) -> None:
         assert abs(off) <= 3 * len(plan.batches) + 3
         assert (
             evaluation.makespan_ns
-            >= evaluate(replace(problem, interference=ALONE), plan).makespan_ns
+            >= evaluate(replace(problem, interference=NO_CONTENTION), plan).makespan_ns
         )
 
 
@@ -98,9 +100,11 @@ def test_a_plan_costs_what_happens(problem: Problem) -> None:
 @given(disturbed)
 def test_no_plan_is_below_the_bound_and_rules_know_nothing_of_it(problem: Problem) -> None:
     plans = every_plan(problem)
-    assert all(least_beside(problem) <= evaluate(problem, plan).makespan_ns for plan in plans)
-    alone = replace(problem, interference=ALONE)
-    for method in RULES:
+    assert all(
+        contention_relaxation(problem) <= evaluate(problem, plan).makespan_ns for plan in plans
+    )
+    alone = replace(problem, interference=NO_CONTENTION)
+    for method in BASELINES:
         with suppress(NotApplicableError):
             assert solve(problem, method=method).plan == solve(alone, method=method).plan
 
@@ -119,7 +123,7 @@ def test_the_search_is_never_behind_a_rule_nor_ahead_of_the_best(problem: Proble
         assert found.lower_bound_ns is not None
         assert best.objective_ns is not None
         assert found.lower_bound_ns <= best.objective_ns <= found.objective_ns
-        for method in RULES:
+        for method in BASELINES:
             try:
                 other = solve(problem, method=method).objective_ns
             except NotApplicableError:

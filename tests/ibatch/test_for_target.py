@@ -6,7 +6,7 @@ from hypothesis import given
 
 from planner.families.ibatch import Plan, Problem, evaluate, solve
 from planner.families.ibatch.methods import default, exported
-from planner.model.contention import ALONE
+from planner.model.contention import NO_CONTENTION
 from planner.solving.deadline import Deadline
 from planner.solving.targets import FSDP2
 from tests.ibatch.test_beside import disturbed
@@ -44,7 +44,7 @@ def test_disturbed_plans_are_no_slower_than_the_default(problem: Problem) -> Non
     assert best.objective_ns is not None
     assert usual is not None
     assert best.objective_ns <= evaluate(mine, usual).makespan_ns
-    if mine.interference == ALONE:
+    if mine.interference == NO_CONTENTION:
         assert best.objective_ns == min(evaluate(mine, cut).makespan_ns for cut in every_cut(mine))
 
 

@@ -16,7 +16,7 @@ from tests import oracles
 from tests.strategies import huge_problems, problems
 
 FAST = [name for name in METHODS if name not in ("milp", "cpsat")]
-RULES = ("one_batch", "layer_by_layer", "mg_wfbp", "ddp")
+BASELINES = ("one_batch", "layer_by_layer", "mg_wfbp", "ddp")
 PUSH_ONLY = ("mg_wfbp", "ddp")
 
 

@@ -18,7 +18,7 @@ from planner.families.ibatch.evaluation import (
 )
 from planner.families.ibatch.makespan import robust, solve_additive
 from planner.solving.deadline import Deadline
-from planner.solving.tie_break import STRAINS
+from planner.solving.tie_break import DELAYS
 from tests import oracles
 from tests.strategies import huge_problems, problems
 
@@ -27,12 +27,12 @@ solve = partial(solve_ibatch, tie_break="robust")
 
 def under(problem: Problem, boundaries: tuple[int, ...]) -> tuple[int, ...]:
     """What batches last under every strain, simulated literally."""
-    return tuple(oracles.makespan(problem, boundaries, *strain) for strain in STRAINS)
+    return tuple(oracles.makespan(problem, boundaries, *delay) for delay in DELAYS)
 
 
 def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
     """What the package says that a plan lasts under every strain."""
-    return tuple(lasts_under(problem, boundaries_of(plan), strain) for strain in STRAINS)
+    return tuple(lasts_under(problem, boundaries_of(plan), delay) for delay in DELAYS)
 
 
 def hold_against_all_plans(problem: Problem) -> None:

@@ -13,7 +13,7 @@ from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import NEVER
-from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
+from planner.solving.scenarios import MAX_LOSS, SCENARIOS, Scenario, ScenarioSet, measured
 from planner.solving.what_if import regrets, robust_plan
 from tests.oracles import all_boundaries, boundaries_of, brute_force, objective
 from tests.strategies import problems
@@ -78,7 +78,7 @@ def test_no_batches_that_may_be_are_better(problem: ibatch.Problem, mean: bool) 
     values = {
         boundaries: counted(problem, boundaries, mean) for boundaries in all_boundaries(problem)
     }
-    allowed = [values[value] for value in values if objective(problem, value) <= MOST * best]
+    allowed = [values[value] for value in values if objective(problem, value) <= MAX_LOSS * best]
     assert prospect.bound <= min(values.values())
     assert prospect.value == min(allowed) == values[boundaries_of(problem, result.plan)]
     assert prospect.usual_ns == best == result.lower_bound_ns
@@ -92,14 +92,14 @@ def test_of_many_layers_it_is_no_worse(
     problem: ibatch.Problem, percentile: Fraction | None, data: st.DataObject
 ) -> None:
     likely = data.draw(
-        st.sampled_from([measured(percentile), Outlook(((SCENARIOS[1], Fraction(1)),))])
+        st.sampled_from([measured(percentile), ScenarioSet(((SCENARIOS[1], Fraction(1)),))])
     )
     result, prospect = robust_plan(IBATCH, problem, likely, NEVER)
     if prospect is None:
         return
     assert prospect.bound <= prospect.value <= prospect.usual_value
     assert result.objective_ns is not None
-    assert result.objective_ns <= MOST * prospect.usual_ns
+    assert result.objective_ns <= MAX_LOSS * prospect.usual_ns
     assert (result.plan, prospect) == (
         robust_plan(IBATCH, problem, likely, NEVER)[0].plan,
         prospect,
@@ -127,7 +127,7 @@ def test_eq4_knows_no_scenarios() -> None:
         compute_ns=(1,), startup_ns=1, transfer_ns=(1,), objective="eq4", spread_ns=(1,)
     )
     with pytest.raises(InvalidInputError) as refused:
-        robust_plan(IBATCH, problem, Outlook(((Scenario(), Fraction(1)),)), NEVER)
+        robust_plan(IBATCH, problem, ScenarioSet(((Scenario(), Fraction(1)),)), NEVER)
     assert refused.value.path == "objective"
 
 

@@ -48,7 +48,7 @@ def lasts(
     problem: Problem, plan: Plan, known: Mapping[How, Synchronisation] | None = None
 ) -> Fraction:
     """Run a plan by shares of work at constant rates, exactly; return when it has computed all."""
-    graph, beside = problem.graph, problem.cluster.interference
+    graph, contention = problem.graph, problem.cluster.interference
     if known is None:
         known = {(option.algorithm, option.depth): option for option in problem.single}
     ready = ready_times(graph, plan)
@@ -84,15 +84,15 @@ def lasts(
                 alone = left = Fraction(takes(known[plan.how(under_way)], under_way))
                 share = 1 if under_way.kind == "all_reduce" else 2
                 sent = sum(stop - start for _, start, stop in under_way.parts)
-                taken = Fraction(-(-beside.startup_ns // share))
-                taken = min(left, taken + ceil(beside.ns_per_byte * sent / share))
+                taken = Fraction(-(-contention.startup_ns // share))
+                taken = min(left, taken + ceil(contention.ns_per_byte * sent / share))
                 continue
         most = limit(to_send if under_way is None else [under_way, *to_send])
         computes = done < most
         sending, computing = Fraction(under_way is not None), Fraction(computes)
         if computes and under_way is not None:
-            delay = -(-beside.delay_ns // share)
-            sending = alone / (beside.slowdown * alone + delay)
+            delay = -(-contention.delay_ns // share)
+            sending = alone / (contention.slowdown * alone + delay)
             computing = 1 - taken * sending / alone
         moments = [left / sending] if sending else []
         if computing:

@@ -18,12 +18,12 @@ from planner.families.iteration import (
     solve,
 )
 from planner.families.iteration.alternatives import Planner
-from planner.families.iteration.baselines import BY_ANY_ALGORITHM, RULES, plans_by
+from planner.families.iteration.baselines import BASELINES, BY_ANY_ALGORITHM, plans_by
 from planner.families.iteration.bounds import raised
 from planner.families.iteration.evaluation import check_times
 from planner.families.iteration.plan import BML, MODES, Mode
 from planner.model.clusters import Cluster, Nic
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import BCube, Rails
@@ -104,7 +104,7 @@ def test_every_method(problem: Problem) -> None:
             continue
         off = abs(objective - lasts(problem, plan))
         assert off <= rounding(problem, len(plan.transfers)), method
-        assert evaluate(beside(problem, ALONE), plan).iteration_ns <= objective
+        assert evaluate(beside(problem, NO_CONTENTION), plan).iteration_ns <= objective
         assert network_bound(problem, plan) <= objective
         assert best.objective_ns is not None
         assert best.objective_ns <= objective, method
@@ -115,7 +115,7 @@ def test_every_method(problem: Problem) -> None:
         return
     for option in problem.options:
         for mode in MODES:
-            room = problem.room(mode)
+            room = problem.transfer_limit(mode)
             if (room is None or room >= problem.element_bytes) and option.refusal(mode) is None:
                 known = bound(problem, option, mode, best.plan)
                 most = raised(problem, option, mode, known, best.objective_ns, best.plan)
@@ -164,7 +164,7 @@ def test_every_rule_is_a_plan_to_choose_from(problem: Problem, mode: Mode) -> No
     """Whatever the search finds."""
     bad = "layer_by_layer" if mode == "replicated" else "ps"
     way = problem.options[0]
-    (plan,) = {rule(problem, way, NEVER) for name, rule in RULES.items() if name == bad}
+    (plan,) = {rule(problem, way, NEVER) for name, rule in BASELINES.items() if name == bad}
     if way.refusal(mode):
         return
     with patch.object(Planner, "sharded", lambda *_, **__: ([plan], False)):
@@ -192,7 +192,7 @@ def test_what_takes_more_is_not_shorter(
     assert short <= long + rounding(more, len(plan.transfers))
     for option in problem.options:
         for mode in MODES:
-            if problem.room(mode) is None:
+            if problem.transfer_limit(mode) is None:
                 assert bound(problem, option, mode) <= bound(more, option, mode)
 
 
@@ -224,7 +224,7 @@ def test_a_schedule_that_forgets_the_interference_is_none(problem: Problem) -> N
     except NotApplicableError:  # servers have failed
         return
     right = evaluate(problem, plan)
-    forgot = evaluate(beside(problem, ALONE), plan)
+    forgot = evaluate(beside(problem, NO_CONTENTION), plan)
     if forgot.iteration_ns < right.iteration_ns - rounding(problem, len(plan.transfers)) * 4:
         with pytest.raises(InvalidPlanError):
             check_times(problem, plan, forgot.iteration)

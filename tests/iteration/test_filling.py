@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.families.iteration import Problem, bound, check, evaluate
 from planner.families.iteration.evaluation import check_room
 from planner.families.iteration.plan import Mode
-from planner.families.iteration.transfers import filled
+from planner.families.iteration.transfers import greedy_fill
 from planner.model.costs import AffineCost
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.making import chain, cluster_of, on_switch, profile_of, solved
@@ -22,10 +22,10 @@ modes = st.sampled_from(["replicated", "sharded"])
 @settings(max_examples=60)
 @given(problems(capped=True), modes, st.booleans())
 def test_filled_transfers_make_a_plan(problem: Problem, mode: Mode, waiting: bool) -> None:
-    room = problem.room(mode)
+    room = problem.transfer_limit(mode)
     assert room is not None
     assume(room >= problem.element_bytes)
-    plan = filled(problem, problem.single[0], mode, waiting=waiting)
+    plan = greedy_fill(problem, problem.single[0], mode, waiting=waiting)
     assert plan.mode == mode
     check(problem, plan)
     check_room(problem, plan)
@@ -50,7 +50,7 @@ def test_byte_by_byte_and_without_start_ups_it_is_optimal(problem: Problem) -> N
     )
     option = problem.single[0]
     assert option.all_reduce.cost_ns(1) == 1
-    plan = filled(problem, option, "replicated", waiting=False)
+    plan = greedy_fill(problem, option, "replicated", waiting=False)
     assert evaluate(problem, plan).iteration_ns == bound(problem, option, "replicated", plan)
 
 
@@ -66,7 +66,7 @@ def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> No
     problem = Problem(graph, on_switch(2, 5), **options)  # type: ignore[arg-type]
     (option,) = problem.single
     assert option.all_reduce == AffineCost(10, Fraction(1))
-    plan = filled(problem, option, "replicated", waiting=False)
+    plan = greedy_fill(problem, option, "replicated", waiting=False)
     assert [[tuple(part) for part in transfer.parts] for transfer in plan.transfers] == [
         [(1, 0, 8)],
         [(0, 0, 6), (1, 8, 10)],
@@ -92,5 +92,5 @@ def test_auto_fills_transfers_where_there_is_a_cap(cluster: str, modes: tuple[Mo
     assert objective <= 1.05 * least
     for option in problem.single:
         for waiting in (True, False):
-            plan = filled(problem, option, modes[0], waiting=waiting)
+            plan = greedy_fill(problem, option, modes[0], waiting=waiting)
             assert objective <= evaluate(problem, plan).iteration_ns

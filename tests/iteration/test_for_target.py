@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.families.caramel import solve as solve_gradients
-from planner.families.caramel.for_target import BUCKETS, lane_of
+from planner.families.caramel.for_target import BUCKETS, target_view
 from planner.families.iteration import ALGORITHMS, Problem, Synchronisation, solve
 from planner.families.iteration.for_target import exported
 from planner.model.errors import NotApplicableError
@@ -65,13 +65,13 @@ def test_no_bucket_is_larger_than_there_is_room_for(problem: Problem, cap: int) 
         assert binding(mine)[0] == ("max_transfer_bytes",)
         return
     option = ring(mine)
-    lane = lane_of(mine.gradients[option.algorithm], SMALL["ddp"])
+    view = target_view(mine.gradients[option.algorithm], SMALL["ddp"])
     known = mine.base.windows
-    every = ([range(*span) for span in spans(counts)] for counts in compositions(len(lane.sizes)))
+    every = ([range(*span) for span in spans(counts)] for counts in compositions(len(view.sizes)))
     ends = [
-        end_of(groups, lane.ready, lane.sizes, option.all_reduce)
+        end_of(groups, view.ready, view.sizes, option.all_reduce)
         for groups in every
-        if all(sum(lane.sizes[j] for j in group) <= cap for group in groups)
+        if all(sum(view.sizes[j] for j in group) <= cap for group in groups)
     ]
     _, objective, least = solved(mine)
     assert objective == least == max(min(ends), known.backward_ns) + known.forward_ns

@@ -11,7 +11,7 @@ from planner.families.iteration.evaluation import check, evaluate
 from planner.families.iteration.plan import lines_of
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
-from planner.families.iteration.transfers import settled
+from planner.families.iteration.transfers import assign_algorithms
 from planner.solving.deadline import Deadline
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems
@@ -23,7 +23,9 @@ def assert_plans(problem: Problem) -> int:
     pieces = 0
     for option in problem.options:
         for transfers in interleaved(problem, lines_of(option, "push"), 0, Deadline(None)):
-            check(problem, settled(enforced(problem, option.algorithm, transfers), option))
+            check(
+                problem, assign_algorithms(enforced(problem, option.algorithm, transfers), option)
+            )
             for transfer in transfers:
                 assert len({part.parameter for part in transfer.parts}) == len(transfer.parts)
             pieces += sum(len(transfer.parts) for transfer in transfers)

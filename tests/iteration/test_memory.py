@@ -45,8 +45,8 @@ def test_footprints_by_hand(
     optimiser: Fraction, workers: int, replicated: int, sharded: int
 ) -> None:
     footprint = Footprint(100, 100, 30, optimiser)
-    assert footprint.resident_bytes("replicated", workers) == replicated
-    assert footprint.resident_bytes("sharded", workers) == sharded
+    assert footprint.static_bytes("replicated", workers) == replicated
+    assert footprint.static_bytes("sharded", workers) == sharded
 
 
 def test_the_footprint_of_a_profile() -> None:
@@ -62,7 +62,7 @@ def test_the_footprint_of_a_profile() -> None:
     assert problem.pulled == (40, 60)
     assert sum(op.duration_ns for op in problem.graph.ops) == 3 * 9
     # 100 + 100 + 13 of 1000 bytes, and the state of 200, or a fourth of it and of the copy.
-    assert (problem.room("replicated"), problem.room("sharded")) == (587, 712)
+    assert (problem.transfer_limit("replicated"), problem.transfer_limit("sharded")) == (587, 712)
 
 
 def test_what_layers_keep_counts_where_it_is_known() -> None:
@@ -78,7 +78,9 @@ def test_what_layers_keep_counts_where_it_is_known() -> None:
 
     def room(**options: object) -> int | None:
         options = {"modes": ("replicated",), **options}
-        return Problem.from_profile(profile, machines(4, 200), **options).room("replicated")  # type: ignore[arg-type]
+        return Problem.from_profile(profile, machines(4, 200), **options).transfer_limit(
+            "replicated"
+        )  # type: ignore[arg-type]
 
     assert room() == 200 - 48 - 48 - 79
     assert room(activation_bytes=5) == 200 - 48 - 48 - 5
@@ -102,7 +104,7 @@ def test_a_shortage_of_memory_is_explained_once_and_in_units(
     _, reason = binding(problem)
     assert reason.count(cause) == reason.count(remedy) == 1
     needed = [
-        f"{format_bytes(footprint.resident_bytes(mode, 4) + 1)} {mode}"
+        f"{format_bytes(footprint.static_bytes(mode, 4) + 1)} {mode}"
         for mode in ("replicated", "sharded")
     ]
     for text in (*needed, "leaves it 210 B", "--activations", "--ignore-memory"):
@@ -117,8 +119,8 @@ def test_memory_of_a_host_is_shared_by_its_accelerators() -> None:
     cluster = Cluster("c", "a test", 2, rails, Nic(Fraction(10**9), 5, 4), memory_bytes=4003)
     assert cluster.worker_memory_bytes == 1000
     problem = Problem(layers(50, 50), cluster, footprint=Footprint(100, 100, 0, Fraction(8)))
-    assert problem.room("replicated") == 0
-    assert problem.room("sharded") == 1000 - 200 - -(-900 // 8)
+    assert problem.transfer_limit("replicated") == 0
+    assert problem.transfer_limit("sharded") == 1000 - 200 - -(-900 // 8)
 
 
 def test_the_smaller_of_cap_and_memory_counts() -> None:
@@ -127,9 +129,12 @@ def test_the_smaller_of_cap_and_memory_counts() -> None:
         problem = Problem(
             layers(50, 50), machines(2, 250), footprint=footprint, max_transfer_bytes=cap
         )
-        assert problem.room("replicated") == room
-    assert Problem(layers(50), machines(2, None), footprint=footprint).room("sharded") is None
-    assert Problem(layers(50), machines(2, 10)).room("sharded") is None
+        assert problem.transfer_limit("replicated") == room
+    assert (
+        Problem(layers(50), machines(2, None), footprint=footprint).transfer_limit("sharded")
+        is None
+    )
+    assert Problem(layers(50), machines(2, 10)).transfer_limit("sharded") is None
 
 
 def test_state_that_fits_only_in_shares() -> None:
@@ -164,10 +169,10 @@ def test_caps_are_kept(problem: Problem, memory: int) -> None:
         assert result.infeasibility is not None
         # around failures there is no sharded plan, whatever the room
         modes = MODES if "cluster.failed" not in result.infeasibility.binding else MODES[:1]
-        rooms = [tight.room(mode) for mode in modes]
+        rooms = [tight.transfer_limit(mode) for mode in modes]
         assert all(room is not None and room < problem.element_bytes for room in rooms)
         return
-    room = tight.room(result.plan.mode)
+    room = tight.transfer_limit(result.plan.mode)
     assert room is not None
     assert all(transfer.size_bytes <= room for transfer in result.plan.transfers)
     assert result.objective_ns is not None

@@ -23,7 +23,7 @@ from planner.families.iteration import (
 from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.plan import fastest, mixture
 from planner.families.iteration.synchronisation import DEPTHS, recipe_on, synchronisations
-from planner.families.iteration.transfers import settled
+from planner.families.iteration.transfers import assign_algorithms
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
@@ -159,7 +159,7 @@ def test_the_choice_by_size_is_the_best_for_a_plan(problem: Problem, random: obj
     assume(1 < len(mixed.options) < 5)
     plans = list(brute_force.pushes_then_pulls(problem, mixed.options[0].algorithm))
     plan = random.choice(plans)  # type: ignore[attr-defined]
-    chosen = settled(plan, mixed)
+    chosen = assign_algorithms(plan, mixed)
     check(problem, chosen)
     price = evaluate(problem, chosen).iteration_ns
     assert price == lasts(problem, chosen)
@@ -196,7 +196,9 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     assert result.objective_ns == result.lower_bound_ns
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
         alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option))]
-        times = [evaluate(problem, settled(other, option)).iteration_ns for other in alike]
+        times = [
+            evaluate(problem, assign_algorithms(other, option)).iteration_ns for other in alike
+        ]
         assert result.objective_ns < min(times)
 
 

@@ -31,7 +31,7 @@ from planner.families.iteration.plan import Mode, Synchronisation
 from planner.model.clusters import Cluster, scaled_cluster
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline
-from planner.solving.methods import concrete
+from planner.solving.methods import without_auto
 from planner.solving.result import Result
 from tests.iteration import making
 from tests.thorough import THOROUGH
@@ -72,7 +72,7 @@ def _bounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def others(problem: Problem) -> Iterator[tuple[str, Result[Plan, Evaluation]]]:
     """Yield the answers of every other method that has a plan."""
-    for method in concrete(METHODS):
+    for method in without_auto(METHODS):
         if method == JOINT:
             continue
         try:

@@ -23,7 +23,7 @@ from tests import schemas
 from tests.jsonio.requests import BASES, NIC, answered, ask, error, patched
 
 CONTRACT = BASES["bml"]
-ALONE = {"servers": [list(server) for server in product(range(3), repeat=2)][1:]}
+NO_CONTENTION = {"servers": [list(server) for server in product(range(3), repeat=2)][1:]}
 MOVED = ("thread", "stage", "step", "level", "offset", "length")
 
 
@@ -166,7 +166,7 @@ def test_times_beyond_63_bits_are_null_and_not_drawn() -> None:
 @pytest.mark.parametrize(
     ("change", "names", "title"),
     [
-        ({"latency_ns": 2**62, "failed": ALONE}, {"this plan"}, "takes 0 ns"),
+        ({"latency_ns": 2**62, "failed": NO_CONTENTION}, {"this plan"}, "takes 0 ns"),
         (
             {"failed": {**NIC, "servers": [[2, 2]]}, "method": "detour"},
             {"this plan", "bml_bcube, nothing failed"},

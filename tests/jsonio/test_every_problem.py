@@ -13,8 +13,8 @@ from msgspec import UNSET
 import planner
 from planner.cli import main
 from planner.jsonio import PROBLEMS, decode_answer, decode_profile, decode_request, reply, schema
+from planner.jsonio.answer_base import AnswerBase, base_fields
 from planner.jsonio.clusters import decode_cluster
-from planner.jsonio.heads import Head, head
 from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer
@@ -234,7 +234,7 @@ def test_a_plan_of_days_is_likely_a_slip_of_units(problem: str) -> None:
     longest = (366 * 24 if problem == "yan" else 1) * hour
     for objective, warned in ((longest, False), (49 * 366 * hour, True)):
         result: Result[Any, Any] = Result("m", object(), objective, None, 0.0)
-        said = head(kind, result)["warnings"]
+        said = base_fields(kind, result)["warnings"]
         assert (said is not UNSET) == warned
         assert not warned or "takes 747.2 days, so a number is likely in another unit" in said[0]
     assert "warnings" not in json.loads(answers(problem)[0])
@@ -247,7 +247,10 @@ def test_every_answer_has_the_head() -> None:
     """And no family types its fields again, but for a narrower type."""
     for interface in PROBLEMS.values():
         kind = interface.answer
-        assert issubclass(kind, Head)
-        assert kind.__struct_fields__[: len(Head.__struct_fields__)] == Head.__struct_fields__
-        again = set(kind.__annotations__) & set(Head.__struct_fields__)
+        assert issubclass(kind, AnswerBase)
+        assert (
+            kind.__struct_fields__[: len(AnswerBase.__struct_fields__)]
+            == AnswerBase.__struct_fields__
+        )
+        again = set(kind.__annotations__) & set(AnswerBase.__struct_fields__)
         assert again <= {"problem", "status", "objective_ns", "lower_bound_ns"}

@@ -285,7 +285,7 @@ def test_warnings_of_the_profile_stand_in_the_verdict() -> None:
     profile = model()
     noisy = replace(profile, provenance=replace(profile.provenance, warnings=("it was busy",)))
     given = report(noisy)
-    for answer in (given.answer, with_fields(given.answer, warnings=noisy.doubts)):
+    for answer in (given.answer, with_fields(given.answer, warnings=noisy.caveats)):
         tree = read(page(replace(given, answer=answer)))
         assert tree.section("verdict").text.count("may be off: it was busy.") == 1
     assert "Warning: it was busy" in tree.section("origin").text

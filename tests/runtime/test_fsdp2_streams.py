@@ -28,7 +28,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from planner.families import fsdp
 from planner.families.fsdp import Mesh, Plan, Problem
-from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
 from planner.families.fsdp.problem import Channels
 from planner.formats.exporters.fsdp2 import BUFFERS, SEPARATE, needed
@@ -238,14 +238,14 @@ def compare_all() -> None:
     for seed in range(INSTANCES):
         problem, make = instance(seed)
         for rule in RULES_OF_FSDP2:
-            plan = RULES[rule](problem, 0)
+            plan = BASELINES[rule](problem, 0)
             found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
             assert found == foreseen(evaluate(problem, plan)), (rule, seed)
             if "fsdp2" in rule:
                 compare(problem, plan, make)
         for channels in ("one", "two"):
             free, make = instance(seed, channels=channels)
-            peak = evaluate(free, RULES["fsdp2"](free, 0)).peak_bytes
+            peak = evaluate(free, BASELINES["fsdp2"](free, 0)).peak_bytes
             for limit in (None, peak):
                 limited = free.within(limit)
                 solved = fsdp.solve(limited).plan

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 import planner
 from planner.families import fsdp
 from planner.families.fsdp import Mesh, Plan, Problem, Unit
-from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.evaluation import evaluate
 from planner.formats.exporters.frameworks import pulls_of
 from planner.formats.exporters.fsdp2 import fsdp2_settings
@@ -198,7 +198,7 @@ def problem(shards: int, replicas: int = 1, **changes: Any) -> Problem:
 def tight(shards: int, replicas: int = 1) -> tuple[Problem, Plan]:
     """Return a plan where memory is scarce: some units are gathered again, some early."""
     free = problem(shards, replicas)
-    least = evaluate(free, RULES["fsdp2"](free, 0)).peak_bytes
+    least = evaluate(free, BASELINES["fsdp2"](free, 0)).peak_bytes
     limited = problem(shards, replicas, memory_bytes=least)
     plan = fsdp.solve(limited).plan
     assert plan is not None

@@ -189,7 +189,11 @@ def test_fixed_configurations_are_accepted() -> None:
         (".parameter_servers", "expected an integer >= 1, got 0", Fixed(0, 1, 1)),
         (".replicas", "expected an integer >= 1, got true", Fixed(1, True, 1)),
         (".workers_per_replica", f"expected an integer <= {MAX_MACHINES}", Fixed(1, 1, 10**400)),
-        (".layers", "as many as the network has (3), got 2", Fixed(1, 1, 1, (ALONE, ALONE))),
+        (
+            ".layers",
+            "as many as the network has (3), got 2",
+            Fixed(1, 1, 1, (ALONE, ALONE)),
+        ),
         *(
             (f".layers[1]{path}", message, Fixed(1, 1, 4, (ALONE, choice, ALONE)))
             for path, message, choice in (

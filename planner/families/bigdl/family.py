@@ -118,7 +118,7 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
             f"{format_ns(problem.network.full_transfer_ns(size))}"
         )
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    def resolved_options(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
         return {**options, "machines": place.machines(options["machines"])}
 
     def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:

@@ -4,7 +4,7 @@ Source: Wang et al., "BML: A High-performance, Low-cost Gradient Synchronization
 Training", NeurIPS 2018.
 """
 
-from planner.families.bml.checker import Ground, check
+from planner.families.bml.checker import CheckerContext, check
 from planner.families.bml.evaluation import Evaluation, evaluate
 from planner.families.bml.family import BML, METHODS, solve
 from planner.families.bml.methods import ideal_ns, lower_bound_ns
@@ -18,10 +18,10 @@ from planner.model.topologies import Failures
 __all__ = [
     "BML",
     "METHODS",
+    "CheckerContext",
     "Damage",
     "Evaluation",
     "Failures",
-    "Ground",
     "Plan",
     "Problem",
     "Schedule",

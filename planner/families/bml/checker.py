@@ -27,7 +27,7 @@ from planner.families.collectives.symmetric import Way
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.model.validation import shown
-from planner.solving.deadline import NEVER, Deadline, watched
+from planner.solving.deadline import NEVER, Deadline, until_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ SINGLE_TRANSFERS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class CheckerContext:
     """Context of a check: the servers and links that a plan may use.
 
     Attributes
@@ -74,12 +74,12 @@ class Ground:
     exclusive: bool = False
 
 
-def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
+def check(context: CheckerContext, plan: Plan, deadline: Deadline = NEVER) -> str:
     """Check a plan as completely as its size allows, and return how completely.
 
     Parameters
     ----------
-    ground : Ground
+    context : CheckerContext
         The servers and links that the plan may use.
     plan : Plan
         The plan.
@@ -99,21 +99,21 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
     TimeUpError
         At the deadline.
     """
-    bcube = ground.bcube
+    bcube = context.bcube
     check_form(bcube, plan)
     if bcube.servers**2 * plan.threads * plan.pieces <= COMPLETE_CELLS:
         sent = (move for server in range(bcube.servers) for move in plan.transfers(server))
-        check_complete(ground, plan, sent, deadline)
+        check_complete(context, plan, sent, deadline)
         return "complete"
     draw = Random(0)
-    intact = not (ground.dead or ground.down)
+    intact = not (context.dead or context.down)
     # A tree's path may lead away from its root; only Algorithm 1 comes closer with each hop.
     if bcube.servers > WHOLE_SERVERS and intact and not isinstance(plan, TreePlan):
         for _ in range(RANDOM_SERVERS):
             transfers = plan.transfers(draw.randrange(bcube.servers))
             for transfer in islice(transfers, SINGLE_TRANSFERS // RANDOM_SERVERS):
                 deadline.check()
-                _check_transfer(ground, plan, transfer)
+                _check_transfer(context, plan, transfer)
                 _check_way(bcube, plan, transfer)
         return "transfers"
     each = 2 * bcube.k**2 * (bcube.n - 1)
@@ -122,7 +122,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
     theirs = [move for server in servers for move in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
         deadline.check()
-        check_piece(ground, plan, thread, piece)
+        check_piece(context, plan, thread, piece)
         _check_agreement(plan, thread, piece, servers, theirs)
     return "pieces"
 
@@ -142,7 +142,7 @@ def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
 
 
 def check_complete(
-    ground: Ground, plan: Plan, transfers: Iterable[Transfer], deadline: Deadline = NEVER
+    context: CheckerContext, plan: Plan, transfers: Iterable[Transfer], deadline: Deadline = NEVER
 ) -> None:
     """Follow every piece through all transfers of a plan; TimeUpError at the deadline.
 
@@ -151,11 +151,11 @@ def check_complete(
     import numpy as np
 
     together: dict[int, list[Transfer]] = defaultdict(list)
-    for transfer in watched(transfers, deadline):
-        _check_transfer(ground, plan, transfer)
+    for transfer in until_deadline(transfers, deadline):
+        _check_transfer(context, plan, transfer)
         later = 0 if transfer.stage == "aggregate" else plan.steps
         together[later + transfer.step].append(transfer)
-    if ground.exclusive:
+    if context.exclusive:
         for step in sorted(together):
             _check_exclusive(together[step])
     rows = np.array(
@@ -175,12 +175,12 @@ def check_complete(
             deadline.check()
             if number not in left_out:
                 thread, piece = divmod(number, plan.pieces)
-                owner, adds = _owner(ground, plan, thread, piece), steps[its] < plan.steps
+                owner, adds = _owner(context, plan, thread, piece), steps[its] < plan.steps
                 way = Way(owner, steps[its], senders[its], receivers[its], adds)
-                _check_way_of(ground, f"thread {thread}, piece {piece}", way, "all_reduce")
+                _check_way_of(context, f"thread {thread}, piece {piece}", way, "all_reduce")
 
 
-def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
+def check_piece(context: CheckerContext, plan: Plan, thread: int, piece: int) -> None:
     """Follow one piece through the whole network, and back.
 
     The broadcast is the reverse of the aggregation (`planner.families.bml.problem`). So every
@@ -190,25 +190,25 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
     """
     import numpy as np
 
-    where, owner = f"thread {thread}, piece {piece}", _owner(ground, plan, thread, piece)
+    where, owner = f"thread {thread}, piece {piece}", _owner(context, plan, thread, piece)
     steps, senders, receivers, levels = plan.hops(thread, piece).T
     for step in steps[(steps < 0) | (steps >= plan.steps)].tolist():
         raise InvalidPlanError(where, f"expected steps from 0 to {plan.steps - 1}, got {step}")
-    _check_links(ground, where, senders, receivers, levels)
+    _check_links(context, where, senders, receivers, levels)
     adds = np.ones(len(steps), dtype=bool)
-    _check_way_of(ground, where, Way(owner, steps, senders, receivers, adds), "reduce_scatter")
+    _check_way_of(context, where, Way(owner, steps, senders, receivers, adds), "reduce_scatter")
 
 
-def _owner(ground: Ground, plan: Plan, thread: int, piece: int) -> int:
+def _owner(context: CheckerContext, plan: Plan, thread: int, piece: int) -> int:
     owner = plan.owner(thread, piece)
-    if owner in ground.dead:
+    if owner in context.dead:
         raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
     return owner
 
 
-def _check_way_of(ground: Ground, where: str, way: Way, kind: Kind) -> None:
+def _check_way_of(context: CheckerContext, where: str, way: Way, kind: Kind) -> None:
     """Raise an error unless a piece is summed up once from all living servers, and handed out."""
-    living = [server not in ground.dead for server in range(ground.bcube.servers)]
+    living = [server not in context.dead for server in range(context.bcube.servers)]
     fault = fault_of(way, kind, living)
     if fault is not None:
         server, what = fault
@@ -238,7 +238,7 @@ def _check_agreement(
 
 
 def _check_links(
-    ground: Ground,
+    context: CheckerContext,
     where: str,
     senders: "NDArray[np.int64]",
     receivers: "NDArray[np.int64]",
@@ -247,11 +247,11 @@ def _check_links(
     """Raise an error if a hop takes a link that does not exist or has failed."""
     import numpy as np
 
-    bcube = ground.bcube
+    bcube = context.bcube
     living = np.ones(bcube.servers, dtype=bool)
-    living[list(ground.dead)] = False
+    living[list(context.dead)] = False
     down = np.zeros((bcube.k, bcube.servers), dtype=bool)
-    for server, level in ground.down:
+    for server, level in context.down:
         down[level, server] = True
     strides = np.array([bcube.n**level for level in range(bcube.k)], dtype=np.int64)[levels]
     apart = senders - receivers
@@ -264,9 +264,9 @@ def _check_links(
         raise InvalidPlanError(where, f"no link {hop} that works")
 
 
-def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
+def _check_transfer(context: CheckerContext, plan: Plan, transfer: Transfer) -> None:
     """Raise an error if a transfer takes no working link, or names pieces that do not exist."""
-    bcube = ground.bcube
+    bcube = context.bcube
     if transfer.stage not in ("aggregate", "broadcast") or not 0 <= transfer.step < plan.steps:
         raise InvalidPlanError(
             str(transfer), f"expected a step from 0 to {plan.steps - 1} of a stage"
@@ -282,7 +282,7 @@ def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
     if (
         transfer.server == transfer.peer
         or bcube.switch(transfer.server, level) != bcube.switch(transfer.peer, level)
-        or any(end in ground.dead or (end, level) in ground.down for end in ends)
+        or any(end in context.dead or (end, level) in context.down for end in ends)
     ):
         raise InvalidPlanError(str(transfer), "takes no link that works")
 

@@ -22,7 +22,7 @@ from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan, TreePlan, busiest_share
 from planner.families.collectives.layout import EvenLayout, Layout
 from planner.model.network import Network
-from planner.solving.deadline import NEVER, Deadline, watched
+from planner.solving.deadline import NEVER, Deadline, until_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,7 @@ class Hop(NamedTuple):
     added: "NDArray[np.int64]"
 
     def plus(self, other: "Hop", times: int) -> "Hop":
-        """Return these hops with another one beside them (`times` = -1: without it)."""
+        """Return these hops and another one (`times` = -1: without it)."""
         return Hop(*(own + times * more for own, more in zip(self, other, strict=True)))
 
     def time(self, network: Network) -> Fraction:
@@ -200,7 +200,7 @@ def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> F
         return sum((up.time(network) + up.reverse.time(network) for up in steps), Fraction(0))
     quotient, longer = divmod(elements, plan.rounds)
     # The first `longer` parts have one element more than the others. Part j is on hop step - j, so
-    # these parts begin, go over to the shorter ones, and end, hop by hop, after so many steps:
+    # these parts begin, go over to the shorter ones, and end, hop by hop, after this many steps:
     short = hops_of(plan, plan.layout(quotient, width), deadline)
     changes = [(plan.rounds, short, -1)]
     if longer:
@@ -347,7 +347,7 @@ def listed(
     """
     import numpy as np
 
-    transfers = list(watched(plan.transfers(server), deadline))
+    transfers = list(until_deadline(plan.transfers(server), deadline))
     firsts = np.array(
         [move.thread * plan.pieces + move.offset for move in transfers], dtype=np.int64
     )
@@ -355,6 +355,8 @@ def listed(
     for layer, part, first, elements in parts_of(problem, plan.rounds):
         layout = plan.layout(elements, problem.element_bytes)
         starts, stops = layout.starts(firsts).tolist(), layout.starts(behind).tolist()
-        for transfer, start, stop in watched(zip(transfers, starts, stops, strict=True), deadline):
+        for transfer, start, stop in until_deadline(
+            zip(transfers, starts, stops, strict=True), deadline
+        ):
             if start < stop:
                 yield Listed(transfer, layer, part, first + start, stop - start)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from planner.families.bml.checker import Ground, check
+from planner.families.bml.checker import CheckerContext, check
 from planner.families.bml.evaluation import Evaluation, evaluate, is_intact
 from planner.families.bml.methods import OWN_METHODS, lower_bound_ns
 from planner.families.bml.problem import Problem
@@ -75,9 +75,9 @@ class _Bml(Family[Problem, Plan, Evaluation]):
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         damage = damage_of(problem, deadline)
         exclusive = not problem.failed and not isinstance(plan, TreePlan)
-        ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
+        context = CheckerContext(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
         # Algorithm 1 is there at once, its price is a formula, and its check is short.
-        check(ground, plan, NEVER if is_intact(plan) else damage.deadline)
+        check(context, plan, NEVER if is_intact(plan) else damage.deadline)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
         last = NEVER if is_intact(plan) else damage_of(problem, deadline).deadline
@@ -113,7 +113,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
     def solve_case(
         self, case: Case[Problem], *, method: str, time_limit: float | None, cancel: Cancel | None
     ) -> Result[Any, Any]:
-        """Price an algorithm where nothing has failed, beside the bound for as many NICs."""
+        """Return an algorithm's price without failures, and the bound for as many NICs."""
         problem = case.problem
         if problem.failed:
             return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
@@ -139,7 +139,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         method, limit = case.options.get("method", "auto"), case.options.get("time_limit")
         return self.solve(case.problem, method=method, time_limit=limit)
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    def resolved_options(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
         bcube, cluster = options["bcube"], place.cluster
         if cluster is not None:
             if bcube is not None:

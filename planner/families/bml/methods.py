@@ -107,7 +107,7 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     outcomes: list[Outcome[Plan]] = []
     with suppress(NotApplicableError):
         outcomes.append(replace(_detour(problem, deadline), method="detour"))
-        deadline.offer(outcomes[0].plan)
+        deadline.report_incumbent(outcomes[0].plan)
     small = damage.bcube.nics <= TREES_MAX_NICS
     if not outcomes or small or _is_far(outcomes[0].plan, damage):
         if outcomes:  # trees only use the remaining time

@@ -26,7 +26,7 @@ from planner.families.bml.problem import Problem
 from planner.families.bml.schedule import Detour, DetourPart, Schedule, slice_of
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube, Failures
-from planner.solving.deadline import NEVER, Deadline, watched
+from planner.solving.deadline import NEVER, Deadline, until_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,10 +70,11 @@ class Damage:
         bcube = self.bcube
         broken = set(self.failed.nics)
         for level, switch in self.failed.switches:
-            servers = watched(bcube.on_switch(level, switch), self.deadline)
+            servers = until_deadline(bcube.on_switch(level, switch), self.deadline)
             broken.update((server, level) for server in servers)
         suspects = {
-            (level, bcube.switch(server, level)) for server, level in watched(broken, self.deadline)
+            (level, bcube.switch(server, level))
+            for server, level in until_deadline(broken, self.deadline)
         }
         suspects.update(
             (level, bcube.switch(server, level)) for server in self.dead for level in range(bcube.k)
@@ -81,14 +82,14 @@ class Damage:
         for level, switch in suspects:
             up = [
                 server
-                for server in watched(bcube.on_switch(level, switch), self.deadline)
+                for server in until_deadline(bcube.on_switch(level, switch), self.deadline)
                 if server not in self.dead and (server, level) not in broken
             ]
             if len(up) == 1:
                 broken.add((up[0], level))
         return frozenset(
             (server, level)
-            for server, level in watched(broken, self.deadline)
+            for server, level in until_deadline(broken, self.deadline)
             if server not in self.dead
         )
 
@@ -196,7 +197,7 @@ def detour(damage: Damage) -> Schedule:
     bcube = damage.bcube
     gone: set[int] = set()
     detours = []
-    blocked = sorted(set(watched(_blocked(damage), damage.deadline)))
+    blocked = sorted(set(until_deadline(_blocked(damage), damage.deadline)))
     for thread, step, sender, receiver in blocked:
         damage.deadline.check()
         parts = _parts(damage, thread, step, sender, receiver)

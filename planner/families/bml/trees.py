@@ -23,7 +23,7 @@ from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives.layout import RangedLayout, by_shares
 from planner.model.topologies import BCube
-from planner.solving.deadline import NEVER, Deadline, watched
+from planner.solving.deadline import NEVER, Deadline, until_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,10 +63,10 @@ def root_at_centre(hops: Sequence[Edge], deadline: Deadline = NEVER) -> RootedTr
     one stays. TimeUpError at the deadline.
     """
     around: dict[int, dict[int, int]] = defaultdict(dict)
-    for first, second, level in watched(hops, deadline):
+    for first, second, level in until_deadline(hops, deadline):
         around[first][second] = level
         around[second][first] = level
-    ends = watched(around.items(), deadline)
+    ends = until_deadline(around.items(), deadline)
     leaves = sorted(server for server, others in ends if len(others) == 1)
     branches = []
     step, left = 0, len(around)
@@ -74,7 +74,7 @@ def root_at_centre(hops: Sequence[Edge], deadline: Deadline = NEVER) -> RootedTr
         if left == 2:
             leaves = leaves[-1:]
         after = []
-        for server in watched(leaves, deadline):
+        for server in until_deadline(leaves, deadline):
             (above, level) = next(iter(around.pop(server).items()))
             branches.append(Branch(step, server, above, level))
             del around[above][server]
@@ -252,9 +252,11 @@ class SurvivingNetwork:
                 if plugged:  # two at least: a NIC alone on its switch is down
                     self._switches.append(range(len(self.nics), len(self.nics) + len(plugged)))
                     self.nics += plugged
-        self._index = {nic: number for number, nic in enumerate(watched(self.nics, deadline))}
-        self._owner = [place[server] for server, _ in watched(self.nics, deadline)]
-        self._hanging: list[list[int]] = [[] for _ in watched(self.servers, deadline)]
+        self._index = {
+            nic: number for number, nic in enumerate(until_deadline(self.nics, deadline))
+        }
+        self._owner = [place[server] for server, _ in until_deadline(self.nics, deadline)]
+        self._hanging: list[list[int]] = [[] for _ in until_deadline(self.servers, deadline)]
         for number, switch_nics in enumerate(self._switches):
             deadline.check()
             for nic in switch_nics:
@@ -284,16 +286,18 @@ class SurvivingNetwork:
             candidates += [(prices[hub] + prices[nic], near, hub, nic) for nic in switch]
         candidates.sort()
         self.deadline.check()
-        for _, _, hub, nic in watched(candidates, self.deadline):
+        for _, _, hub, nic in until_deadline(candidates, self.deadline):
             taken += _joined(leader, owner, hub, nic)
-        hops = (sorted((self.nics[a], self.nics[b])) for a, b in watched(taken, self.deadline))
+        hops = (
+            sorted((self.nics[a], self.nics[b])) for a, b in until_deadline(taken, self.deadline)
+        )
         tree = tuple(sorted((first, second, level) for (first, level), (second, _) in hops))
         return tree, sum(prices[a] + prices[b] for a, b in taken)
 
     def degrees(self, tree: Tree) -> list[int]:
         """Return the number of hops of a tree that use each NIC."""
         result = [0] * len(self.nics)
-        for first, second, level in watched(tree, self.deadline):
+        for first, second, level in until_deadline(tree, self.deadline):
             result[self._index[first, level]] += 1
             result[self._index[second, level]] += 1
         return result
@@ -308,7 +312,7 @@ class SurvivingNetwork:
         distance[root] = 0
         queue = [root]
         seen = [False] * len(self._switches)
-        for server in watched(queue, self.deadline):  # grows
+        for server in until_deadline(queue, self.deadline):  # grows
             if len(queue) == len(distance):
                 break
             further = distance[server] + 1

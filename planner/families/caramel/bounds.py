@@ -49,12 +49,12 @@ class Nested:
     loads: tuple[tuple[int, ...], ...]
 
 
-def widened(windows: Windows) -> tuple[Nested, ...]:
+def outer_nesting(windows: Windows) -> tuple[Nested, ...]:
     """Return the windows widened until they are nested, at the right end and at the left end."""
     return _both_ways(windows, min, outwards=True)
 
 
-def tightened(windows: Windows) -> tuple[Nested, ...]:
+def inner_nesting(windows: Windows) -> tuple[Nested, ...]:
     """Return the windows tightened until they are nested, at the right end and at the left end."""
     return _both_ways(windows, max, outwards=False)
 
@@ -191,7 +191,7 @@ class Targets:
         """Return the load of each group in transfer order, with parameters uncut.
 
         Every window goes into the group opened last. The target may be missed: a group with more
-        bytes than its own stretch of time holds delays the groups inside it.
+        bytes than its own interval holds delays the groups inside it.
         """
         sides = dict(openings)
         latest: list[tuple[int, int]] = []
@@ -206,7 +206,7 @@ class Targets:
     def cut_loads(self, target: int, openings: Openings, element_bytes: int = 1) -> list[Load]:
         """Return the load of each group in transfer order, with parameters cut where needed.
 
-        A group carries what its own stretch of time, less the start-up, allows. Every window fits
+        A group carries what its own interval, less the start-up, allows. Every window fits
         into the groups open for it; a parameter that fits into none of them whole is cut.
         """
         sides = dict(openings)
@@ -257,7 +257,7 @@ NEAR = 2000
 
 
 def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
-    """Return concave costs that no transfer undercuts, each the minimum of some lines.
+    """Return concave lower bounds on the cost of a transfer, each the minimum of some lines.
 
     Every supporting line is such a cost. The minimum over all depths is another one if all are
     affine.
@@ -275,7 +275,7 @@ def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
 def lower_bound(windows: Windows, cost: TransferCost) -> int:
     """Return a lower bound on the iteration of every plan (ns)."""
     best = preemptive_bound(windows, cost)
-    nests = widened(windows)
+    nests = outer_nesting(windows)
     for lines in concave_bounds(cost, sum(windows.sizes)):
         for nested in nests:
             best, _ = Targets(nested, lines).least(best)

@@ -18,7 +18,7 @@ from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
 from planner.solving.pareto import nondominated
 from planner.solving.targets import Buckets
-from planner.solving.tie_break import NOMINAL, STRAINS
+from planner.solving.tie_break import DELAYS, NOMINAL
 
 KEPT = 8
 """Undominated ends kept per prefix of parameters."""
@@ -43,16 +43,16 @@ def best_buckets(
     single parameter. An end before `until_ns` counts as `until_ns`. Raises `TimeUpError` at the
     deadline.
     """
-    strains = (NOMINAL, *STRAINS) if len(sizes) <= ROBUST else (NOMINAL,)
-    slower = [strain.transfer for strain in strains]
-    reached = [[c * time for _, c in strains] for time in accumulate(ready, max)]
+    delays = (NOMINAL, *DELAYS) if len(sizes) <= ROBUST else (NOMINAL,)
+    slower = [delay.transfer for delay in delays]
+    reached = [[c * time for _, c in delays] for time in accumulate(ready, max)]
     sent = list(accumulate(sizes, initial=0))
     kept = (
         _kept(reached, slower, sent, cost, deadline, most_bytes)
-        if len(strains) > 1
+        if len(delays) > 1
         else _earliest([time for (time,) in reached], sent, cost, deadline, most_bytes)
     )
-    late = [c * until_ns for _, c in strains]
+    late = [c * until_ns for _, c in delays]
     limits = min(tuple(map(max, ends, late)) for ends in kept[-1])
     counts, stop, earliest = [], len(sizes), min(kept[-1])[0]
     while stop:
@@ -133,7 +133,7 @@ def _largest(
 ) -> int:
     """Return the start of the largest last bucket that arrives within the limits.
 
-    `limits` holds, per delay scenario (`strain`), the latest end and the factor on transfer times.
+    `limits` holds, per delay scenario (`delay`), the latest end and the factor on transfer times.
     """
 
     def fits(start: int, ends: Sequence[int]) -> bool:

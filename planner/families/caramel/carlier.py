@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from planner.solving.deadline import Deadline
 from planner.solving.jackson import preemptive
-from planner.solving.tie_break import NOMINAL, Step, end_under
+from planner.solving.tie_break import NOMINAL, Step, delayed_makespan
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def carlier(
         bound, _, node_heads, node_tails = heappop(nodes)
         order = schrage(node_heads, durations, node_tails)
         steps = [Step(heads[job], durations[job], tails[job]) for job in order]
-        priced = end_under(NOMINAL, steps, 0)
+        priced = delayed_makespan(NOMINAL, steps, 0)
         if not best or priced < value:
             best, value = order, priced
         critical = _critical(order, node_heads, durations, node_tails)

@@ -173,11 +173,11 @@ def _check_lanes(
         for number, (former, latter) in enumerate(pairwise(lane)):
             if latter[0] < former[1]:
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
-    alone_ns, processor_ns, beside_ns = zip(*prices, strict=True) if prices else ((), (), ())
-    done = progress(spans, iteration.transfers, alone_ns, processor_ns, beside_ns)
+    alone_ns, processor_ns, overlapped_ns = zip(*prices, strict=True) if prices else ((), (), ())
+    done = progress(spans, iteration.transfers, alone_ns, processor_ns, overlapped_ns)
     # Contention rounds to whole nanoseconds: the duration of a transfer that overlaps computation,
     # and both its parts where computation begins to wait.
-    slack = 3 if list(beside_ns) != list(alone_ns) or any(processor_ns) else 0
+    slack = 3 if list(overlapped_ns) != list(alone_ns) or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
         if not -slack <= work - lasts <= slack and not (plan.late and slack):
             raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")

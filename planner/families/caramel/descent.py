@@ -1,7 +1,7 @@
 """Local search on the contents and the order of transfers.
 
 Problem: improve transfers whose windows are not nested.
-Rule: something must change in the critical block, the stretch of transfers without idle time that
+Rule: something must change in the critical block, the sequence of transfers without idle time that
 ends the iteration. Two neighbours merge or swap, a transfer moves behind the critical one, or a
 transfer is cut in two. The first improvement is kept: a shorter iteration, or at equal length a
 smaller sum of time over the target.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
-from planner.solving.tie_break import NOMINAL, STRAINS, Limit, Strain
+from planner.solving.tie_break import DELAYS, NOMINAL, Delay, Limit
 
 MAX_CUTS = 8
 """Places at which a transfer is cut, at most."""
@@ -35,10 +35,10 @@ def descend(
     target: int,
     budget: int,
     deadline: Deadline,
-    strain: Strain = NOMINAL,
+    delay: Delay = NOMINAL,
     limits: Sequence[Limit] = (),
 ) -> list[Load]:
-    """Return loads at least as good as `loads` under the delay scenario `strain`.
+    """Return loads at least as good as `loads` under the delay scenario `delay`.
 
     The search ends at `target`, a lower bound, or after `budget` prices (fewer for more transfers
     than `LoadPricer.many`). `loads` keep to `limits`, and so does the result.
@@ -47,13 +47,13 @@ def descend(
     if not left:
         return list(loads)
     now = [_transfer(pricer, load) for load in loads]
-    value = _value(pricer, now, target, strain)
+    value = _value(pricer, now, target, delay)
     improved = True
     while improved and value[0] > target and left > 0 and not deadline.passed:
         improved = False
-        for changed in _changes(pricer, now, strain):
+        for changed in _changes(pricer, now, delay):
             left -= 1
-            new = _value(pricer, changed, target, strain)
+            new = _value(pricer, changed, target, delay)
             if new < value and all(
                 _value(pricer, changed, most, other)[0] <= most for other, most in limits
             ):
@@ -76,10 +76,10 @@ def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:
 
 
 def _value(
-    pricer: LoadPricer, transfers: list[_Transfer], target: int, strain: Strain
+    pricer: LoadPricer, transfers: list[_Transfer], target: int, delay: Delay
 ) -> tuple[int, int]:
     """Return the iteration time under a delay scenario, and the sum of time over the target."""
-    slower, longer = strain
+    slower, longer = delay
     free, end, over = 0, longer * pricer.windows.compute_ns, 0
     for _, head, tail, duration in transfers:
         free = max(free, longer * head) + slower * duration
@@ -90,9 +90,9 @@ def _value(
     return end, over
 
 
-def _block(transfers: list[_Transfer], strain: Strain) -> tuple[int, int]:
+def _block(transfers: list[_Transfer], delay: Delay) -> tuple[int, int]:
     """Return the first and the last transfer of the critical block."""
-    slower, longer = strain
+    slower, longer = delay
     free, worst = 0, -1
     start = first = last = 0
     for place, (_, head, tail, duration) in enumerate(transfers):
@@ -105,9 +105,9 @@ def _block(transfers: list[_Transfer], strain: Strain) -> tuple[int, int]:
     return first, last
 
 
-def _changes(pricer: LoadPricer, now: list[_Transfer], strain: Strain) -> Iterator[list[_Transfer]]:
+def _changes(pricer: LoadPricer, now: list[_Transfer], delay: Delay) -> Iterator[list[_Transfer]]:
     """Yield neighbours of a list of transfers, the cheapest and most promising first."""
-    first, last = _block(now, strain)
+    first, last = _block(now, delay)
     for place in range(max(first - 1, 0), min(last + 1, len(now) - 1)):
         earlier, later = now[place], now[place + 1]
         yield [*now[:place], _transfer(pricer, earlier.parts + later.parts), *now[place + 2 :]]
@@ -149,13 +149,13 @@ def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:
 # ---
 # Tie-breaking by local search: less delay-sensitive loads of equal iteration time.
 #
-# Method: `descend` under one delay scenario (`strain`) after the other
+# Method: `descend` under one delay scenario (`delay`) after the other
 # (`planner.solving.tie_break`). A change must not worsen the iteration or an earlier scenario.
 # Guarantee: never longer and never more sensitive than the start. Complexity: a fixed budget of
 # prices per scenario. Source: own.
 
 
-def steadied(
+def less_sensitive(
     pricer: LoadPricer, loads: Sequence[Load], budget: int, deadline: Deadline
 ) -> list[Load]:
     """Return loads that last no longer and are at most as sensitive to delays.
@@ -166,10 +166,10 @@ def steadied(
         return list(loads)
     value, best = pricer.iteration_ns(loads), list(loads)
     limits = [Limit(NOMINAL, value)]
-    for strain in STRAINS:
-        target = max(min(strain) * value, strain.compute * pricer.windows.compute_ns)
-        found = descend(pricer, best, target, budget, deadline, strain, limits)
-        if pricer.under(strain, found) < pricer.under(strain, best):  # else worse under a later one
+    for delay in DELAYS:
+        target = max(min(delay) * value, delay.compute * pricer.windows.compute_ns)
+        found = descend(pricer, best, target, budget, deadline, delay, limits)
+        if pricer.under(delay, found) < pricer.under(delay, best):  # else worse under a later one
             best = found
-        limits.append(Limit(strain, pricer.under(strain, best)))
+        limits.append(Limit(delay, pricer.under(delay, best)))
     return best

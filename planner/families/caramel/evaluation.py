@@ -104,21 +104,21 @@ class Price(NamedTuple):
 
     alone_ns: int
     processor_ns: int
-    beside_ns: int
+    overlapped_ns: int
 
 
 def prices_of(problem: Problem, plan: Plan) -> list[Price]:
     """Return the durations of each transfer; equal transfers, often very many, share one entry."""
     known: dict[tuple[int, int], Price] = {}
-    beside, traffic = problem.interference, plan.traffic
+    contention, traffic = problem.interference, plan.traffic
     prices = []
     for group in plan.groups:
         key = group.size_bytes, group.depth
         if key not in known:
             alone = duration_ns(problem, group, traffic)
             sent = -(-group.size_bytes * traffic.numerator // traffic.denominator)
-            processor = beside.processor_ns(sent, alone)
-            known[key] = Price(alone, processor, beside.beside_ns(alone))
+            processor = contention.processor_ns(sent, alone)
+            known[key] = Price(alone, processor, contention.overlapped_ns(alone))
         prices.append(known[key])
     return prices
 
@@ -205,7 +205,7 @@ def scheduled(graph: Graph, plan: Plan, prices: Sequence[Price]) -> Evaluation:
             never if group.kind == "push" else min(first_read[part[0]] for part in group.parts),
             group.not_before_ns,
             price.processor_ns,
-            price.beside_ns - price.alone_ns,
+            price.overlapped_ns - price.alone_ns,
         )
         for group, work, price in zip(plan.groups, works, prices, strict=True)
     ]

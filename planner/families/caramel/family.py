@@ -14,7 +14,7 @@ from typing import Any
 from planner.families.caramel.baselines import ddp
 from planner.families.caramel.bounds import NEAR, lower_bound
 from planner.families.caramel.checker import check, check_times
-from planner.families.caramel.descent import neighbours, steadied
+from planner.families.caramel.descent import less_sensitive, neighbours
 from planner.families.caramel.evaluation import (
     Evaluation,
     duration_ns,
@@ -29,9 +29,9 @@ from planner.families.caramel.for_target import (
     within,
 )
 from planner.families.caramel.methods import (
+    BASELINES,
     EXACT_PARAMETERS,
     OWN_METHODS,
-    RULES,
     Method,
     search,
 )
@@ -44,9 +44,9 @@ from planner.families.caramel.pricing import (
     plan_of,
 )
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.search import BUDGET, adapt, refit
+from planner.families.caramel.search import BUDGET, adapt, improved_start
 from planner.families.caramel.windows import windows
-from planner.model.contention import bound_beside
+from planner.model.contention import contention_bound
 from planner.model.costs import scaled_cost
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.profiles import Profile
@@ -54,11 +54,11 @@ from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import integer, total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
-from planner.solving.contention import planned_beside, slowed, with_contention
+from planner.solving.contention import plan_with_contention, slowed, with_contention
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
-from planner.solving.scenarios import Scenario, graph_under
+from planner.solving.scenarios import Scenario, scaled_graph
 from planner.solving.targets import target_of
 
 PRICED = 2 * 10**6
@@ -83,7 +83,7 @@ def _cuts(plan: Plan) -> bool:
 
 
 class _Caramel(Family[Problem, Plan, Evaluation]):
-    name, plan_type, baselines = "caramel", Plan, tuple(RULES)
+    name, plan_type, baselines = "caramel", Plan, tuple(BASELINES)
     near = NEAR
     bounding = "search"
     asks = "which gradients to send together, and when, between workers; of a profile"
@@ -136,7 +136,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         if problem.interference.is_none:
             return least, False
         apart = min(known.heads) + min(known.tails)
-        slowed = bound_beside(
+        slowed = contention_bound(
             problem.interference, known.compute_ns, apart, problem.cost, known.sizes
         )
         return max(least, slowed), False
@@ -146,18 +146,20 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return within(problem.target)
         if problem.interference.is_none:
             return self.methods
-        return with_contention(self.methods, "search", self._beside)
+        return with_contention(self.methods, "search", self._contended)
 
-    def _beside(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    def _contended(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan found under contention, starting from the plans of all methods.
 
         It is never longer than the plan of any method that ignores contention, unless the time
         limit cuts in.
         """
-        others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
+        others = (OWN_METHODS[other] for other in ("exact", "exact_split", *BASELINES))
         known = problem.windows
-        least = bound_beside(problem.interference, known.compute_ns, 0, problem.cost, known.sizes)
-        return planned_beside(self, problem, search, others, least, deadline)
+        least = contention_bound(
+            problem.interference, known.compute_ns, 0, problem.cost, known.sizes
+        )
+        return plan_with_contention(self, problem, search, others, least, deadline)
 
     def slowdown(self, problem: Problem, plan: Plan) -> tuple[Mapping[str, Any], int, int]:
         evaluation = evaluate(problem, plan)
@@ -171,12 +173,12 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return adapt(problem, plan)
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        return refit(problem, plan, deadline)
+        return improved_start(problem, plan, deadline)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         rate = 1 / scenario.bandwidth
         cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
-        return replace(problem, graph=graph_under(problem.graph, scenario), cost=cost)
+        return replace(problem, graph=scaled_graph(problem.graph, scenario), cost=cost)
 
     def transfers(self, plan: Plan) -> int:
         return len(plan.groups)
@@ -209,7 +211,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return plan
         pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         old = loads_of(plan)
-        loads = steadied(pricer, old, BUDGET, deadline)
+        loads = less_sensitive(pricer, old, BUDGET, deadline)
         return plan if loads == old else plan_of(problem, plan.order, loads)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
@@ -289,7 +291,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     def collective(self, options: Mapping[str, Any]) -> str | None:
         return "all_reduce"
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    def resolved_options(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
         workers, servers, name = options["workers"], options["servers"], _WORKERS.name
         if place.cluster is not None:
             workers = place.machines(workers, _WORKERS)

@@ -35,12 +35,12 @@ from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.targets import TARGETS, Exported, Target
-from planner.solving.tie_break import NOMINAL, Step, end_under
+from planner.solving.tie_break import NOMINAL, Step, delayed_makespan
 from planner.solving.transfers import Transfer
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class TargetView:
     """A target's view of a problem: its parameters in bucket order.
 
     `plan` has no transfers, and enforces no op order; `ready` is when the last worker has each
@@ -53,7 +53,7 @@ class Lane:
     sizes: tuple[int, ...]
 
 
-def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lane:
+def target_view(problem: Problem, target: Target, deadline: Deadline = NEVER) -> TargetView:
     """Return a target's view of a problem.
 
     Raises `NotApplicableError` if there is no time to draw the workers' op orders.
@@ -68,35 +68,39 @@ def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lan
         first = Plan((), plan.backward_orders[:1], plan.forward_order)
         order = ready_order(plan_heads(problem.graph, first))
     sizes = problem.windows.sizes
-    return Lane(plan, tuple(order), tuple(heads[j] for j in order), tuple(sizes[j] for j in order))
+    return TargetView(
+        plan, tuple(order), tuple(heads[j] for j in order), tuple(sizes[j] for j in order)
+    )
 
 
-def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequence[int]) -> Plan:
+def plan_of_buckets(
+    problem: Problem, target: Target, view: TargetView, counts: Sequence[int]
+) -> Plan:
     """Return the plan that a target makes of buckets with `counts` parameters."""
     spans = list(pairwise(accumulate(counts, initial=0)))
-    groups = [whole(problem, lane.order[start:stop]) for start, stop in spans]
-    heads = [max(lane.ready[start:stop]) for start, stop in spans]
+    groups = [whole(problem, view.order[start:stop]) for start, stop in spans]
+    heads = [max(view.ready[start:stop]) for start, stop in spans]
     if target.order == "reversed":  # each leaves when it is complete
         leaving = sorted(range(len(groups)), key=lambda place: (heads[place], place))
         groups = [groups[place] for place in leaving]
     elif target.cycle_ns:
-        groups = in_cycles(problem, target.cycle_ns, groups, plan_heads(problem.graph, lane.plan))
-    return replace(lane.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
+        groups = in_cycles(problem, target.cycle_ns, groups, plan_heads(problem.graph, view.plan))
+    return replace(view.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
 
 
 def default_plan(problem: Problem, target: Target, deadline: Deadline) -> Plan:
     """Return the plan of the target's default buckets."""
-    lane = lane_of(problem, target, deadline)
+    view = target_view(problem, target, deadline)
     first, limit = target.limits(problem.workers, problem.element_bytes)
     if target.cycle_ns:
         plan = horovod(problem, deadline, target.cycle_ns, limit).plan
         assert plan is not None
         counts = [len(group.parts) for group in plan.groups]
     elif target.buckets == "fitting":
-        counts = fitting_buckets(lane.sizes, limit)
+        counts = fitting_buckets(view.sizes, limit)
     else:
-        counts = ddp_buckets(lane.sizes, first, limit)
-    return plan_of_buckets(problem, target, lane, counts)
+        counts = ddp_buckets(view.sizes, first, limit)
+    return plan_of_buckets(problem, target, view, counts)
 
 
 def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
@@ -111,16 +115,16 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
     # Before any order is drawn, which takes long for many workers.
     if len(plan.backward_orders) != (problem.workers if problem.op_order is None else 1):
         return unenforced
-    lane = lane_of(problem, target)
-    place = {j: number for number, j in enumerate(lane.order)}
+    view = target_view(problem, target)
+    place = {j: number for number, j in enumerate(view.order)}
     buckets = [sorted(place[part.parameter] for part in group.parts) for group in plan.groups]
     buckets.sort()
     if [number for bucket in buckets for number in bucket] != list(range(len(place))):
         return f"{target.title} fills buckets in an order of its own"
     counts = [len(bucket) for bucket in buckets]
-    if target.buckets != "any" and sizes_that_make(lane.sizes, counts, target.buckets) is None:
+    if target.buckets != "any" and sizes_that_make(view.sizes, counts, target.buckets) is None:
         return f"{target.title} has one size for all buckets"
-    made = plan_of_buckets(problem, target, lane, counts)
+    made = plan_of_buckets(problem, target, view, counts)
     if plan.late != made.late or not _same(plan, made):
         return f"{target.title} sends buckets at other times, or in another order"
     if (plan.backward_orders, plan.forward_order) != (made.backward_orders, made.forward_order):
@@ -167,45 +171,47 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
     prices = {}
     for name, target in TARGETS.items():
         try:
-            prices[name] = exported_to(problem, target, plan, deadline)
+            prices[name] = price_under_target(problem, target, plan, deadline)
         except (NotApplicableError, TimeUpError):  # drawing one op order per worker takes too long
             break
     return prices
 
 
-def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline) -> Exported:
+def price_under_target(
+    problem: Problem, target: Target, plan: Plan, deadline: Deadline
+) -> Exported:
     """Return the price of a plan under a target's rules.
 
     Raises `NotApplicableError` or `TimeUpError` if there is no time to draw the workers' op orders.
     """
     free = replace(problem, target=None)
     default = lasting_ns(free, default_plan(free, target, deadline))
-    lane = lane_of(free, target, deadline)
+    view = target_view(free, target, deadline)
     if _cuts(problem, plan):
         return Exported(None, default, f"{target.title} sends whole parameters, the plan cuts some")
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
         what = "parameter servers" if plan.traffic != 1 else "chunks"
         return Exported(None, default, f"{target.title} cannot be told of {what}")
-    if target.buckets != "any" and len(plan.groups) * len(lane.sizes) > MOST_LOOKED_AT:
+    if target.buckets != "any" and len(plan.groups) * len(view.sizes) > MOST_LOOKED_AT:
         why = f"the plan has too many groups ({len(plan.groups)}) to find the nearest size"
         return Exported(None, default, f"{target.title} has one size for all buckets, and {why}")
-    sent = _sent(free, target, lane, plan.groups)
+    sent = _sent(free, target, view, plan.groups)
     return Exported(lasting_ns(free, sent), default)
 
 
-def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfer]) -> Plan:
+def _sent(problem: Problem, target: Target, view: TargetView, groups: Sequence[Transfer]) -> Plan:
     """Return the plan that a target makes of groups of whole parameters."""
     if target.buckets != "any":
         named = [[part.parameter for part in group.parts] for group in groups]
         filling = target.buckets == "filled"
         rule = (lambda sizes, most: ddp_buckets(sizes, most, most)) if filling else fitting_buckets
-        _, counts = nearest_size(lane.order, lane.sizes, named, rule)
-        return plan_of_buckets(problem, target, lane, counts)
+        _, counts = nearest_size(view.order, view.sizes, named, rule)
+        return plan_of_buckets(problem, target, view, counts)
     plain = [Transfer(group.parts) for group in groups]
     if target.cycle_ns:
-        heads = plan_heads(problem.graph, lane.plan)
+        heads = plan_heads(problem.graph, view.plan)
         plain = in_cycles(problem, target.cycle_ns, plain, heads)
-    return replace(lane.plan, groups=tuple(plain), barrier=True)
+    return replace(view.plan, groups=tuple(plain), barrier=True)
 
 
 BUCKETS = "buckets"
@@ -219,13 +225,13 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     then.
     """
     target = _target(problem)
-    lane = lane_of(problem, target, deadline)
+    view = target_view(problem, target, deadline)
     default = default_plan(problem, target, deadline)
     plans: list[Plan] = []
     bound = None
     with suppress(TimeUpError):
-        candidates, bound = _best(problem, target, lane, deadline, most_bytes)
-        plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
+        candidates, bound = _best(problem, target, view, deadline, most_bytes)
+        plans = [plan_of_buckets(problem, target, view, counts) for counts in candidates]
     timed_out = not plans
     if most_bytes is None or timed_out:
         plans.append(default)
@@ -239,7 +245,7 @@ def least_ns(problem: Problem, deadline: Deadline) -> int | None:
     """Return the lower bound over all plans under the target's rules, or None if the time is up."""
     target = _target(problem)
     try:
-        return _best(problem, target, lane_of(problem, target, deadline), deadline)[1]
+        return _best(problem, target, target_view(problem, target, deadline), deadline)[1]
     except TimeUpError:
         return None
 
@@ -262,7 +268,7 @@ def _target(problem: Problem) -> Target:
 def _best(
     problem: Problem,
     target: Target,
-    lane: Lane,
+    view: TargetView,
     deadline: Deadline,
     most_bytes: int | None = None,
 ) -> tuple[list[list[int]], int]:
@@ -273,21 +279,21 @@ def _best(
     known = problem.windows
     cost = cost_of(problem)
     until = known.backward_ns
-    end, counts = best_buckets(lane.ready, lane.sizes, cost, deadline, most_bytes, until)
+    end, counts = best_buckets(view.ready, view.sizes, cost, deadline, most_bytes, until)
     bound = max(end, until) + known.forward_ns
     if target.buckets == "any":
         if not target.cycle_ns:
             return [counts], bound
         cycle = target.cycle_ns
-        seen = [-(-ready // cycle) * cycle for ready in lane.ready]
-        caught = best_buckets(seen, lane.sizes, cost, deadline, most_bytes, until)[1]
+        seen = [-(-ready // cycle) * cycle for ready in view.ready]
+        caught = best_buckets(seen, view.sizes, cost, deadline, most_bytes, until)[1]
         return [counts, caught], bound
-    best, least, listed = [1] * len(lane.sizes), -1, 0
-    lasting = _lasting(problem, target, lane)
-    for _, counts in every_size(lane.sizes, target.buckets):
+    best, least, listed = [1] * len(view.sizes), -1, 0
+    lasting = _lasting(problem, target, view)
+    for _, counts in every_size(view.sizes, target.buckets):
         deadline.check()
         listed += len(counts)
-        if most_bytes is not None and _largest(lane.sizes, counts) > most_bytes:
+        if most_bytes is not None and _largest(view.sizes, counts) > most_bytes:
             continue
         lasts = lasting(counts)
         if least < 0 or lasts < least:
@@ -301,23 +307,23 @@ def _largest(sizes: Sequence[int], counts: Sequence[int]) -> int:
     return max((sum(sizes[a:b]) for a, b in spans if b - a > 1), default=0)
 
 
-def _lasting(problem: Problem, target: Target, lane: Lane) -> Callable[[Sequence[int]], int]:
+def _lasting(problem: Problem, target: Target, view: TargetView) -> Callable[[Sequence[int]], int]:
     """Return a function from buckets to the iteration time, equal to `evaluate` of their plan.
 
     It is called for thousands of buckets.
     """
     known, price = problem.windows, cache(cost_of(problem).cost_ns)
-    sent = list(accumulate(lane.sizes, initial=0))
-    reached = [*accumulate(lane.ready, max), known.backward_ns]
+    sent = list(accumulate(view.sizes, initial=0))
+    reached = [*accumulate(view.ready, max), known.backward_ns]
 
     def lasts(counts: Sequence[int]) -> int:
         spans = list(pairwise(accumulate(counts, initial=0)))
         lasting = [price(sent[stop] - sent[start]) for start, stop in spans]
         if not target.leaves_late:
-            heads = [max(lane.ready[start:stop]) for start, stop in spans]
+            heads = [max(view.ready[start:stop]) for start, stop in spans]
             leaving = sorted(range(len(spans)), key=heads.__getitem__)
             steps = (Step(heads[place], lasting[place], known.forward_ns) for place in leaving)
-            return end_under(NOMINAL, steps, known.compute_ns)
+            return delayed_makespan(NOMINAL, steps, known.compute_ns)
         leaves = before = 0
         for lasted, (_, stop) in zip([0, *lasting], spans, strict=False):
             leaves += max(reached[stop] - before, lasted)

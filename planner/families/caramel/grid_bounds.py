@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.caramel.bounds import NEAR, Nested, concave_bounds, widened
+from planner.families.caramel.bounds import NEAR, Nested, concave_bounds, outer_nesting
 from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line, TransferCost, supporting_lines
@@ -56,7 +56,7 @@ class ConcaveCost:
         return np.asarray(np.max(rooms, axis=0))
 
 
-def surely(value: float) -> int:
+def rounded_down(value: float) -> int:
     """Return a valid bound in whole ns from one in floating point, lowered by `ROUNDING`."""
     return ceil(value * (1 - ROUNDING))
 
@@ -203,8 +203,10 @@ def _more(carried: Floats, side: _Side, place: int) -> Floats:
 
 def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GRID) -> int:
     """Return the lower bound over all plans (ns), for a cost of at least the minimum of `lines`."""
-    nests = widened(windows)
-    return max(surely(_Inwards(nest, lines, count, outwards=True).best().value) for nest in nests)
+    nests = outer_nesting(windows)
+    return max(
+        rounded_down(_Inwards(nest, lines, count, outwards=True).best().value) for nest in nests
+    )
 
 
 def concave_loads(
@@ -262,8 +264,8 @@ HALVINGS = 6
 def block_bound(windows: Windows, line: Line, low: int, high: int) -> int:
     """Return a lower bound on the iteration of every plan, at least `low` (ns).
 
-    `line` is an affine cost (α, β) that no transfer undercuts; `low` and `high` are a known bound
-    and the value of a plan (ns).
+    `line` is an affine lower bound (α, β) on the cost of a transfer; `low` and `high` are a known
+    bound and the value of a plan (ns).
     """
     if not all(line):
         return low

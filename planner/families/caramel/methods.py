@@ -73,12 +73,12 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best plan, starting from the plans of all baselines."""
     plans: list[Plan] = []
-    for made in plans_of(problem, RULES.values(), deadline):
+    for made in plans_of(problem, BASELINES.values(), deadline):
         assert made.plan is not None
-        deadline.offer(made.plan)
+        deadline.report_incumbent(made.plan)
         plans.append(made.plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
-    deadline.offer(outcome.plan)
+    deadline.report_incumbent(outcome.plan)
     outcome, best = _mirrored(problem, outcome, deadline)
     if deadline.passed:
         return replace(outcome, timed_out=True)
@@ -155,7 +155,7 @@ def _best(
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 
-RULES: Mapping[str, Method] = {
+BASELINES: Mapping[str, Method] = {
     "caramel": caramel,
     "ddp": ddp,
     "horovod": horovod,
@@ -173,6 +173,6 @@ OWN_METHODS: Mapping[str, Method] = {
     "exact": _exact,
     # May cut parameters; on few of them CP-SAT tries to prove that no plan is better.
     "exact_split": lambda problem, deadline: _best(problem, problem.order, [], deadline),
-    **RULES,
+    **BASELINES,
 }
 """Every method by the name requests use, but for plug-ins."""

@@ -34,7 +34,7 @@ def preemptive_bound(windows: Windows, cost: TransferCost) -> int:
 # 2019).
 
 
-def most_urgent(
+def list_schedule(
     pricer: LoadPricer,
     sizes: Iterable[tuple[int, int]],
     element_bytes: int = 1,

@@ -110,7 +110,7 @@ class Item(NamedTuple):
 def pack(
     items: Sequence[Item], backward_ns: int, deadline: Deadline = NEVER
 ) -> tuple[list[int], bool]:
-    """Return the items' numbers in transfer order, and whether the deadline cut in.
+    """Return the items' numbers in transfer order, and whether the deadline ended the search.
 
     After the deadline no gap is searched for any more.
     """

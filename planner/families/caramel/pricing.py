@@ -13,7 +13,7 @@ from dataclasses import replace
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
-from planner.solving.tie_break import NOMINAL, Step, Strain, end_under, strained
+from planner.solving.tie_break import NOMINAL, Delay, Step, delayed_makespan, delayed_makespans
 from planner.solving.transfers import Kind, Part, Transfer
 
 Load = tuple[tuple[int, int], ...]
@@ -59,13 +59,13 @@ class LoadPricer:
         """Return the iteration time (ns)."""
         return self.under(NOMINAL, loads)
 
-    def under(self, strain: Strain, loads: Sequence[Load]) -> int:
-        """Return the iteration time under a delay scenario (`strain`)."""
-        return end_under(strain, self.steps(loads), self.windows.compute_ns)
+    def under(self, delay: Delay, loads: Sequence[Load]) -> int:
+        """Return the iteration time under a delay scenario (`delay`)."""
+        return delayed_makespan(delay, self.steps(loads), self.windows.compute_ns)
 
-    def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
+    def delayed_makespans(self, loads: Sequence[Load]) -> tuple[int, ...]:
         """Return the iteration time under each delay scenario."""
-        return strained(list(self.steps(loads)), self.windows.compute_ns)
+        return delayed_makespans(list(self.steps(loads)), self.windows.compute_ns)
 
     def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
         """Return the key by which lists are compared: time, then transfers, then parts."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from planner.families.caramel.activation_order import activation_order, backward_order
 from planner.families.caramel.windows import Windows, drawn_orders, first_break, windows
-from planner.model.contention import ALONE, Interference, check_interference
+from planner.model.contention import NO_CONTENTION, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
@@ -92,7 +92,7 @@ class Problem:
     threshold_bytes: int | None = None
     stages: Stages = field(default_factory=Stages)
     element_bytes: int = 1
-    interference: Interference = ALONE
+    interference: Interference = NO_CONTENTION
     target: Target | None = None
 
     def __post_init__(self) -> None:
@@ -122,8 +122,8 @@ class Problem:
         together = self.cost.cost_ns(sum(sizes))
         computation = sum(op.duration_ns for op in self.graph.ops)
         what = "computation and four times the communication"  # leaves a margin for every method
-        beside = self.interference
-        slowest = beside.beside_ns(max(apart, together)) + len(sizes) * beside.delay_ns
+        contention = self.interference
+        slowest = contention.overlapped_ns(max(apart, together)) + len(sizes) * contention.delay_ns
         total(4 * slowest + computation, "network", what)
 
     @classmethod

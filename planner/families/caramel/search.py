@@ -18,10 +18,16 @@ from itertools import product, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-from planner.families.caramel.bounds import NEAR, Targets, concave_bounds, tightened, widened
+from planner.families.caramel.bounds import (
+    NEAR,
+    Targets,
+    concave_bounds,
+    inner_nesting,
+    outer_nesting,
+)
 from planner.families.caramel.carlier import carlier
 from planner.families.caramel.descent import descend
-from planner.families.caramel.one_machine import most_urgent
+from planner.families.caramel.one_machine import list_schedule
 from planner.families.caramel.paper import batching_threshold
 from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
 from planner.families.caramel.problem import Plan, Problem
@@ -130,7 +136,7 @@ def best_loads(
 def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
     """Return the least delay-sensitive of the best loads and other loads of equal value."""
     equal = [other.loads for other in seen if other.value == best.value]
-    return min([best.loads, *equal], key=pricer.strained)
+    return min([best.loads, *equal], key=pricer.delayed_makespans)
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
@@ -139,7 +145,7 @@ def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iter
         if len(lines) > 1:
             from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
 
-            for nested in tightened(pricer.windows):
+            for nested in inner_nesting(pricer.windows):
                 yield concave_loads(nested, lines, element_bytes)
 
 
@@ -159,7 +165,7 @@ def _starts(
     pricer: LoadPricer, cost: TransferCost, target: int, element_bytes: int
 ) -> Iterator[list[Load]]:
     total = sum(pricer.windows.sizes)
-    for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
+    for nested in dict.fromkeys((*inner_nesting(pricer.windows), *outer_nesting(pricer.windows))):
         for lines in concave_bounds(cost, total):
             yield from Targets(nested, lines).plans(target, element_bytes)
     unit = batching_threshold(cost) or total
@@ -170,7 +176,7 @@ def _starts(
     limits.add(min(sizes, key=lambda size: Fraction(pricer.cost_ns(size), size)))
     for limit in sorted(limits):
         if total // limit <= pricer.many:
-            yield most_urgent(pricer, repeat((limit, 0)), element_bytes)
+            yield list_schedule(pricer, repeat((limit, 0)), element_bytes)
 
 
 # ---
@@ -200,7 +206,7 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, groups=groups)
 
 
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+def improved_start(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     """Return an adapted plan, improved."""
     if not is_free(problem, plan):
         return Outcome(plan)
@@ -208,9 +214,9 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     old = loads_of(plan)
     known, bound, best = pricer.windows, 0, old
     lines_of_all = concave_bounds(problem.cost, sum(known.sizes))
-    for nested, lines in product(widened(known), lines_of_all):
+    for nested, lines in product(outer_nesting(known), lines_of_all):
         bound, _ = Targets(nested, lines).least(bound)
-    for nested, lines in product(tightened(known), lines_of_all):
+    for nested, lines in product(inner_nesting(known), lines_of_all):
         if pricer.iteration_ns(best) > bound:
             made = Targets(nested, lines).plans(bound, problem.element_bytes)
             best = min(best, *made, key=pricer.rank)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.caramel.one_machine import most_urgent
+from planner.families.caramel.one_machine import list_schedule
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
 
@@ -83,7 +83,7 @@ def resize(
                 now = changed
                 best = now if now.value < best.value else best
         sizes = best.sizes
-    resized = most_urgent(pricer, sizes, element_bytes)
+    resized = list_schedule(pricer, sizes, element_bytes)
     return min(list(loads), resized, key=pricer.iteration_ns)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from planner.families.collectives.program import OWN, Kind, Message, Program
 from planner.families.collectives.symmetric import SymmetricProgram, Way, lane_link
 from planner.model.errors import InvalidPlanError
-from planner.solving.deadline import NEVER, Deadline, watched
+from planner.solving.deadline import NEVER, Deadline, until_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ def replay(program: Program, deadline: Deadline = NEVER) -> None:
     """Check a program by following all its messages."""
     import numpy as np
 
-    messages = sorted(watched(program.messages(), deadline))
+    messages = sorted(until_deadline(program.messages(), deadline))
     _check_forms(program, messages)
     rows = np.array([message[:8] for message in messages], dtype=np.int64).reshape(-1, 8)
     steps, lanes, senders, receivers, _, firsts, stops, adds = rows.T

@@ -91,7 +91,7 @@ class Fabric:
         set_integer(self, "nics", minimum=1)
 
     @classmethod
-    def beside(cls, bcube: BCube, nics: int = 1) -> "Fabric":
+    def of_bcube(cls, bcube: BCube, nics: int = 1) -> "Fabric":
         """Return the Fat-Tree with the servers and the switch ports of a BCube."""
         return cls(bcube.servers, bcube.n, nics)
 
@@ -139,7 +139,7 @@ def placed(
 
 
 def lower_bound(servers: int, nics: int = 1, diameter: int = 1) -> Cost:
-    """Return the lower bound over all all-reduce algorithms on servers with so many NICs each.
+    """Return the lower bound over all all-reduce algorithms on servers with `nics` NICs each.
 
     `diameter` is the most hops between two servers: 1 on a switch and on a Fat-Tree, k on BCube(n,
     k). InvalidInputError if one of them is below 1.

@@ -161,7 +161,7 @@ def _on_fattree(
 ) -> Algorithm:
     """Return an algorithm on a Fat-Tree with as many servers, and switches with as many ports."""
     return Algorithm(
-        lambda bcube, _: cost(Fabric.beside(bcube)), lambda bcube: program(bcube.servers)
+        lambda bcube, _: cost(Fabric.of_bcube(bcube)), lambda bcube: program(bcube.servers)
     )
 
 
@@ -185,19 +185,19 @@ COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
         "ring_fattree": _on_fattree(ring_on, ring_program),
         "ps_fattree": _on_fattree(_ps, direct_program),
         "hierarchical_fattree": Algorithm(
-            lambda bcube, _: hierarchical_on(Fabric.beside(bcube)),
+            lambda bcube, _: hierarchical_on(Fabric.of_bcube(bcube)),
             lambda bcube: hierarchical_program(
-                tree_groups(bcube.servers, Fabric.beside(bcube).tree)
+                tree_groups(bcube.servers, Fabric.of_bcube(bcube).tree)
             ),
         ),
         "halving_doubling_fattree": _on_fattree(halving_doubling_on, halving_doubling_program),
         "shuffle_fattree": _on_fattree(_shuffle, direct_program),
         "k_nics_fattree": Algorithm(
-            lambda bcube, _: direct_on("k_nics", Fabric.beside(bcube, bcube.k)),
+            lambda bcube, _: direct_on("k_nics", Fabric.of_bcube(bcube, bcube.k)),
             lambda bcube: direct_program(bcube.servers, bcube.k),
         ),
         "ps_tensors_fattree": Algorithm(
-            lambda bcube, known: tensors_on(Fabric.beside(bcube), _given(known))
+            lambda bcube, known: tensors_on(Fabric.of_bcube(bcube), _given(known))
         ),
     }
 )

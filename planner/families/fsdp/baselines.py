@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from planner.families.fsdp.checker import checked_peak
+from planner.families.fsdp.checker import peak_memory
 from planner.families.fsdp.evaluation import merit
 from planner.families.fsdp.min_memory import wrapped
 from planner.families.fsdp.prefetch import issued_by, needs_of
@@ -44,7 +44,7 @@ def fitted(
     cut, limit = len(made) < len(problem.meshes), problem.memory_bytes
     again = [_recomputed(problem, plan) for plan in made if problem.checkpoint_bytes is not None]
     for several in (made, again):
-        plans = [plan for plan in several if limit is None or checked_peak(problem, plan) <= limit]
+        plans = [plan for plan in several if limit is None or peak_memory(problem, plan) <= limit]
         if plans:
             return Outcome(min(plans, key=lambda plan: merit(problem, plan)), timed_out=cut)
     return Outcome(None, timed_out=cut)
@@ -117,7 +117,7 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     return issued_by(plan, needed, issues)
 
 
-RULES: Mapping[str, Rule] = {
+BASELINES: Mapping[str, Rule] = {
     "fsdp2": fsdp2,
     "fsdp2_ahead_2": partial(fsdp2, ahead=2),
     "no_reshard": partial(fsdp2, keep=True),

@@ -183,7 +183,7 @@ class _Limits(NamedTuple):
 
 def _limits(problem: Problem, fitting: Fitting, shards: int) -> _Limits:
     forward, behind = (
-        [fitting.beside(layer, layer + 1, forward=which) for layer in range(problem.layers)]
+        [fitting.for_buffers(layer, layer + 1, forward=which) for layer in range(problem.layers)]
         for which in (True, False)
     )
     sums = problem.share_sums[shards]

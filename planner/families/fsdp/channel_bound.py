@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
 
-from planner.families.fsdp.min_memory import finest
+from planner.families.fsdp.min_memory import finest_units
 from planner.families.fsdp.problem import Mesh, Problem
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
@@ -60,7 +60,7 @@ class Fitting:
         later = self._shares[-1] - self._shares[stop]
         return self._kept[stop] + 2 * size + self._following[stop] + later <= self.room
 
-    def beside(self, start: int, stop: int, *, forward: bool) -> int:
+    def for_buffers(self, start: int, stop: int, *, forward: bool) -> int:
         """Return the bytes left for buffers while a unit computes."""
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         return self.room - self._kept[stop] - size - (0 if forward else made)
@@ -69,8 +69,8 @@ class Fitting:
         """Return how much the unit before this one can have (bytes).
 
         Returns limits on its parameters while it computes forward with this unit gathered, and
-        while this unit computes backward; on its parameters gathered again beside this unit's
-        gradients; and on the sum of its parameters and gradients beside them.
+        while this unit computes backward; on its parameters gathered again while this unit's
+        gradients are in memory; and on the sum of its parameters and gradients then.
         """
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         later = self._shares[-1] - self._shares[stop]
@@ -113,7 +113,7 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
     Raises `TimeUpError`.
     """
     fitting = Fitting(problem, mesh)
-    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    starts = [*(start for start, _ in finest_units(problem)), problem.layers]
     arcs = _arcs(problem, mesh, fitting, starts, deadline)
     total = problem.prefixes["parameter_bytes"][-1]
     rate = Fraction(mesh.gather_ns(total), total)
@@ -152,9 +152,9 @@ def _arcs(
                 if 2 * size > fitting.room:
                     break
                 continue
-            left = fitting.beside(start, stop, forward=True)
+            left = fitting.for_buffers(start, stop, forward=True)
             idle = max(forward[stop] - forward[start] - gathers.most(stop, left), 0)
-            left = fitting.beside(start, stop, forward=False)
+            left = fitting.for_buffers(start, stop, forward=False)
             computes = backward[stop] - backward[start]
             ahead = gathers.most(2 * problem.layers - start, left)
             behind = reduces.most(stop, left) if together else 0

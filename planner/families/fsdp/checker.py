@@ -30,7 +30,7 @@ def check(problem: Problem, plan: Plan) -> None:
     check_form(plan, problem.layers)
     _check_units(problem, plan.units)
     limit = problem.memory_bytes
-    if limit is not None and (peak := checked_peak(problem, plan)) > limit:
+    if limit is not None and (peak := peak_memory(problem, plan)) > limit:
         raise BrokenConstraintError(
             "units",
             f"needs {format_bytes(peak)}, more than memory_bytes ({format_bytes(limit)})",
@@ -101,7 +101,7 @@ def _check_issues(units: tuple[Unit, ...]) -> None:
             raise InvalidPlanError(path, f"issued in step {step}, before one that is used earlier")
 
 
-def checked_peak(problem: Problem, plan: Plan) -> int:
+def peak_memory(problem: Problem, plan: Plan) -> int:
     """Return the peak memory of a well-formed plan (bytes)."""
     moments = 2 * len(plan.units) * _MOMENTS
     change = [0] * (moments + 1)

@@ -23,8 +23,8 @@ from planner.families.fsdp.evaluation import (
     sent_by,
 )
 from planner.families.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
-from planner.families.fsdp.min_memory import finest, shrunk
-from planner.families.fsdp.prefetch import Needs, issued_by, needs_of
+from planner.families.fsdp.min_memory import finest_units, shrunk
+from planner.families.fsdp.prefetch import MemoryNeeds, issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit, at_use, layer_ranges
 from planner.families.fsdp.search import search
 from planner.model.errors import NotApplicableError
@@ -37,9 +37,9 @@ MAX_LAYERS = 12
 
 def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the best plan, or why nothing fits; raise `NotApplicableError` for too long chains."""
-    if len(finest(problem)) > MAX_LAYERS:
+    if len(finest_units(problem)) > MAX_LAYERS:
         reason = f"exact plans chains of up to {MAX_LAYERS} layers, and this one has"
-        raise NotApplicableError("method", f"{reason} {len(finest(problem))}: method search")
+        raise NotApplicableError("method", f"{reason} {len(finest_units(problem))}: method search")
     outcome = search(problem, deadline)
     if outcome.plan is None or outcome.timed_out:
         return outcome
@@ -58,7 +58,7 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                     better = _better(problem, shape, best)
                     if better is not None:
                         plan, best = better, merit(problem, better)
-                        deadline.offer(plan)
+                        deadline.report_incumbent(plan)
     except TimeUpError:
         proven = best.iteration_ns <= outcome.lower_bound
         return Outcome(plan, outcome.lower_bound, timed_out=not proven)
@@ -67,7 +67,7 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 def _partitions(problem: Problem) -> Iterator[tuple[tuple[int, int], ...]]:
     """Yield every partition into units."""
-    starts = [start for start, _ in finest(problem)]
+    starts = [start for start, _ in finest_units(problem)]
     for cuts in product((False, True), repeat=len(starts) - 1):
         chosen = [0, *(start for start, cut in zip(starts[1:], cuts, strict=True) if cut)]
         yield tuple(layer_ranges(chosen, problem.layers))
@@ -107,7 +107,7 @@ def _better(problem: Problem, shape: Plan, best: Merit) -> Plan | None:
 
 
 def _fastest(
-    problem: Problem, shape: Plan, needs: Needs, memory_bytes: int | None, most_ns: int
+    problem: Problem, shape: Plan, needs: MemoryNeeds, memory_bytes: int | None, most_ns: int
 ) -> Plan | None:
     """Return the fastest plan of a shape in the given memory, or None if slower than `most_ns`."""
     most = needs.within(memory_bytes)
@@ -135,7 +135,7 @@ class _Issues:
     """Depth-first search for the steps that issue the gathers of a shape."""
 
     def __init__(
-        self, problem: Problem, shape: Plan, needs: Needs, most: Sequence[int], best_ns: int
+        self, problem: Problem, shape: Plan, needs: MemoryNeeds, most: Sequence[int], best_ns: int
     ) -> None:
         loads = loads_of(problem, shape)
         self._shape, self._needs, self._most, self._best_ns = shape, needs, most, best_ns

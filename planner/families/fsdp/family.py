@@ -13,15 +13,15 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
-from planner.families.fsdp.baselines import RULES, Rule, fitted
+from planner.families.fsdp.baselines import BASELINES, Rule, fitted
 from planner.families.fsdp.bounds import lower_bound
-from planner.families.fsdp.checker import check, checked_peak
+from planner.families.fsdp.checker import check, peak_memory
 from planner.families.fsdp.evaluation import Evaluation, evaluate, iteration_ns
 from planner.families.fsdp.exact import exact
-from planner.families.fsdp.min_memory import finest, too_little
-from planner.families.fsdp.prefetch import FARTHEST, changes, filled
+from planner.families.fsdp.min_memory import finest_units, memory_infeasibility
+from planner.families.fsdp.prefetch import FARTHEST, changes, prefetched
 from planner.families.fsdp.problem import CHANNELS, Mesh, Plan, Problem, at_use
-from planner.families.fsdp.search import refit, search
+from planner.families.fsdp.search import improved_start, search
 from planner.model.costs import scaled_cost
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
@@ -31,7 +31,7 @@ from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility
-from planner.solving.scenarios import Scenario, later, refuse_changes
+from planner.solving.scenarios import Scenario, refuse_changes, scaled_times
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -53,31 +53,31 @@ def _rule(name: str, run: Rule) -> Method:
         if found.timed_out:
             raise TimeUpError
         needed = min(
-            checked_peak(problem, run(problem, mesh)) for mesh in range(len(problem.meshes))
+            peak_memory(problem, run(problem, mesh)) for mesh in range(len(problem.meshes))
         )
         reason = (
             f"the plan of {name} needs at least {format_bytes(needed)}, more than memory_bytes; "
             "method auto finds one that fits"
         )
-        nothing = too_little(problem) or Infeasibility(reason, ("memory_bytes",))
+        nothing = memory_infeasibility(problem) or Infeasibility(reason, ("memory_bytes",))
         return Outcome(None, infeasibility=nothing)
 
     return method
 
 
 def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    if len(finest(problem)) <= SMALL:
+    if len(finest_units(problem)) <= SMALL:
         return named("exact", exact)(problem, deadline)
     return named("search", search)(problem, deadline)
 
 
 class _Fsdp(Family[Problem, Plan, Evaluation]):
-    name, plan_type, baselines = "fsdp", Plan, tuple(RULES)
+    name, plan_type, baselines = "fsdp", Plan, tuple(BASELINES)
     own_methods = {
         "auto": _auto,
         "exact": exact,
         "search": search,
-        **{name: _rule(name, run) for name, run in RULES.items()},
+        **{name: _rule(name, run) for name, run in BASELINES.items()},
     }
 
     asks = "what FSDP should wrap, prefetch and keep"
@@ -124,15 +124,15 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
         return replace(plan, buffers=min(plan.buffers, max(len(plan.units), 1)))
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        return refit(problem, plan, deadline)
+        return improved_start(problem, plan, deadline)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         refuse_changes(scenario, ("spread", "part"), "fsdp knows no spreads of layers")
         nothing = (0,) * problem.layers
-        backward = later(problem.backward_ns[::-1], nothing, "backward", scenario)[::-1]
+        backward = scaled_times(problem.backward_ns[::-1], nothing, "backward", scenario)[::-1]
         return replace(
             problem,
-            forward_ns=later(problem.forward_ns, nothing, "forward", scenario),
+            forward_ns=scaled_times(problem.forward_ns, nothing, "forward", scenario),
             backward_ns=backward,
             meshes=tuple(_scaled(mesh, scenario) for mesh in problem.meshes),
         )
@@ -146,7 +146,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
         """Yield plans with one change of units, of what they keep, or of how early they gather."""
         shape = at_use(plan.mesh, plan.units, plan.buffers)
         for other, ahead in changes(problem, shape, FARTHEST):
-            changed = filled(problem, other, ahead)
+            changed = prefetched(problem, other, ahead)
             if changed is not None:
                 yield changed
 

@@ -27,7 +27,7 @@ MAX_UNITS = 100
 """Up to this many smallest units, larger units are tried for the least memory."""
 
 
-def finest(problem: Problem) -> tuple[tuple[int, int], ...]:
+def finest_units(problem: Problem) -> tuple[tuple[int, int], ...]:
     """Return the smallest units that ties allow."""
     starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
     return tuple(layer_ranges(starts, problem.layers))
@@ -37,14 +37,14 @@ def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
     """Return the default blocks, joined where ties forbid a boundary."""
     blocks = problem.blocks
     if blocks is None:
-        return finest(problem)
+        return finest_units(problem)
     starts = [layer for layer in blocks if problem.cuts[layer]]
     return tuple(layer_ranges(starts, problem.layers))
 
 
 def spread(problem: Problem, most: int) -> list[int]:
     """Return the starts of the smallest units; if more than `most`, some at about equal bytes."""
-    starts = [start for start, _ in finest(problem)]
+    starts = [start for start, _ in finest_units(problem)]
     if len(starts) <= most:
         return starts
     sums = problem.prefixes["parameter_bytes"]
@@ -97,7 +97,7 @@ def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Plan | None:
     return plan
 
 
-def too_little(problem: Problem) -> Infeasibility | None:
+def memory_infeasibility(problem: Problem) -> Infeasibility | None:
     """Return the infeasibility if nothing fits into memory, otherwise None."""
     limit = problem.memory_bytes
     if limit is None:
@@ -160,7 +160,7 @@ def _plan(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) -
     """Return a plan that fits, with units of at most `longest` smallest units, or None."""
     shards = problem.meshes[mesh].shards
     room = memory_bytes - problem.state_bytes(shards)
-    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    starts = [*(start for start, _ in finest_units(problem)), problem.layers]
     sizes = problem.prefixes["parameter_bytes"]
     shares = problem.share_sums[shards]
     end = _Unit(room, 0, problem.layers, False, False, None)
@@ -260,7 +260,7 @@ def cheapest_units(
     sums, shares = problem.prefixes, problem.share_sums[over.shards]
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     kept = sums["checkpoints" if recompute else "activations"]
-    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    starts = [*(start for start, _ in finest_units(problem)), problem.layers]
     labels: dict[int, list[_Label]] = {problem.layers: [_Label(0, 0, None)]}
     for place in range(len(starts) - 2, -1, -1):
         start = starts[place]

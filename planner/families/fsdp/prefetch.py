@@ -4,7 +4,7 @@ Method: gathers are issued in order of use, so memory limits the number issued u
 largest sequence that never falls issues every gather as early as any plan can. Proof: docs/fsdp.md,
 "How gathers are issued".
 Guarantee: optimal if gathers do not compete with reduce-scatters. On one channel an early gather
-delays the next reduce-scatter; `Ahead` limits the gathers on their way.
+delays the next reduce-scatter; `PrefetchDistance` limits the gathers on their way.
 Complexity: O(units · log units). Source: own.
 """
 
@@ -15,22 +15,22 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from planner.families.fsdp.evaluation import levels, loads_of
-from planner.families.fsdp.min_memory import finest
+from planner.families.fsdp.min_memory import finest_units
 from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 
 
-class Ahead(NamedTuple):
+class PrefetchDistance(NamedTuple):
     """Prefetch distance: most gathers on their way while a step computes; None for no limit."""
 
     forward: int | None = None
     backward: int | None = None
 
 
-FARTHEST = Ahead()
+FARTHEST = PrefetchDistance()
 """No limit but memory."""
 
 
-class Needs(NamedTuple):
+class MemoryNeeds(NamedTuple):
     """Memory that units need if every gather is issued in its own step (bytes)."""
 
     needed: tuple[int, ...]  # step of each gather, in order of use
@@ -63,7 +63,7 @@ class Needs(NamedTuple):
         return _falling(most)
 
 
-def needs_of(problem: Problem, plan: Plan) -> Needs:
+def needs_of(problem: Problem, plan: Plan) -> MemoryNeeds:
     """Return the memory that a plan needs which issues every gather in its own step (`at_use`)."""
     count, keep = len(plan.units), [unit.keep for unit in plan.units]
     kept_from = max((u for u, kept in enumerate(keep) if not kept), default=count)
@@ -79,7 +79,7 @@ def needs_of(problem: Problem, plan: Plan) -> Needs:
     for level in levels(plan, loads):
         side = before if level.stage in ("wait", "copy") else computing
         side[level.step] = max(side[level.step], state + level.moving)
-    return Needs(
+    return MemoryNeeds(
         tuple(needed),
         tuple(accumulate(uses)),
         tuple(accumulate(sizes, initial=0)),
@@ -89,12 +89,14 @@ def needs_of(problem: Problem, plan: Plan) -> Needs:
     )
 
 
-def filled(problem: Problem, plan: Plan, ahead: Ahead = FARTHEST) -> Plan | None:
+def prefetched(problem: Problem, plan: Plan, ahead: PrefetchDistance = FARTHEST) -> Plan | None:
     """Return the plan with the earliest issues possible, or None if it does not fit into memory."""
     return filled_within(plan, needs_of(problem, plan), problem.memory_bytes, ahead)
 
 
-def filled_within(plan: Plan, needs: Needs, memory_bytes: int | None, ahead: Ahead) -> Plan | None:
+def filled_within(
+    plan: Plan, needs: MemoryNeeds, memory_bytes: int | None, ahead: PrefetchDistance
+) -> Plan | None:
     """Return the plan with the earliest issues that a memory allows, or None."""
     count, most = len(plan.units), needs.within(memory_bytes)
     if most is None:
@@ -145,7 +147,9 @@ def _falling(most: Sequence[int]) -> list[int]:
 # Complexity: O(units) neighbours, each in O(units). Source: own.
 
 
-def changes(problem: Problem, plan: Plan, ahead: Ahead) -> Iterator[tuple[Plan, Ahead]]:
+def changes(
+    problem: Problem, plan: Plan, ahead: PrefetchDistance
+) -> Iterator[tuple[Plan, PrefetchDistance]]:
     """Yield everything that is one change away."""
     units, count, kept = plan.units, len(plan.units), problem.activations
 
@@ -164,9 +168,9 @@ def changes(problem: Problem, plan: Plan, ahead: Ahead) -> Iterator[tuple[Plan, 
         yield changed(u, u + 1, unit._replace(keep=not unit.keep)), ahead
     if problem.channels != "two":
         for distance in (1, 2, 3, 4, 6, 8, None):
-            yield plan, Ahead(ahead.forward, distance)
-            yield plan, Ahead(distance, ahead.backward)
-    starts = [start for start, _ in finest(problem)]
+            yield plan, PrefetchDistance(ahead.forward, distance)
+            yield plan, PrefetchDistance(distance, ahead.backward)
+    starts = [start for start, _ in finest_units(problem)]
     places = {start: place for place, start in enumerate(starts)}
     for u, (before, unit) in enumerate(pairwise(units), 1):
         place = places[unit.start]

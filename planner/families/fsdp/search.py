@@ -17,28 +17,28 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from planner.families.fsdp.baselines import RULES, fitted
+from planner.families.fsdp.baselines import BASELINES, fitted
 from planner.families.fsdp.bounds import MeshBounds
 from planner.families.fsdp.checker import check
 from planner.families.fsdp.evaluation import Merit, iteration_ns, load_of, merit, peak_of, sent_by
 from planner.families.fsdp.min_memory import (
     cheapest_units,
-    finest,
+    finest_units,
     fitting,
+    memory_infeasibility,
     shrunk,
     spread,
-    too_little,
     wrapped,
 )
 from planner.families.fsdp.prefetch import (
     FARTHEST,
-    Ahead,
-    Needs,
+    MemoryNeeds,
+    PrefetchDistance,
     changes,
-    filled,
     filled_within,
     keeping_last,
     needs_of,
+    prefetched,
 )
 from planner.families.fsdp.problem import Plan, Problem, at_use
 from planner.model.errors import InvalidPlanError
@@ -58,13 +58,13 @@ MAX_STARTS = 160
 class _Candidate(NamedTuple):
     merit: Merit
     shape: Plan  # whose gathers are issued at their use
-    ahead: Ahead
+    ahead: PrefetchDistance
     plan: Plan
 
 
 def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return a good plan with a lower bound, or why nothing fits into memory."""
-    nothing = too_little(problem)
+    nothing = memory_infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
     bounds = MeshBounds(problem, deadline)
@@ -72,7 +72,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     pool = _Pool(problem, -int(-bounds.least // 1))
     pool.fallback(deadline)
     assert pool.best is not None
-    deadline.offer(pool.best.plan, pool.bound_ns)
+    deadline.report_incumbent(pool.best.plan, pool.bound_ns)
     cut = False
     try:
         for rank, mesh in enumerate(sorted(bounds.of, key=lambda mesh: bounds.of[mesh])):
@@ -82,7 +82,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                 if pool.settled or pool.best.merit.iteration_ns <= bounds.of[mesh]:
                     break
                 pool.try_all(shape)
-                deadline.offer(pool.best.plan)
+                deadline.report_incumbent(pool.best.plan)
                 if not pool.settled:
                     pool.refine(bounds)
         pool.left = effort
@@ -91,7 +91,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         cut = True
     assert pool.best is not None
     first = pool.best.plan.mesh
-    rules = (fitted(problem, rule, deadline, first).plan for rule in RULES.values())
+    rules = (fitted(problem, rule, deadline, first).plan for rule in BASELINES.values())
     plans = [pool.best.plan, *(plan for plan in rules if plan is not None)]
     best = min(plans, key=lambda plan: merit(problem, plan))
     ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
@@ -103,7 +103,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(slim.best.plan, pool.bound_ns, cut)
 
 
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+def improved_start(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     """Return an old plan improved within `REFITTING` simulated steps, which takes milliseconds.
 
     It keeps the mesh and the units, and issues gathers as early as memory allows. If the units do
@@ -131,7 +131,7 @@ class _Pool:
 
     def __init__(self, problem: Problem, bound_ns: int, effort: int = EFFORT) -> None:
         self.problem, self.bound_ns, self.left = problem, bound_ns, effort
-        self._seen: set[tuple[Plan, Ahead]] = set()
+        self._seen: set[tuple[Plan, PrefetchDistance]] = set()
 
     @property
     def settled(self) -> bool:
@@ -140,7 +140,7 @@ class _Pool:
             return True
         return self.best is not None and self.best.merit.iteration_ns <= self.bound_ns
 
-    def offer(self, shape: Plan, ahead: Ahead) -> bool | None:
+    def offer(self, shape: Plan, ahead: PrefetchDistance) -> bool | None:
         """Price a plan with its gathers issued early; return whether it fits and is faster.
 
         None if it does not fit into memory.
@@ -149,10 +149,10 @@ class _Pool:
             return False
         self._seen.add((shape, ahead))
         self.left -= 2 * len(shape.units)
-        plan = filled(self.problem, shape, ahead)
+        plan = prefetched(self.problem, shape, ahead)
         return None if plan is None else self.take(shape, ahead, plan)
 
-    def take(self, shape: Plan, ahead: Ahead, plan: Plan) -> bool:
+    def take(self, shape: Plan, ahead: PrefetchDistance, plan: Plan) -> bool:
         """Replace the incumbent if the plan is better; return whether it is faster."""
         time, before = iteration_ns(self.problem, plan), self.best
         if before is not None and time > before.merit.iteration_ns:
@@ -186,7 +186,7 @@ class _Pool:
         """Try units with several numbers of buffers, kept units, and prefetch distances."""
         count, aheads = len(shape.units), [FARTHEST]
         if self.problem.channels != "two":
-            aheads += (Ahead(None, distance) for distance in (1, 2, 4))
+            aheads += (PrefetchDistance(None, distance) for distance in (1, 2, 4))
         for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
             for number in self._keeps(shape, buffers):
                 kept = keeping_last(shape, number, buffers)
@@ -202,7 +202,7 @@ class _Pool:
 
         def fits(number: int) -> bool:
             self.left -= count
-            return filled(self.problem, keeping_last(shape, number, buffers)) is not None
+            return prefetched(self.problem, keeping_last(shape, number, buffers)) is not None
 
         most = count
         if self.problem.memory_bytes is not None and not fits(count):
@@ -217,12 +217,12 @@ class _Pool:
             if self.best is not None and deadline.passed:
                 return
             shape = (
-                at_use(mesh, ((*layers, False, False) for layers in finest(self.problem)))
+                at_use(mesh, ((*layers, False, False) for layers in finest_units(self.problem)))
                 if limit is None
                 else fitting(self.problem, mesh, limit)
             )
             if shape is not None:
-                self.take(shape, FARTHEST, filled(self.problem, shape) or shape)
+                self.take(shape, FARTHEST, prefetched(self.problem, shape) or shape)
 
 
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Plan]:
@@ -278,7 +278,7 @@ def _partitions(
             break
         most //= 2
     yield wrapped(problem)
-    yield finest(problem)
+    yield finest_units(problem)
 
 
 def _recomputed(
@@ -330,7 +330,7 @@ class _Slim(_Pool):
 
     best: _Candidate
 
-    def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
+    def __init__(self, problem: Problem, plan: Plan, ahead: PrefetchDistance) -> None:
         super().__init__(problem, -1, SLIMMING)
         shape = at_use(plan.mesh, plan.units, plan.buffers)
         self.best = _Candidate(merit(problem, plan), shape, ahead, plan)
@@ -346,7 +346,7 @@ class _Slim(_Pool):
                 self.offer(shape, self.best.ahead)
         self.climb(deadline)
 
-    def offer(self, shape: Plan, ahead: Ahead) -> bool:
+    def offer(self, shape: Plan, ahead: PrefetchDistance) -> bool:
         """Take units with their least memory at equal time if that is better; return whether so."""
         self.left -= 2 * len(shape.units)
         needs, sent = needs_of(self.problem, shape), sent_by(self.problem, shape)
@@ -366,7 +366,7 @@ class _Slim(_Pool):
         return True
 
     def _as_fast(
-        self, shape: Plan, ahead: Ahead, needs: Needs, memory_bytes: int | None
+        self, shape: Plan, ahead: PrefetchDistance, needs: MemoryNeeds, memory_bytes: int | None
     ) -> Plan | None:
         """Return the plan with these units in the given memory, or None if it is slower."""
         self.left -= 2 * len(shape.units)

@@ -14,7 +14,7 @@ from operator import sub
 from planner.families.ibatch.evaluation import check, evaluate, objective_ns
 from planner.families.ibatch.greedy import cut_from_left, greedy_backward
 from planner.families.ibatch.problem import Plan, Problem
-from planner.model.contention import bound_beside
+from planner.model.contention import contention_bound
 from planner.model.costs import TableCost, least_rate
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import NEVER
@@ -47,14 +47,14 @@ def _cheapest_arrivals(problem: Problem) -> list[int]:
     return [max(cheapest, ceil(rate * size)) for size in sizes]
 
 
-def least_beside(problem: Problem) -> int:
+def contention_relaxation(problem: Problem) -> int:
     """Return a lower bound on the makespan under contention (ns); 0 without it."""
     if problem.interference.is_none:
         return 0
     assert problem.cost is not None
     assert problem.layer_bytes is not None
     # The last layer overlaps no transfer: a pull computes it after all arrived, a push before any.
-    return bound_beside(
+    return contention_bound(
         problem.interference,
         problem.compute_prefix[-1],
         problem.compute_ns[-1],

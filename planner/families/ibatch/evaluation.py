@@ -16,7 +16,7 @@ from planner.families.ibatch.problem import Direction, Plan, Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.tie_break import Step, Strain, end_under
+from planner.solving.tie_break import Delay, Step, delayed_makespan
 from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
 
 
@@ -136,7 +136,7 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
         transfers = [problem.transfer_time(start, stop) for start, stop in plan.batches]
         prefix = problem.compute_prefix
     else:
-        transfers, layers = durations_beside(problem, plan)
+        transfers, layers = contended_durations(problem, plan)
         prefix = list(accumulate(layers, initial=0))
     times = []
     sent, computed, startup = 0, 0, problem.transfer_startup_ns
@@ -156,12 +156,12 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
     return times
 
 
-def durations_beside(problem: Problem, plan: Plan) -> tuple[list[int], list[int]]:
+def contended_durations(problem: Problem, plan: Plan) -> tuple[list[int], list[int]]:
     """Return how long each batch communicates and each layer computes under contention (ns)."""
     pull = problem.direction == "pull"
     computed = problem.compute_ns if pull else problem.compute_ns[::-1]
     done = list(accumulate(computed, initial=0))
-    sizes, beside = problem.size_prefix, problem.interference
+    sizes, contention = problem.size_prefix, problem.interference
     assert sizes is not None
     steps = []
     for start, stop in plan.batches:
@@ -170,8 +170,8 @@ def durations_beside(problem: Problem, plan: Plan) -> tuple[list[int], list[int]
             ready_ns=0 if pull else done[problem.layers - start],
             duration_ns=alone,
             needed_by=start if pull else 0,
-            processor_ns=beside.processor_ns(sizes[stop] - sizes[start], alone),
-            slower_ns=beside.beside_ns(alone) - alone,
+            processor_ns=contention.processor_ns(sizes[stop] - sizes[start], alone),
+            slower_ns=contention.overlapped_ns(alone) - alone,
         )
         steps.append(step)
     backward, forward = ((), computed) if pull else (computed, ())
@@ -246,11 +246,11 @@ def boundaries_of(plan: Plan) -> list[int]:
     return [0, *sorted(stop for _, stop in plan.batches)]
 
 
-def lasts_under(problem: Problem, boundaries: Sequence[int], strain: Strain) -> int:
-    """Return the makespan of batches under a `Strain` (factors on transfers and computation)."""
+def lasts_under(problem: Problem, boundaries: Sequence[int], delay: Delay) -> int:
+    """Return the makespan of batches under a `Delay` (factors on transfers and computation)."""
     computed = problem.compute_prefix
     steps = (
         Step(0, problem.transfer_time(start, stop), computed[-1] - computed[start])
         for start, stop in pairwise(boundaries)
     )
-    return end_under(strain, steps, 0)
+    return delayed_makespan(delay, steps, 0)

@@ -5,18 +5,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from planner.families.ibatch.bounds import least_beside, relaxation
+from planner.families.ibatch.bounds import contention_relaxation, relaxation
 from planner.families.ibatch.evaluation import (
     Evaluation,
     check,
-    durations_beside,
+    contended_durations,
     evaluate,
     objective_ns,
 )
 from planner.families.ibatch.makespan import robust, sweep
 from planner.families.ibatch.methods import (
+    BASELINES,
     OWN_METHODS,
-    RULES,
     Method,
     check_modules,
     default,
@@ -30,11 +30,11 @@ from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Comparison, Option, Place
-from planner.solving.contention import planned_beside, with_contention
+from planner.solving.contention import plan_with_contention, with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
-from planner.solving.methods import Outcome, concrete
-from planner.solving.scenarios import Scenario, later
+from planner.solving.methods import Outcome, without_auto
+from planner.solving.scenarios import Scenario, scaled_times
 from planner.solving.targets import target_of
 from planner.solving.tie_break import NOMINAL, Limit
 
@@ -50,7 +50,7 @@ BESIDE = 10
 PRICED = 2 * 10**5
 """Layers of the plans priced at most while a plan is improved over scenarios."""
 
-WITNESSES = ("milp", "cpsat")
+CROSS_CHECKS = ("milp", "cpsat")
 """Methods that only confirm what `exact` finds, and take seconds on long chains."""
 
 WITNESS_MAX_UNITS = 32
@@ -58,7 +58,7 @@ WITNESS_MAX_UNITS = 32
 
 
 class _Ibatch(Family[Problem, Plan, Evaluation]):
-    name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
+    name, plan_type, baselines = "ibatch", Plan, tuple(BASELINES)
     own_methods = OWN_METHODS
 
     asks = "which layers to send in one batch; what a profile is asked by default"
@@ -95,7 +95,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
         """Return the optimum where it is cheap to compute, otherwise a relaxation."""
-        least = least_beside(problem)  # contention only delays events: bounds without it hold too
+        least = contention_relaxation(
+            problem
+        )  # contention only delays events: bounds without it hold too
         additive = problem.objective == "makespan" and problem.transfer_prefix is not None
         if not additive and problem.layers > BOUND_MAX_LAYERS:
             return max(least, relaxation(problem)), False
@@ -107,10 +109,10 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         methods = self.methods
         if not problem.interference.is_none:
-            methods = with_contention(methods, "exact", within_cap(self._beside))
+            methods = with_contention(methods, "exact", within_cap(self._contended))
         return methods if problem.target is None else {**methods, problem.target.name: default}
 
-    def _beside(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    def _contended(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan found under contention: the optimum up to `BESIDE` layers.
 
         Otherwise, unless time runs out, it is no longer than any baseline's plan or the optimal
@@ -119,11 +121,11 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         if problem.layers <= BESIDE:
             best = min(problem.every_plan(), key=partial(self.lasting, problem))
             return Outcome(best, self.lasting(problem, best))
-        others, least = (exact, *RULES.values()), least_beside(problem)
-        return planned_beside(self, problem, exact, others, least, deadline)
+        others, least = (exact, *BASELINES.values()), contention_relaxation(problem)
+        return plan_with_contention(self, problem, exact, others, least, deadline)
 
     def slowdown(self, problem: Problem, plan: Plan) -> tuple[Mapping[str, Any], int, int]:
-        transfers, slower = durations_beside(problem, plan)
+        transfers, slower = contended_durations(problem, plan)
         alone = sum(problem.transfer_time(start, stop) for start, stop in plan.batches)
         return {"compute_ns": tuple(slower)}, sum(transfers), alone
 
@@ -144,9 +146,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
         if problem.direction == "pull":
-            times = later(times, spreads, "forward", scenario)
+            times = scaled_times(times, spreads, "forward", scenario)
         else:
-            times = later(times[::-1], spreads[::-1], "backward", scenario)[::-1]
+            times = scaled_times(times[::-1], spreads[::-1], "backward", scenario)[::-1]
         other = replace(problem, compute_ns=times)
         if problem.cost is not None:
             rate = 1 / scenario.bandwidth
@@ -234,13 +236,15 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return (f"{case.name}, {self.summary(case.problem)}",)
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the methods, a target's default among them; of long problems no witness."""
-        left_out = () if case.problem.layers <= WITNESS_MAX_UNITS else WITNESSES
-        return [name for name in concrete(self.methods_for(case.problem)) if name not in left_out]
+        """Return the methods, a target's default among them; of long problems no cross-check."""
+        left_out = () if case.problem.layers <= WITNESS_MAX_UNITS else CROSS_CHECKS
+        return [
+            name for name in without_auto(self.methods_for(case.problem)) if name not in left_out
+        ]
 
     def notes(self, case: Case[Problem], comparison: Comparison[Plan, Any]) -> Sequence[str]:
         known = {*self.compared(case), *(row.method for row in comparison.rows)}
-        methods, units = concrete(self.methods_for(case.problem)), case.problem.layers
+        methods, units = without_auto(self.methods_for(case.problem)), case.problem.layers
         left_out = [name for name in methods if name not in known]
         return [f"left out: {it} ({units} units; --methods {it} runs it)" for it in left_out]
 

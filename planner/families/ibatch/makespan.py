@@ -97,7 +97,7 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
 # batch as long as they allow. An infeasible S is raised to the least value that changes a step.
 # Proof: docs/ibatch.md, "Why the tie-break is exact". Guarantee: exact for transfer times that add
 # up; else never more sensitive than the plan given. Complexity: a sweep per target; a bisection of
-# targets per delay in `STRAINS`. Source: own.
+# targets per delay in `DELAYS`. Source: own.
 
 
 def robust(problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
@@ -114,7 +114,7 @@ def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list
     Costs need not add up here, so the value returned for an infeasible limit is only a guess.
     """
     computed, count = problem.compute_prefix, problem.layers
-    boundaries, sent, needed = [0], 0, lasts_under(problem, (0, count), last.strain)
+    boundaries, sent, needed = [0], 0, lasts_under(problem, (0, count), last.delay)
     while boundaries[-1] < count:
         start = boundaries[-1]
         rest = computed[-1] - computed[start]
@@ -123,9 +123,9 @@ def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list
         place = bisect_right(ends, latest, key=partial(problem.transfer_time, start))
         if place < len(ends):
             then = sent + problem.transfer_time(start, ends[place])
-            needed = min(needed, last.strain.transfer * then + last.strain.compute * rest)
+            needed = min(needed, last.delay.transfer * then + last.delay.compute * rest)
         if not place or problem.transfer_time(start, ends[place - 1]) > latest:
             return None, needed
         boundaries.append(ends[place - 1])
         sent += problem.transfer_time(start, boundaries[-1])
-    return boundaries, lasts_under(problem, boundaries, last.strain)
+    return boundaries, lasts_under(problem, boundaries, last.delay)

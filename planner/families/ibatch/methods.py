@@ -21,7 +21,7 @@ from planner.model.validation import shown
 from planner.solving.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, loaded, named
+from planner.solving.methods import Outcome, lazy_method, named
 from planner.solving.result import Infeasibility
 from planner.solving.targets import FSDP2, Exported, Target
 
@@ -79,7 +79,7 @@ def over_all_batches(name: str, library: str) -> Method:
 
     It raises `NotApplicableError` for more than `MAX_LAYERS` layers.
     """
-    search = loaded(f"planner.families.ibatch.{name}", f"solve_{name}", f"{name}: {library}")
+    search = lazy_method(f"planner.families.ibatch.{name}", f"solve_{name}", f"{name}: {library}")
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         if problem.layers > MAX_LAYERS:
@@ -131,7 +131,7 @@ def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
     return method
 
 
-RULES: Mapping[str, Method] = {
+BASELINES: Mapping[str, Method] = {
     "greedy": _rule("greedy", greedy),
     "greedy_forward": _rule("greedy_forward", greedy_forward),
     "greedy_backward": _rule("greedy_backward", greedy_backward),
@@ -144,11 +144,11 @@ RULES: Mapping[str, Method] = {
 OWN_METHODS: Mapping[str, Method] = {
     "auto": within_cap(named("exact", exact)),
     "exact": within_cap(exact),
-    **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
+    **{name: BASELINES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
     "milp": within_cap(over_all_batches("milp", "PuLP")),
     # OR-Tools cannot be loaded after highspy, for example: see planner.families.ibatch.milp.
     "cpsat": within_cap(over_all_batches("cpsat", "OR-Tools")),
-    **RULES,
+    **BASELINES,
 }
 """Every method by the name requests use, but for plug-ins."""
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from planner.model.contention import ALONE, Interference, check_interference
+from planner.model.contention import NO_CONTENTION, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import AnyNetwork, batch_cost
@@ -96,7 +96,7 @@ class Problem:
     direction: Direction = "pull"
     objective: Literal["makespan", "eq4"] = "makespan"
     max_batch_bytes: int | None = None
-    interference: Interference = ALONE
+    interference: Interference = NO_CONTENTION
     target: Target | None = None
     spread_ns: Sequence[int] | None = None
 
@@ -175,7 +175,7 @@ class Problem:
             dearest = self.cost.cost_ns(sum(self.layer_bytes))
             if isinstance(self.cost, TableCost):
                 dearest = max(dearest, *(time for _, time in self.cost.points))
-            dearest = self.interference.beside_ns(dearest)
+            dearest = self.interference.overlapped_ns(dearest)
             serial = (len(self.compute_ns) + 1) * dearest + computation
             total(serial, "cost_table", "the time of as many communications as layers")
 

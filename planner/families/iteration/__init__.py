@@ -13,7 +13,7 @@ from planner.families.iteration.bounds import bound, network_bound
 from planner.families.iteration.evaluation import Evaluation, check, evaluate
 from planner.families.iteration.family import ITERATION, JOINT, METHODS, best_of, solve, solve_all
 from planner.families.iteration.memory import Footprint
-from planner.families.iteration.plan import MIXED, MODES, Mixture, Plan, Synchronisation
+from planner.families.iteration.plan import MIXED, MODES, MixedAlgorithms, Plan, Synchronisation
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import ALGORITHMS, KNOWN
 from planner.families.iteration.why import Change, Explanation, explain
@@ -32,7 +32,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "Footprint",
-    "Mixture",
+    "MixedAlgorithms",
     "Plan",
     "Problem",
     "Synchronisation",

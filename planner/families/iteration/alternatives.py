@@ -22,7 +22,7 @@ from math import ceil
 from operator import ge, itemgetter
 
 from planner.families import caramel
-from planner.families.caramel.bounds import Targets, tightened
+from planner.families.caramel.bounds import Targets, inner_nesting
 from planner.families.caramel.pricing import LoadPricer, plan_of
 from planner.families.iteration.baselines import (
     BY_ANY_ALGORITHM,
@@ -32,7 +32,7 @@ from planner.families.iteration.baselines import (
     plans_by,
     servers,
 )
-from planner.families.iteration.bounds import bound, raised
+from planner.families.iteration.bounds import bound, tightened_bound
 from planner.families.iteration.evaluation import (
     cost_of,
     evaluate,
@@ -42,7 +42,7 @@ from planner.families.iteration.evaluation import (
 )
 from planner.families.iteration.plan import (
     MIXED,
-    Mixture,
+    MixedAlgorithms,
     Mode,
     Plan,
     Way,
@@ -52,18 +52,23 @@ from planner.families.iteration.plan import (
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfers import (
-    capped,
+    assign_algorithms,
     fewer_transfers,
-    filled,
-    settled,
-    too_many,
-    too_small,
+    greedy_fill,
+    limit_infeasible,
+    split_to_limit,
+    too_many_transfers,
     with_both,
 )
-from planner.model.contention import ALONE
+from planner.model.contention import NO_CONTENTION
 from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import NotApplicableError
-from planner.solving.contention import Beside, best_beside, mean_slowdown, slowed
+from planner.solving.contention import (
+    ContentionPlanner,
+    best_under_contention,
+    mean_slowdown,
+    slowed,
+)
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
@@ -134,7 +139,7 @@ def alternatives(
         for planned in sorted(known[price].values(), key=lambda planned: planned.objective_ns or 0):
             if planned.objective_ns is not None and (best is None or planned.objective_ns < best):
                 best = planned.objective_ns
-                deadline.offer(planned.plan)
+                deadline.report_incumbent(planned.plan)
     for by_mode in known.values() if simple else ():
         for mode, best_plan in by_mode.items():
             if best_plan.plan is not None and best_plan.objective_ns is not None:
@@ -191,13 +196,13 @@ class Planner:
         bounds: dict[Mode, int] = {}
         late = best is not None and deadline.passed
         for mode in problem.modes:
-            small = too_small(problem, mode) or way.refusal(mode)
+            small = limit_infeasible(problem, mode) or way.refusal(mode)
             refused = any(option.refusal(mode) for option in problem.cheapest)
             if not small and (
                 not late or cheapest or refused
             ):  # these hold for all, if there are any
                 bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
-            reason = small or (LATE if late else too_many(problem, mode))
+            reason = small or (LATE if late else too_many_transfers(problem, mode))
             if reason:  # plans may exist, though none is made: their bound counts
                 least, cut = bounds.pop(mode, None), late and not small
                 by_mode[mode] = Alternative(way, mode, None, None, least, reason, timed_out=cut)
@@ -212,7 +217,7 @@ class Planner:
         problem, way, deadline = self.problem, self.way, self.deadline
         least, known = quick, best is not None and not deadline.passed
         if best is not None and known:
-            least = raised(problem, way, mode, quick, best)
+            least = tightened_bound(problem, way, mode, quick, best)
         open_ = best is None or least < best
         if not open_ and mode == "replicated":
             open_ = self._sooner_unenforced(best or 0)
@@ -220,7 +225,7 @@ class Planner:
         planned = self._replicated if mode == "replicated" else self.sharded
         plans, timed_out = planned(least, searched=searched)
         if searched and not problem.interference.is_none:
-            plans, late = self.beside(mode, plans)
+            plans, late = self.contended(mode, plans)
             timed_out |= late
         if same is not None:
             plans.insert(0, same)
@@ -233,7 +238,7 @@ class Planner:
             holds, known = bound(problem, way, mode, plan), False
         if not known and not deadline.passed:
             shortest = objective if best is None else min(objective, best)
-            holds = raised(problem, way, mode, holds, shortest, plan)
+            holds = tightened_bound(problem, way, mode, holds, shortest, plan)
         late = timed_out or (open_ and same is None and not searched)
         return replace(alternative, lower_bound_ns=holds, timed_out=alternative.timed_out or late)
 
@@ -248,10 +253,12 @@ class Planner:
         if all(map(ge, heads_of(problem, drawn), problem.base.windows.heads)):
             return False
         least = bound(problem, way, "replicated", drawn)
-        return least < best and raised(problem, way, "replicated", least, best, drawn) < best
+        return (
+            least < best and tightened_bound(problem, way, "replicated", least, best, drawn) < best
+        )
 
     def _replicated(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
-        """Return plans of all-reduces, and whether the time limit cut in."""
+        """Return plans of all-reduces, and whether the time limit ended the search."""
         problem, name, deadline = self.problem, self.way.algorithm, self.deadline
         if not searched:
             return [self._nested(least)], False
@@ -259,7 +266,7 @@ class Planner:
             problem.gradients[name], time_limit=deadline.share(1), tie_break=None
         )
         assert result.plan is not None
-        plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
+        plans, room = [from_gradients(name, result.plan)], problem.transfer_limit("replicated")
         timed_out = result.timed_out
         if room is not None and any(transfer.size_bytes > room for transfer in plans[0].transfers):
             fitting, late = plans_by(GRADIENTS, problem, self.way, deadline)
@@ -273,19 +280,21 @@ class Planner:
         gradients = self.problem.gradients[name]
         pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
         lines = lines_of(self.way, "all_reduce")
-        nests = tightened(gradients.windows)
+        nests = inner_nesting(gradients.windows)
         loads = [Targets(nested, lines).plans(least, element) for nested in nests]
         best = min(chain.from_iterable(loads), key=pricer.rank)
         return from_gradients(name, plan_of(gradients, gradients.order, best))
 
     def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
-        """Return plans of pushes and pulls, and whether the time limit cut in."""
+        """Return plans of pushes and pulls, and whether the time limit ended the search."""
         problem, way, deadline = self.problem, self.way, self.deadline
         name, lines = way.algorithm, lines_of(way, "push")
         if deadline.passed:
             first = next(interleaved(problem, lines, least, deadline))
             return [enforced(problem, name, first)], False
-        plans = [enforced(problem, name, both_ways(problem, way, problem.room("sharded")))]
+        plans = [
+            enforced(problem, name, both_ways(problem, way, problem.transfer_limit("sharded")))
+        ]
         if not searched:
             return plans, False
         between = interleaved(problem, lines, least, deadline)
@@ -294,27 +303,27 @@ class Planner:
         return plans, deadline.passed
 
     def _fitting(self, plan: Plan) -> Plan:
-        return settled(capped(self.problem, plan), self.way)
+        return assign_algorithms(split_to_limit(self.problem, plan), self.way)
 
-    def beside(self, mode: Mode, plans: Sequence[Plan]) -> tuple[list[Plan], bool]:
-        """Return plans of one mode under contention, and whether the time limit cut in.
+    def contended(self, mode: Mode, plans: Sequence[Plan]) -> tuple[list[Plan], bool]:
+        """Return plans of one mode under contention, and whether the time limit ended the search.
 
         `plans`, made without it, and all baselines' are among them. Sharded plans are searched by
         the fixed point of `planner.solving.contention`; all-reduces were, by `planner.caramel`.
         """
         problem, way, deadline = self.problem, self.way, self.deadline
-        by_rule, timed_out = plans_by(BY_ANY_ALGORITHM, problem, way, deadline)
-        known = [*plans, *(plan for plan in by_rule if plan.mode == mode)]
+        of_baselines, timed_out = plans_by(BY_ANY_ALGORITHM, problem, way, deadline)
+        known = [*plans, *(plan for plan in of_baselines if plan.mode == mode)]
         if mode == "replicated" or deadline.passed:
             return known, timed_out or deadline.passed
         order = problem.base.order
         names = problem.graph.names_of((*order.backward, *order.forward))
-        cluster = replace(problem.cluster, interference=ALONE)
+        cluster = replace(problem.cluster, interference=NO_CONTENTION)
         alone = replace(problem, cluster=cluster, op_order=names)
 
         def asked(plan: Plan | None, charged: int) -> Planner:
             if plan is None:
-                return replace(self, problem=alone, way=_raised(way, charged))
+                return replace(self, problem=alone, way=with_charge(way, charged))
             evaluation = evaluate(problem, plan)
             order = (*plan.backward_orders[0], *plan.forward_order)
             lasted = sum(
@@ -324,7 +333,7 @@ class Planner:
             graph = slowed(problem.graph, order, evaluation.iteration)
             factor = mean_slowdown(evaluation.communication_ns, lasted)
             return replace(
-                self, problem=replace(alone, graph=graph), way=_raised(way, charged, factor)
+                self, problem=replace(alone, graph=graph), way=with_charge(way, charged, factor)
             )
 
         def searched(asked: Planner) -> Iterator[Outcome[Plan]]:
@@ -333,7 +342,7 @@ class Planner:
             for plan in made:
                 yield Outcome(self._fitting(plan), timed_out=late)
 
-        family = Beside(
+        family = ContentionPlanner(
             lasts=lambda plan: evaluate(problem, plan).iteration_ns,
             transfers=lambda plan: plan.transfers,
             asked=asked,
@@ -342,20 +351,20 @@ class Planner:
         )
         first = (Outcome(self._fitting(plan)) for plan in known)
         least = bound(problem, way, mode, brief=True)
-        startup = problem.beside("push").least_ns
-        outcome = best_beside(family, first, startup, deadline, least)
+        startup = problem.contention("push").least_ns
+        outcome = best_under_contention(family, first, startup, deadline, least)
         assert outcome.plan is not None
         return [*known, outcome.plan], timed_out or outcome.timed_out
 
     def _best(self, mode: Mode, plans: Sequence[Plan], least: int) -> Alternative:
         """Return the best of the plans of one mode, none of which is below a bound."""
         problem, way, deadline = self.problem, self.way, self.deadline
-        room, timed_out = problem.room(mode), False
+        room, timed_out = problem.transfer_limit(mode), False
         tight = room is not None and any(
             transfer.size_bytes > room for plan in plans for transfer in plan.transfers
         )
         filling = (
-            filled(problem, way, mode, waiting=waiting)
+            greedy_fill(problem, way, mode, waiting=waiting)
             for waiting in (True, False)
             if tight and (waiting or not deadline.passed)
         )
@@ -381,9 +390,9 @@ def _is_cut(problem: Problem, plan: Plan) -> bool:
     return parts > len(problem.pushed) + len(problem.pulled)
 
 
-def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
+def with_charge(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
     """Return a way whose halves cost `factor` times as much, and `charged` ns more per transfer."""
     later = partial(scaled_cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil)
-    if isinstance(way, Mixture):
+    if isinstance(way, MixedAlgorithms):
         return replace(way, options=tuple(option.changed(later) for option in way.options))
     return way.changed(later)

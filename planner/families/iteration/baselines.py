@@ -112,7 +112,7 @@ def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
 
 
 def _ibatch(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
-    batches = both_ways(problem, synchronisation, problem.room("sharded"))
+    batches = both_ways(problem, synchronisation, problem.transfer_limit("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
@@ -160,7 +160,7 @@ BY_ANY_ALGORITHM: Mapping[str, Rule] = MappingProxyType(
 )
 """All baselines by any algorithm: of algorithms of equal cost, only one is planned."""
 
-RULES: Mapping[str, Rule] = MappingProxyType(
+BASELINES: Mapping[str, Rule] = MappingProxyType(
     {
         **BY_ANY_ALGORITHM,
         "ibatch": _only("ibatch", "ps", _ibatch),
@@ -174,7 +174,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 def plans_by(
     rules: Mapping[str, Rule], problem: Problem, way: Way, deadline: Deadline
 ) -> tuple[list[Plan], bool]:
-    """Return the plans of the rules that apply, and whether the time limit cut in."""
+    """Return the plans of the rules that apply, and whether the time limit ended the search."""
     plans: list[Plan] = []
     for rule in rules.values():
         try:

@@ -3,8 +3,8 @@
 Problem: bound the iteration under one synchronisation algorithm, however gradients are cut, grouped
 and ordered. Method: the largest of several bounds. Replicated plans:
 `planner.families.caramel.bounds`. Sharded plans: the same on all pushes and pulls together, and
-`sharded_bound`. `raised` adds bounds for concave costs. Proofs: docs/iteration.md, "Why the bounds
-hold". Guarantee: no plan of the mode and the op order lasts less; by the cost of
+`sharded_bound`. `tightened_bound` adds bounds for concave costs. Proofs: docs/iteration.md, "Why
+the bounds hold". Guarantee: no plan of the mode and the op order lasts less; by the cost of
 `synchronisation.least`, none by any algorithm. Contention leaves the bounds valid. Complexity: that
 of `planner.families.caramel.bounds` and of the sharded bound. Source: own.
 """
@@ -18,14 +18,14 @@ from math import ceil
 from operator import add
 from typing import NamedTuple
 
-from planner.families.caramel.bounds import NEAR, Nested, UnitCost, lower_bound, widened
+from planner.families.caramel.bounds import NEAR, Nested, UnitCost, lower_bound, outer_nesting
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows, windows
 from planner.families.iteration.evaluation import heads_of
 from planner.families.iteration.plan import Mode, Plan, Way, bounding_lines, lines_of
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
-from planner.model.contention import bound_beside
+from planner.model.contention import contention_bound
 from planner.model.costs import AffineCost, DepthCost, Line, TransferCost
 from planner.solving.bucketing import earliest_end
 
@@ -73,13 +73,13 @@ def bound(
             known, sizes=pushed + pulled, heads=known.heads + pulls, tails=known.tails * 2
         )
     least_ns = max(alone, preemptive_bound(known, cost) if brief else lower_bound(known, cost))
-    least_ns = max(least_ns, _beside(problem, mode, cost, known))
+    least_ns = max(least_ns, _contention_bound(problem, mode, cost, known))
     if brief:
         return least_ns
     if mode == "sharded":
         for lines in minorants:
             least_ns = sharded_bound(both, pushed, pulled, lines, least_ns)
-    room = problem.room(mode)
+    room = problem.transfer_limit(mode)
     if room is None or not 0 < room < sum(known.sizes):
         return least_ns
     rate = max(min(rate + startup / room for startup, rate in lines) for lines in minorants)
@@ -95,16 +95,16 @@ def _uncut(cost: TransferCost, minorants: Sequence[Sequence[Line]]) -> Callable[
     )
 
 
-def _beside(problem: Problem, mode: Mode, cost: TransferCost, known: Windows) -> int:
+def _contention_bound(problem: Problem, mode: Mode, cost: TransferCost, known: Windows) -> int:
     """Return the bound under contention, for the windows of all transfers."""
     if problem.interference.is_none:
         return 0
-    beside = problem.beside("all_reduce" if mode == "replicated" else "push")
+    contention = problem.contention("all_reduce" if mode == "replicated" else "push")
     apart = min(known.heads) + min(known.tails)
-    return bound_beside(beside, known.compute_ns, apart, cost, known.sizes)
+    return contention_bound(contention, known.compute_ns, apart, cost, known.sizes)
 
 
-def raised(
+def tightened_bound(
     problem: Problem,
     synchronisation: Way,
     mode: Mode,
@@ -127,8 +127,8 @@ def raised(
     if mode == "replicated":
         return max(least_ns, concave_bound(known, lines_of(synchronisation, "all_reduce")))
     lines = lines_of(synchronisation, "push")
-    raised = right_pushes_bound(known, problem.pushed, problem.pulled, lines, plan_ns)
-    return max(least_ns, raised)
+    tightened_bound = right_pushes_bound(known, problem.pushed, problem.pulled, lines, plan_ns)
+    return max(least_ns, tightened_bound)
 
 
 def _windows(problem: Problem, plan: Plan | None) -> Windows:
@@ -188,7 +188,7 @@ def sharded_bound(
     backward = windows.backward_ns * cost.unit
     push_end = _least_end(windows.heads, pushed, cost)
     least_ns = max(least_ns, cost.ns(backward + _least_end(windows.tails, pulled, cost)))
-    for nested in widened(windows):
+    for nested in outer_nesting(windows):
         tails = [min(tail, nested.tails[0]) for tail in windows.tails]
         pull_end = _least_end(tails, pulled, cost)
         apart = cost.ns(max(push_end, backward) + pull_end)

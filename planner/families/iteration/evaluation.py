@@ -54,8 +54,8 @@ def _prices(problem: Problem, plan: Plan, costs: Costs) -> list[Price]:
 
     @cache  # many of thousands of transfers are alike
     def priced(how: How, kind: Kind, size: int) -> Price:
-        lasts, beside = costs[how].cost(kind).cost_ns(size), problem.beside(kind)
-        return Price(lasts, beside.processor_ns(size, lasts), beside.beside_ns(lasts))
+        lasts, contention = costs[how].cost(kind).cost_ns(size), problem.contention(kind)
+        return Price(lasts, contention.processor_ns(size, lasts), contention.overlapped_ns(lasts))
 
     return [priced(plan.how(each), each.kind, each.size_bytes) for each in plan.transfers]
 
@@ -159,7 +159,7 @@ def check_room(problem: Problem, plan: Plan) -> None:
 
     Raises `BrokenConstraintError` with the first such transfer, and the binding limit.
     """
-    room = problem.room(plan.mode)
+    room = problem.transfer_limit(plan.mode)
     if room is None:
         return
     for number, transfer in enumerate(plan.transfers):

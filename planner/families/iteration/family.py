@@ -19,14 +19,14 @@ from typing import Any, TypeAlias, Unpack
 from planner.families.caramel.baselines import ddp
 from planner.families.iteration.alternatives import Alternative, alternatives
 from planner.families.iteration.baselines import (
+    BASELINES,
     GRADIENTS,
-    RULES,
     Rule,
     by_gradients,
     enforced,
     servers,
 )
-from planner.families.iteration.bounds import bound, raised
+from planner.families.iteration.bounds import bound, tightened_bound
 from planner.families.iteration.evaluation import (
     Evaluation,
     check,
@@ -43,12 +43,12 @@ from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import cut_off
 from planner.families.iteration.transfers import (
     adapt,
-    capped,
+    assign_algorithms,
     fewer_transfers,
-    refit,
-    settled,
-    too_many,
-    too_small,
+    improved_start,
+    limit_infeasible,
+    split_to_limit,
+    too_many_transfers,
     with_both,
 )
 from planner.model.clusters import scaled_cluster
@@ -64,7 +64,7 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility, Result
-from planner.solving.scenarios import Scenario, graph_under
+from planner.solving.scenarios import Scenario, scaled_graph
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -76,7 +76,7 @@ def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return _best_of(problem, alternatives(problem, deadline, simple=False), deadline)
 
 
-def by_rule(method: str, rule: Rule) -> Method:
+def baseline_method(method: str, rule: Rule) -> Method:
     """Return the method that takes a baseline's best plan over today's libraries' algorithms."""
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -124,7 +124,7 @@ def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: 
     """Return an alternative's bound for the op orders of a plan."""
     own, way, mode = alternative.plan, alternative.synchronisation, alternative.mode
     if own is None or own.backward_orders != plan.backward_orders:
-        return raised(problem, way, mode, bound(problem, way, mode, plan), plan_ns, plan)
+        return tightened_bound(problem, way, mode, bound(problem, way, mode, plan), plan_ns, plan)
     return alternative.lower_bound_ns or 0
 
 
@@ -142,7 +142,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
         if price in planned:
             continue
         try:
-            plan = settled(rule(problem, synchronisation, deadline), synchronisation)
+            plan = assign_algorithms(rule(problem, synchronisation, deadline), synchronisation)
         except NotApplicableError as error:
             refused = error
             continue
@@ -165,7 +165,7 @@ def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outc
     """Return the first plan that fits into memory."""
     broken: Infeasibility | None = None
     for plan in plans:
-        small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+        small = limit_infeasible(problem, plan.mode) or too_many_transfers(problem, plan.mode)
         if small is not None:
             broken = broken or small
             continue
@@ -190,18 +190,21 @@ def bound_under(problem: Problem, plan: Plan | None = None, *, brief: bool = Fal
     bounds = (
         bound(problem, option, mode, plan, brief=brief)
         for mode in problem.modes
-        if too_small(problem, mode) is None
+        if limit_infeasible(problem, mode) is None
         for option in problem.cheapest
     )
     return min(bounds, default=0)
 
 
 class _Iteration(Family[Problem, Plan, Evaluation]):
-    name, plan_type, baselines = "iteration", Plan, tuple(RULES)
+    name, plan_type, baselines = "iteration", Plan, tuple(BASELINES)
     own_methods = {
         "auto": named(JOINT, _joint),
         JOINT: _joint,
-        **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
+        **{
+            name: baseline_method(name, rule)
+            for name, rule in {**plugged("peers"), **BASELINES}.items()
+        },
     }
 
     bounding = JOINT
@@ -242,14 +245,14 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         return adapt(problem, plan)
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        return refit(problem, plan, deadline)
+        return improved_start(problem, plan, deadline)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with the start-ups and bandwidths of all links multiplied."""
         cluster = scaled_cluster(
             problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
         )
-        return replace(problem, graph=graph_under(problem.graph, scenario), cluster=cluster)
+        return replace(problem, graph=scaled_graph(problem.graph, scenario), cluster=cluster)
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
         """Return a plan with fewer transfers, all of one kind sent together as in `caramel`."""
@@ -298,15 +301,15 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
                 sent = rule(problem, way, deadline).transfers
                 together = (replace(transfer, not_before_ns=0) for transfer in sent)
                 plan = enforced(problem, way.algorithm, together)
-                yield settled(capped(problem, plan), way)
-        yield from (settled(plan, way) for plan in made)
+                yield assign_algorithms(split_to_limit(problem, plan), way)
+        yield from (assign_algorithms(plan, way) for plan in made)
 
     def ddp_price(
         self, problem: Problem, limits: tuple[int, int], deadline: Deadline
     ) -> int | None:
         """Return DDP's iteration time by the best algorithm of today's libraries."""
         rule = by_gradients(partial(ddp, limits=limits))
-        plan = by_rule("ddp", rule)(problem, deadline).plan
+        plan = baseline_method("ddp", rule)(problem, deadline).plan
         return None if plan is None else evaluate(problem, plan).iteration_ns
 
     def knows_contention(self, problem: Problem) -> bool:
@@ -319,7 +322,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         sent = f"{format_bytes(sum(sizes))} of gradients in {counted(len(sizes), 'parameter')}"
         return (f"{request}{where}, {sent}",)
 
-    def doubts(self, problem: Problem, plan: Plan) -> Sequence[str]:
+    def caveats(self, problem: Problem, plan: Plan) -> Sequence[str]:
         return notes_of(problem.cluster, plan)
 
     def collective(self, options: Mapping[str, Any]) -> str | None:

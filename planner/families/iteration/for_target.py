@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from planner.families import caramel
-from planner.families.caramel.for_target import BUCKETS, default_plan, exported_to, planned
+from planner.families.caramel.for_target import BUCKETS, default_plan, planned, price_under_target
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.iteration.evaluation import evaluate
 from planner.families.iteration.plan import MEASURED, Plan, from_gradients
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import cut_off
-from planner.families.iteration.transfers import too_many, too_small
+from planner.families.iteration.transfers import limit_infeasible, too_many_transfers
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -44,7 +44,7 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
         try:
             prices[name] = min(
                 (
-                    exported_to(under, target, plan.as_gradients, deadline)
+                    price_under_target(under, target, plan.as_gradients, deadline)
                     for _, under in _problems(problem, target)
                 ),
                 key=lambda price: (price.default_ns, price.plan_ns or 0),
@@ -77,10 +77,14 @@ def _over(method: Planned) -> AnyMethod[Problem, Plan]:
         assert target is not None
         if "replicated" not in problem.modes:
             raise NotApplicableError("modes", f"the plans of {target.title} are replicated")
-        small = cut or too_small(problem, "replicated") or too_many(problem, "replicated")
+        small = (
+            cut
+            or limit_infeasible(problem, "replicated")
+            or too_many_transfers(problem, "replicated")
+        )
         if small is not None:
             return Outcome(None, infeasibility=small)
-        room = problem.room("replicated")
+        room = problem.transfer_limit("replicated")
         made = [(name, method(under, deadline, room)) for name, under in _problems(problem, target)]
         outcomes = [outcome for _, outcome in made]
         plans = [

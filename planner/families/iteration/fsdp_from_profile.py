@@ -98,7 +98,7 @@ def sharded_problem(
     `InvalidInputError` if no layer has parameters, or a mesh does not exist.
     """
     layers = profile.chain().scaled(computation).layers
-    kept = [layer.remembered_bytes for layer in layers]
+    kept = [layer.saved_activation_bytes for layer in layers]
     read = [0, *(layer.activation_bytes for layer in layers)]
     limit = cluster.worker_memory_bytes if memory_bytes is None else memory_bytes
     return fsdp.Problem(

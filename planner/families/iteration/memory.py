@@ -54,10 +54,10 @@ class Footprint:
         """
         size = profile.parameter_bytes
         if activation_bytes is None:
-            activation_bytes = sum(layer.remembered_bytes for layer in profile.layers)
+            activation_bytes = sum(layer.saved_activation_bytes for layer in profile.layers)
         return cls(size, size, activation_bytes, optimiser)
 
-    def resident_bytes(self, mode: str, workers: int) -> int:
+    def static_bytes(self, mode: str, workers: int) -> int:
         """Return the static memory of a worker, without the transfers' buffers (bytes)."""
         state = self.optimiser * self.parameter_bytes
         if mode == "sharded":
@@ -71,7 +71,7 @@ class Footprint:
         `available`: memory of each worker; `transfer`: the smallest possible transfer (bytes).
         """
         needed = " and ".join(
-            f"{_precise(self.resident_bytes(mode, workers) + transfer, available)} {mode}"
+            f"{_precise(self.static_bytes(mode, workers) + transfer, available)} {mode}"
             for mode in modes
         )
         parts = {

@@ -122,7 +122,7 @@ class Synchronisation:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class MixedAlgorithms:
     """Several depths, or algorithms: each transfer takes the cheapest for its size.
 
     Attributes
@@ -158,7 +158,7 @@ class Mixture:
         return next((refusal for refusal in refusals if refusal), None)
 
 
-Way: TypeAlias = Synchronisation | Mixture
+Way: TypeAlias = Synchronisation | MixedAlgorithms
 """An algorithm at one depth, or several."""
 
 
@@ -185,7 +185,7 @@ def affine(cost: AffineCost | TableCost) -> AffineCost:
 
 
 def bounding_lines(way: Way, kind: str, largest: int) -> tuple[tuple[Line, ...], ...]:
-    """Return concave costs that no transfer of one kind undercuts, each the minimum of some lines.
+    """Return concave lower bounds on the cost of one kind of transfer, each the minimum of lines.
 
     The lines of kind "push" hold for pulls too. `largest`: bytes of the largest transfer.
     """
@@ -217,7 +217,7 @@ def mixture(algorithm: str, options: tuple[Synchronisation, ...], largest: int) 
         rest = tuple(other for other in needed if other is not option)
         if rest and not any(_is_needed(option, rest, kind, largest) for kind in _KINDS):
             needed = rest
-    return Mixture(algorithm, needed) if len(needed) > 1 else needed[0]
+    return MixedAlgorithms(algorithm, needed) if len(needed) > 1 else needed[0]
 
 
 def _is_needed(

@@ -116,7 +116,7 @@ class Problem:
             return
         largest = max(sum(self.pushed), sum(self.pulled))
         for mode in self.modes:
-            needed = self.footprint.resident_bytes(mode, self.cluster.workers) + largest
+            needed = self.footprint.static_bytes(mode, self.cluster.workers) + largest
             if needed > MAX_VALUE:
                 raise InvalidInputError(
                     "footprint",
@@ -133,7 +133,7 @@ class Problem:
                 dearest = cost.cost_ns(sum(sizes))
                 if isinstance(cost, TableCost):
                     dearest = max(dearest, *(time for _, time in cost.points))
-                dearest = self.interference.beside_ns(dearest)
+                dearest = self.interference.overlapped_ns(dearest)
                 total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 
     def _check_algorithms(self) -> None:
@@ -300,7 +300,7 @@ class Problem:
     def _half(self) -> Interference:
         return self.interference.half
 
-    def beside(self, kind: Kind) -> Interference:
+    def contention(self, kind: Kind) -> Interference:
         """Return the contention between a transfer of one kind and computation."""
         return self.interference if kind == "all_reduce" else self._half
 
@@ -319,7 +319,7 @@ class Problem:
         """Bytes of each parameter."""
         return self.pushed if self.pull_bytes is None else tuple(self.pull_bytes)
 
-    def room(self, mode: Mode) -> int | None:
+    def transfer_limit(self, mode: Mode) -> int | None:
         """Return the largest transfer that the cap and the memory limit allow (bytes); None if any.
 
         Below `element_bytes` there is no plan, unless all parameters are smaller.
@@ -327,12 +327,12 @@ class Problem:
         memory = self.cluster.worker_memory_bytes
         left = None
         if memory is not None and self.footprint is not None:
-            left = memory - self.footprint.resident_bytes(mode, self.cluster.workers)
+            left = memory - self.footprint.static_bytes(mode, self.cluster.workers)
         return min(
             (limit for limit in (left, self.max_transfer_bytes) if limit is not None), default=None
         )
 
     def binding(self, mode: Mode) -> str:
         """Return which of the cap and the memory limit leaves the least room."""
-        capped = self.room(mode) == self.max_transfer_bytes
+        capped = self.transfer_limit(mode) == self.max_transfer_bytes
         return "max_transfer_bytes" if capped else "memory_bytes"

@@ -2,7 +2,7 @@
 
 Problem: iBatch both ways (`planner.families.iteration.baselines`) sends all pushes before all
 pulls. If the channel is idle in the forward pass, gradients of parameters read late can be pushed
-between pulls. Method: a plan is built from its end, with one push in each idle stretch before a
+between pulls. Method: a plan is built from its end, with one push in each idle interval before a
 pull; details in docs/iteration.md, "How pushes and pulls are interleaved". Local search starts from
 iBatch's groups and from one per moment. Guarantee: the first plan, all pushes before all pulls, is
 the best of its class, up to the rounding of each transfer (concave costs: of the grid). Complexity:
@@ -184,8 +184,8 @@ class _Ends:
         waiting: list[tuple[int, int]] = []
         now = begin = 0
         for end in sorted(ends):
-            # In the idle stretch before the group is read: one push of the gradients ready last, as
-            # many bytes as fit after its start-up.
+            # In the idle interval before the group is read: one push of the gradients ready last,
+            # as many bytes as fit after its start-up.
             read = max(now, self.tails[end - 1])
             room = cost.room(read - now) if waiting else 0
             while room > 0 and waiting:

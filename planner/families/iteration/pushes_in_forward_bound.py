@@ -15,7 +15,13 @@ from math import inf
 
 import numpy as np
 
-from planner.families.caramel.grid_bounds import ROUNDING, ConcaveCost, Floats, grid_of, surely
+from planner.families.caramel.grid_bounds import (
+    ROUNDING,
+    ConcaveCost,
+    Floats,
+    grid_of,
+    rounded_down,
+)
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 
@@ -55,7 +61,7 @@ def right_pushes_bound(
             continue
         middle = (first + last) // 2
         ranges += [(middle + 1, last), (first, middle)]
-    return min(high, surely(best))
+    return min(high, rounded_down(best))
 
 
 class _Pushes:

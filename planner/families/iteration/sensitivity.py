@@ -21,7 +21,7 @@ from planner.families.iteration.bounds import bound
 from planner.families.iteration.family import ITERATION, best_of
 from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.transfers import too_small
+from planner.families.iteration.transfers import limit_infeasible
 from planner.solving.deadline import Deadline
 from planner.solving.scenarios import Scenario
 from planner.solving.what_if import DDP, Planned, Regret, regrets
@@ -91,9 +91,9 @@ def _again(
         (option.algorithm, mode): bound(problem, option, mode, kept)
         for option in problem.options
         for mode in problem.modes
-        if too_small(problem, mode) is None and option.refusal(mode) is None
+        if limit_infeasible(problem, mode) is None and option.refusal(mode) is None
     }
-    # Where no mode's bound is below what is there already, planning again finds nothing better.
+    # Where every mode's bound is at least the known time, planning again finds nothing better.
     unsettled = {name for (name, _), below in bounds.items() if below < least_ns}
     names = [option.algorithm for option in problem.options if option.algorithm in unsettled]
     again: Iterable[Alternative] = ()

@@ -22,7 +22,7 @@ from planner.families.iteration.family import JOINT, bound_under, solve_all
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
-from planner.families.iteration.transfers import too_small
+from planner.families.iteration.transfers import limit_infeasible
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.profiles import Profile
@@ -176,7 +176,7 @@ class _Search:
     def run(self) -> Sizing:
         """Return the best number of machines, and the numbers compared."""
         most = len(self._known)
-        if all(too_small(self._problem, mode) for mode in self._problem.modes):
+        if all(limit_infeasible(self._problem, mode) for mode in self._problem.modes):
             self._too_few = most
             self._planned(most, self._problem)  # for the reason
         waiting = []  # (bound on the epoch, machines, whether it is the stronger bound)
@@ -198,7 +198,7 @@ class _Search:
                 epoch = self._planned(machines, problem)
                 if epoch is not None:
                     best = min((epoch, machines), best or (epoch, machines))
-                elif all(too_small(problem, mode) for mode in problem.modes):
+                elif all(limit_infeasible(problem, mode) for mode in problem.modes):
                     self._too_few = max(self._too_few, machines)  # fewer have less memory in all
         timed_out = bool(waiting) and (best is None or waiting[0] < best)
         return self._sizing(None if best is None else best[1], timed_out)

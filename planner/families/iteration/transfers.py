@@ -12,7 +12,7 @@ from functools import cache, partial
 from itertools import repeat
 
 from planner.families import caramel
-from planner.families.caramel.one_machine import most_urgent
+from planner.families.caramel.one_machine import list_schedule
 from planner.families.caramel.pricing import LoadPricer, groups_of, joined
 from planner.families.caramel.search import resized
 from planner.families.caramel.windows import Windows
@@ -29,9 +29,9 @@ MAX_TRANSFERS = 4_000
 """Transfers of a plan if all have the largest size; more would take too long to plan."""
 
 
-def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
+def limit_infeasible(problem: Problem, mode: Mode) -> Infeasibility | None:
     """Return why a mode has no feasible transfer, or None."""
-    room = problem.room(mode)
+    room = problem.transfer_limit(mode)
     largest = max(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
     element = min(problem.element_bytes, largest)
     if room is None or room >= element:
@@ -49,9 +49,9 @@ def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
     return Infeasibility(reason, ("memory_bytes",))
 
 
-def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
+def too_many_transfers(problem: Problem, mode: Mode) -> Infeasibility | None:
     """Return why the transfers of a mode are too many to be planned, or None."""
-    room = problem.room(mode)
+    room = problem.transfer_limit(mode)
     size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
     if room is None or size <= room * MAX_TRANSFERS:
         return None
@@ -63,9 +63,9 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
     )
 
 
-def capped(problem: Problem, plan: Plan) -> Plan:
+def split_to_limit(problem: Problem, plan: Plan) -> Plan:
     """Return the plan with every transfer over the limit cut."""
-    room = problem.room(plan.mode)
+    room = problem.transfer_limit(plan.mode)
     if room is None or all(transfer.size_bytes <= room for transfer in plan.transfers):
         return plan
     pieces = tuple(
@@ -106,13 +106,13 @@ def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
 # filling is our own.
 
 
-def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
+def greedy_fill(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
     """Return a plan whose transfers are filled up to the mode's transfer limit.
 
     `waiting`: transfers wait until they are full while gradients are to come. The limit exists, and
     is at least an element.
     """
-    room, known, element = problem.room(mode), problem.base.windows, problem.element_bytes
+    room, known, element = problem.transfer_limit(mode), problem.base.windows, problem.element_bytes
     assert room is not None
     sides: list[tuple[Kind, Windows]] = [("all_reduce", known)]
     if mode == "sharded":
@@ -122,7 +122,7 @@ def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool)
     for kind, side in sides:
         pricer = LoadPricer(side, synchronisation.cost(kind))
         # An element may be larger than the limit where every parameter is smaller.
-        loads = most_urgent(pricer, repeat((room, 0)), min(element, room), full=waiting)
+        loads = list_schedule(pricer, repeat((room, 0)), min(element, room), full=waiting)
         transfers += groups_of(loads, side.sizes, element, kind=kind)
     return enforced(problem, synchronisation.algorithm, transfers)
 
@@ -136,7 +136,7 @@ def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool)
 # iteration. Complexity: O(transfers · options). Source: own.
 
 
-def settled(plan: Plan, way: Way) -> Plan:
+def assign_algorithms(plan: Plan, way: Way) -> Plan:
     """Return the plan with the cheapest algorithm and depth for each transfer.
 
     The plan's own algorithm is the one that carries most bytes.
@@ -161,7 +161,7 @@ def settled(plan: Plan, way: Way) -> Plan:
 def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
     """Return the plan with a transfer and the next one of its kind merged, or None."""
     first, second = plan.transfers[place : place + 2]
-    room = problem.room("sharded")
+    room = problem.transfer_limit("sharded")
     if first.kind != second.kind or (
         room is not None and first.size_bytes + second.size_bytes > room
     ):
@@ -171,7 +171,7 @@ def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None
         return None
     both = Transfer(parts, 1, max(first.not_before_ns, second.not_before_ns), first.kind)
     transfers = (*plan.transfers[:place], both, *plan.transfers[place + 2 :])
-    return settled(replace(plan, transfers=transfers), way)
+    return assign_algorithms(replace(plan, transfers=transfers), way)
 
 
 # ---
@@ -194,7 +194,7 @@ def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadli
     except TimeUpError:
         return plan
     way = next(option for option in problem.options if option.algorithm == plan.way)
-    made = settled(capped(problem, from_gradients(plan.algorithm, fewer)), way)
+    made = assign_algorithms(split_to_limit(problem, from_gradients(plan.algorithm, fewer)), way)
     longer = lasting(problem, made)(problem.costs) > most_ns
     return plan if longer or len(made.transfers) >= len(plan.transfers) else made
 
@@ -226,15 +226,15 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
     way = _way_of(problem, plan)
     plan = replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
     known = all(plan.how(transfer) in problem.costs for transfer in plan.transfers)
-    return plan if known or way is None else settled(plan, way)
+    return plan if known or way is None else assign_algorithms(plan, way)
 
 
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+def improved_start(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     """Return an adapted plan, cut to the transfer limit and improved."""
     way = _way_of(problem, plan)
     if way is None:
         return Outcome(plan)
-    small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+    small = limit_infeasible(problem, plan.mode) or too_many_transfers(problem, plan.mode)
     if small is not None:  # cutting would make no transfer, or too many
         return Outcome(None, infeasibility=small)
     if plan.mode == "replicated":
@@ -243,10 +243,10 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         better = caramel.CARAMEL.improve(gradients, old, deadline).plan
         if better is not None and better is not old:
             plan = from_gradients(way.algorithm, better)
-        return Outcome(settled(capped(problem, plan), way))
-    batches = both_ways(problem, way, problem.room("sharded"))
+        return Outcome(assign_algorithms(split_to_limit(problem, plan), way))
+    batches = both_ways(problem, way, problem.transfer_limit("sharded"))
     plans = plan, enforced(problem, way.algorithm, batches)
-    fitting = [settled(capped(problem, made), way) for made in plans]
+    fitting = [assign_algorithms(split_to_limit(problem, made), way) for made in plans]
     return Outcome(min(fitting, key=lambda made: lasting(problem, made)(problem.costs)))
 
 

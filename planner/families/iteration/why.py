@@ -18,7 +18,15 @@ from typing import Literal
 
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
-from planner.families.iteration.plan import MIXED, How, Mixture, Mode, Plan, Synchronisation, Way
+from planner.families.iteration.plan import (
+    MIXED,
+    How,
+    MixedAlgorithms,
+    Mode,
+    Plan,
+    Synchronisation,
+    Way,
+)
 from planner.families.iteration.problem import Problem
 from planner.model.costs import AffineCost, TableCost, scaled_cost
 from planner.model.validation import MAX_VALUE
@@ -107,7 +115,9 @@ def _at_any_depth(options: Iterable[Synchronisation]) -> Mapping[How, Way]:
     """Return for each option its algorithm with the cheapest depth for each size."""
     several = (tuple(same) for _, same in groupby(options, attrgetter("algorithm")))
     return {
-        (option.algorithm, option.depth): Mixture(option.algorithm, same) if same[1:] else option
+        (option.algorithm, option.depth): MixedAlgorithms(option.algorithm, same)
+        if same[1:]
+        else option
         for same in several
         for option in same
     }

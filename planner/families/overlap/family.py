@@ -27,7 +27,7 @@ from planner.solving.compare import Column
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, loaded, named
+from planner.solving.methods import Outcome, lazy_method, named
 from planner.solving.scenarios import Scenario, refuse_changes
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
@@ -35,7 +35,7 @@ Method: TypeAlias = AnyMethod[Problem, Plan]
 _SMALL = 14
 """Most nodes for which `auto` is `exact`."""
 
-_exact = loaded("planner.families.overlap.exact", "solve_exact", "OR-Tools")
+_exact = lazy_method("planner.families.overlap.exact", "solve_exact", "OR-Tools")
 
 
 def small(problem: Problem) -> bool:

@@ -103,7 +103,7 @@ def search(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -
         return _outcome(problem, best)
     best.bound, _ = lower_bound_ns(problem, deadline)
     if best.plan is not None:
-        deadline.offer(best.plan, best.bound)
+        deadline.report_incumbent(best.plan, best.bound)
     timed = deadline.remaining_s is not None
     tries = max(_TRIES, timed * _TRIES_OF_PAIR * len(problem.collectives) ** 2)
     for step in _steps(problem, units, best, start, tries):
@@ -216,7 +216,7 @@ class _Best:
         better = self.evaluation is None or evaluation.makespan_ns < self.evaluation.makespan_ns
         if fits and better:
             self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
-            self.deadline.offer(plan, self.bound or None)
+            self.deadline.report_incumbent(plan, self.bound or None)
         return evaluation
 
     def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:

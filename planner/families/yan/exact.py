@@ -87,8 +87,8 @@ def _best(
         engine = Engine(problem, space, allowed, deadline=deadline)
         if problem.fixed:
             return _fixed(problem, engine)
-        if deadline.heard:
-            deadline.offer(quick(problem, space).plan)
+        if deadline.has_listener:
+            deadline.report_incumbent(quick(problem, space).plan)
         return searched(engine, proven=whole)
     except TimeUpError:
         outcome = quick(problem, space)

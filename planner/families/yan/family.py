@@ -23,7 +23,7 @@ from planner.solving.compare import IGNORE_MEMORY, MACHINES, Case, Column, Compa
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, loaded
+from planner.solving.methods import Outcome, lazy_method
 from planner.solving.scenarios import Scenario, refuse_changes
 
 RANKED = 4
@@ -58,11 +58,11 @@ class _Yan(Family[Problem, Plan, Estimate]):
     name, plan_type, baselines = "yan", Plan, ("data_parallel", "model_parallel")
     own_methods = {
         "auto": _auto,
-        "exact": loaded("planner.families.yan.exact", "exact"),
-        "greedy": loaded("planner.families.yan.greedy", "greedy"),
-        "ordered": loaded("planner.families.yan.ordered", "ordered"),
-        "data_parallel": loaded("planner.families.yan.exact", "data_parallel"),
-        "model_parallel": loaded("planner.families.yan.exact", "model_parallel"),
+        "exact": lazy_method("planner.families.yan.exact", "exact"),
+        "greedy": lazy_method("planner.families.yan.greedy", "greedy"),
+        "ordered": lazy_method("planner.families.yan.ordered", "ordered"),
+        "data_parallel": lazy_method("planner.families.yan.exact", "data_parallel"),
+        "model_parallel": lazy_method("planner.families.yan.exact", "model_parallel"),
     }
     bounding = "exact"
     asks = "how many machines, replicas and workers, and how layers are cut"
@@ -179,7 +179,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
     def notes(self, case: Case[Problem], comparison: Comparison[Plan, Estimate]) -> Sequence[str]:
         return [f"assumed: {text}" for text in case.made.assumptions]
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    def resolved_options(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
         return {**options, "machines": place.machines(options["machines"])}
 
     def check_profile(self, profile: Profile) -> None:

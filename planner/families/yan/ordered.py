@@ -1,8 +1,8 @@
 """Heterogeneous machines: which machine is a server, and which works where.
 
 Problem: as `planner.families.yan.exact`, but machines differ, and the slowest sets the pace.
-Method: the fastest machines work, dealt to replicas in turn; layers come from the exact method for
-equal machines. See docs/yan.md, "Machines that differ".
+Method: the fastest machines work, dealt to replicas round-robin; layers come from the exact method
+for equal machines. See docs/yan.md, "Machines that differ".
 
 Guarantee: none for the plan; a lower bound for every triple under any mapping and any choice of
 machines. Triples with a bound above the best plan are not examined.

@@ -2,7 +2,7 @@
 
 These tools know only whole parameters: they send a parameter in one piece, or cut it in their own
 way. Plans that cut parameters or send them in parts are refused, with the group in question.
-What each tool does with its settings is written beside its function. Complexity: O(parameters), of
+What each tool does with its settings is written at its function. Complexity: O(parameters), of
 DeepSpeed and Megatron O(distinct batch sizes · parameters).
 """
 

@@ -81,7 +81,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     sent = [_transfer(event, around, _step(steps, at)) for event, around, at in moved]
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
-    doubts = {kernel.index for kernel in doubtful}
+    caveats = {kernel.index for kernel in doubtful}
     launched = [(kernel, at) for kernel in kernels if (at := trace.launched_ns(kernel)) is not None]
     return Recorded(
         rank=rank if trace.rank is None else trace.rank,
@@ -99,7 +99,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         periods=_periods(trace, steps) if trace.device else _on_the_host(steps, sent),
         counted=by_name(sends),
         doubtful=by_name(doubtful),
-        certain=_spans(event for event in busy if event.index not in doubts),
+        certain=_spans(event for event in busy if event.index not in caveats),
         several=several,
     )
 

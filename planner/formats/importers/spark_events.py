@@ -223,11 +223,13 @@ def read_spark_log(path: Path) -> Application:
 
     A codec whose package is not installed is a `MissingExtraError`.
     """
-    parts, doubts = parts_of(path)
+    parts, caveats = parts_of(path)
     reader = _Reader()
     for part in parts:
         with part.open("rb") as source:
-            for where, line in lines_of(source, part.name if len(parts) > 1 else "", doubts.append):
+            for where, line in lines_of(
+                source, part.name if len(parts) > 1 else "", caveats.append
+            ):
                 reader.take(where, line)
     if not reader.events:
         raise InvalidInputError("", "expected events of Spark's, got an empty file")
@@ -243,16 +245,16 @@ def read_spark_log(path: Path) -> Application:
                 f"{reader.why}: nothing to measure",
             )
     if not reader.ended:
-        doubts.append("without an end: the application still runs, or the log was cut")
+        caveats.append("without an end: the application still runs, or the log was cut")
     if reader.unreadable:
         first = ", ".join(reader.unreadable[:3])
-        doubts.append(
+        caveats.append(
             f"{counted(len(reader.unreadable), 'line')} that cannot be read ({first}"
             f"{', …' if len(reader.unreadable) > 3 else ''}): what needs them is left out"
         )
     unknown = reader.used - set(reader.cores)
     if unknown:
-        doubts.append(
+        caveats.append(
             f"no SparkListenerExecutorAdded of {counted(len(unknown), 'executor')}: each is taken "
             "to run all its tasks at once"
         )
@@ -263,7 +265,7 @@ def read_spark_log(path: Path) -> Application:
         tuple(sorted(reader.jobs, key=lambda job: (job.start_ns, job.number))),
         len(reader.used),
         sum(reader.cores[executor] // reader.per_task for executor in used),
-        tuple(doubts),
+        tuple(caveats),
     )
 
 

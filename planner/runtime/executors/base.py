@@ -26,7 +26,7 @@ from planner.programs import Program, digest
 from planner.runtime.executors.channel import Channel, Ticket
 from planner.runtime.executors.messages import Taken, version
 from planner.runtime.executors.trace import Event, Trace
-from planner.runtime.model.gate import Gate, in_backward, uncompiled
+from planner.runtime.model.parameter_guard import ParameterGuard, in_backward, uncompiled
 from planner.runtime.model.parameters import (
     agree,
     check_model,
@@ -72,7 +72,7 @@ class Executor(ABC):
         self._requiring = [parameter.requires_grad for parameter in self._every]
         spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
-        self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
+        self.gate = ParameterGuard(model, self.finish_one, self.finish, self._entered, self._left)
         self._hooks = ExitStack()  # undoes what this object has done to the model
         self._hooks.callback(world.attached.difference_update, list(map(id, self.names)))
         for handle in (
@@ -97,7 +97,7 @@ class Executor(ABC):
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self.world.report(error)
-        self.channel.told |= error is not None
+        self.channel.reported |= error is not None
         self.close()
 
     @abstractmethod
@@ -203,7 +203,7 @@ class Executor(ABC):
         try:
             if self.world.watch.error is None:
                 self.finish()
-            elif self.gate.pending and not self.channel.told:
+            elif self.gate.pending and not self.channel.reported:
                 self.channel.check()
         finally:
             if not self.gate.pending:
@@ -218,7 +218,7 @@ class Executor(ABC):
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
         """Tell all ranks that this one cannot go on; always raises a `CommunicationError`."""
-        self.channel.told = True
+        self.channel.reported = True
         raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
 
     @contextmanager
@@ -383,7 +383,7 @@ class Executor(ABC):
         if not numbers:
             return
         batch, arrived = self.arrived - 1, [self.numbered[number] for number in numbers]
-        self.gate.pending.difference_update(arrived)  # first: the gate may watch the update itself
+        self.gate.pending.difference_update(arrived)  # first: the guard may observe the update
         try:
             for number, parameter in zip(numbers, arrived, strict=True):
                 if version(parameter) != self._versions[number]:

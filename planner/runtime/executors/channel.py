@@ -43,10 +43,10 @@ class Ticket:
 
 
 class Channel:
-    """The thread and its queue; `told` says whether the training loop has received an error."""
+    """The thread and its queue; `reported` says whether the training loop has received an error."""
 
     def __init__(self, world: World, trace: Trace) -> None:
-        self.told = False
+        self.reported = False
         self._world = world
         self._trace = trace
         self._queue: deque[Ticket] = deque()
@@ -84,7 +84,7 @@ class Channel:
         """Raise the known failure, if there is one, in the training loop."""
         error = self._error or self._world.watch.error
         if error is not None:
-            self.told = True
+            self.reported = True
             raise error
 
     def close(self) -> None:

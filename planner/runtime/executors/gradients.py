@@ -22,7 +22,7 @@ from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.messages import means_of, messages_of, sent
-from planner.runtime.model.gate import uncompiled
+from planner.runtime.model.parameter_guard import uncompiled
 from planner.runtime.model.parameters import SomeParameters, check_cover
 from planner.runtime.world.world import World
 

@@ -251,7 +251,7 @@ class SlicedExecutor(Executor):
                     work = partial(self._sliced.step, means)
                     self._tickets.append(Ticket(work, step, pulls, kind="update"))
                     pushed = []
-                # Writing in the channel's thread is safe: all parameters are pending, and the gate
+                # Writing in the channel's thread is safe: all parameters are pending, and the guard
                 # blocks reads until `finish_one` has waited for the last pull.
                 ticket = Ticket(partial(sent.work, {}), step, pulls, "pull")
                 pulls += 1

@@ -1,4 +1,4 @@
-"""Executor of BigDL's synchronisation: each rank sums, updates and hands out one slice, in turns.
+"""Executor of BigDL's synchronisation: each rank sums, updates and hands out one slice.
 
 Problem: All gradients form one vector. Each rank pulls its slice of it from all other ranks in a
 planned order, updates the weights there, and pulls the other slices of the weights in that order.

@@ -22,7 +22,7 @@ from planner.runtime.attaching import attach
 from planner.runtime.executors.trace import Event
 from planner.runtime.measuring.measured import StepTime, slowest
 from planner.runtime.world.world import World
-from planner.solving.diagnostics import Circumstances
+from planner.solving.diagnostics import MeasurementConditions
 
 Progress = Callable[[int, int], None]
 
@@ -170,7 +170,7 @@ def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...],
     return tuple(tuple(Event(*row) for row in json.loads(text)) for text in texts)
 
 
-def circumstances(world: World, before: Load) -> tuple[Circumstances, tuple[int, ...]]:
+def circumstances(world: World, before: Load) -> tuple[MeasurementConditions, tuple[int, ...]]:
     """Return the load on rank 0's machine since `before`, and the threads of each rank.
 
     Every rank has to call it; the load is known to rank 0 alone.
@@ -181,13 +181,13 @@ def circumstances(world: World, before: Load) -> tuple[Circumstances, tuple[int,
     return load_of(ranks, before, now), tuple(threads for _, threads, *_ in ranks)
 
 
-def load_of(ranks: Sequence[Any], before: Load, now: Load) -> Circumstances:
+def load_of(ranks: Sequence[Any], before: Load, now: Load) -> MeasurementConditions:
     """Return the load on the first rank's machine.
 
     `ranks` hold for each its machine, threads, processor time (s) and allowed processors.
     """
     here = [rank for rank in ranks if rank[0] == ranks[0][0]]
-    return Circumstances(
+    return MeasurementConditions(
         threads=sum(threads for _, threads, _, _ in here),
         processors=len({number for *_, allowed in here for number in allowed}),
         others=now.others(before, sum(own_s for _, _, own_s, _ in here)),

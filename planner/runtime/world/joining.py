@@ -21,7 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_
 
 from planner.model.errors import CommunicationError, InvalidInputError, PlannerError
 from planner.runtime.world.store import first_line, hand_out, missing, reach, within
-from planner.runtime.world.watch import Watch, down, grace_s
+from planner.runtime.world.watch import Watch, down, timeout_margin_s
 from planner.runtime.world.world import World, only, ranks_named
 
 
@@ -171,7 +171,7 @@ def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
         raise _lost(rank, error) from error
     if absent:
         there = [peer for peer in range(size) if peer not in absent]
-        hand_out(store, "absent", rank, there, grace_s(timeout_s))
+        hand_out(store, "absent", rank, there, timeout_margin_s(timeout_s))
         raise CommunicationError(
             f"{ranks_named(absent)} did not arrive within {timeout_s:g} s", peers=absent
         )

@@ -2,8 +2,8 @@
 
 Method: A thread per rank polls the job's store. The first rank that notices a problem writes a
 record. The threads of all ranks then answer a roll call with their progress and the state of their
-machine. After all answers, or a grace period, the first rank to finish writes a verdict: who is
-dead or cut off, has left, has an interface down, or is behind. Every rank raises that same verdict.
+machine. After all answers, or a grace period, the first rank to finish writes a report: who is
+dead or cut off, has left, has an interface down, or is behind. Every rank raises that same report.
 The rank that holds the store ends last.
 Guarantee: After a notice, every living rank that reaches the store stops waiting within the grace
 period and a few polls; any other within its next transfer's time-out and the grace period.
@@ -31,7 +31,7 @@ _INTERVAL_S = 0.1
 _STORE_TIMEOUT = timedelta(seconds=2)
 
 
-def grace_s(timeout_s: float) -> float:
+def timeout_margin_s(timeout_s: float) -> float:
     """Return how long a roll call waits for missing answers (s).
 
     The time suits a busy machine and is short against the time-out.
@@ -64,7 +64,7 @@ class Watch:
         self._size = size
         self._interfaces = interfaces
         self._timeout_s = timeout_s
-        self._grace_s = grace_s(timeout_s)
+        self._grace_s = timeout_margin_s(timeout_s)
         self._holds_store = holds_store
         self._transfer: tuple[int | None, int | None] | None = None
         self._transfers = 0
@@ -102,7 +102,7 @@ class Watch:
         peers: tuple[int, ...] = (),
         at_fault: bool = False,
     ) -> CommunicationError:
-        """Tell all ranks about a problem; return the verdict after the roll call.
+        """Report a problem to all ranks; return the common failure report after the roll call.
 
         `peers` are the ranks that caused it, if known; `at_fault` says that this rank cannot go on.
         """
@@ -211,7 +211,7 @@ class Watch:
             self._settled.notify_all()
 
     def _roll_call(self) -> CommunicationError:
-        """Answer the roll call, collect the other answers, and return the common verdict."""
+        """Answer the roll call, collect the other answers, and return the common failure report."""
         record: dict[str, Any] = json.loads(self._store.get("failed"))
         answer = {"down": down(self._interfaces), "transfers": self._transfers}
         self._store.set(f"here/{self._rank}", json.dumps(answer))
@@ -236,7 +236,7 @@ class Watch:
 
 
 # ---
-# The verdict on a failure: one error for all ranks, from a record and the answers.
+# The failure report: one error for all ranks, from a record and the answers.
 
 
 _SIOCGIFFLAGS = 0x8913

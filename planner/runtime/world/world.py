@@ -14,7 +14,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.runtime.world.store import first_line, hand_out, missing, within
-from planner.runtime.world.watch import Watch, grace_s
+from planner.runtime.world.watch import Watch, timeout_margin_s
 
 _LET_GO_S = 0.02
 """How long gloo's threads may take, without this thread, to drop what their last transfers held.
@@ -97,7 +97,9 @@ class World:
         values = self.gather(what, value)
         different = tuple(rank for rank, theirs in enumerate(values) if theirs != values[0])
         if different:
-            limit_s = grace_s(self.timeout_s)  # all have read before the rank with the store ends
+            limit_s = timeout_margin_s(
+                self.timeout_s
+            )  # all have read before the rank with the store ends
             hand_out(self.store, f"seen/{what}", self.rank, range(self.size), limit_s)
             ranks = ", ".join(map(str, different))
             raise DisagreementError(

@@ -213,8 +213,8 @@ def test_what_is_planned_where_memory_is_tight_runs(ranks: int) -> None:
     """There is room for shards alone, and for little at once."""
     profile = measured(NAME)
     footprint = Footprint.of(profile, Fraction(2))
-    memory = footprint.resident_bytes("sharded", ranks) + 300
-    assert memory < footprint.resident_bytes("replicated", ranks)
+    memory = footprint.static_bytes("sharded", ranks) + 300
+    assert memory < footprint.static_bytes("replicated", ranks)
     nic = Nic(Fraction(10**8), 20_000)
     cluster = Cluster("tried", "a test", ranks, Switch(ranks), nic, memory_bytes=memory)
     problem = iteration.Problem.from_profile(profile, cluster, optimiser=2, element_bytes=WIDTH)

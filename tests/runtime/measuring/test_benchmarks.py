@@ -25,7 +25,7 @@ from planner.families import iteration
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.synchronisation import synchronisations
 from planner.model.clusters import Cluster, Nic
-from planner.model.contention import ALONE, Interference
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import BCube, Switch, Topology
@@ -248,7 +248,7 @@ def test_a_busy_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_variants_that_come_to_the_same_are_executed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, profile = [[64, 10**5], [10**7, 10**8]], chain(3 * 2**20, 3 * 2**20, ns=10**7)
     documents = runtime_real_gradients.variants_for(
-        replace(profile, layers=(), graph=profile.dataflow()), rows, ALONE
+        replace(profile, layers=(), graph=profile.dataflow()), rows, NO_CONTENTION
     )
     keys = {one["name"]: one["key"] for one in documents}
     assert len(keys) == 6 + 7 + 1
@@ -332,7 +332,7 @@ def test_shards_are_planned_beside_computation() -> None:
         [planner.solve(one) for one in requests(chain(*[10**5] * 3), rows, beside, "exact")]
         for beside in (
             dict.fromkeys(COLLECTIVES, Interference(1000, Fraction(1), Fraction(2))),
-            dict.fromkeys(COLLECTIVES, ALONE),
+            dict.fromkeys(COLLECTIVES, NO_CONTENTION),
         )
     )
     for one, other in zip(slower, alone, strict=True):

@@ -13,7 +13,7 @@ from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
-from planner.runtime.measuring.beside import _fitted, _Round, _Sample, measure_interference
+from planner.runtime.measuring.contention import _fitted, _Round, _Sample, measure_interference
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
@@ -214,7 +214,7 @@ def test_what_was_there_is_found(interference: Interference) -> None:
     samples = []
     for size in sizes:
         alone = 2 * 10**6 + 40 * size
-        longer = interference.beside_ns(alone) - alone
+        longer = interference.overlapped_ns(alone) - alone
         samples.append(_Sample(interference.processor_ns(size, alone), alone, longer))
     found = _fitted(sizes, samples)
     assert found.startup_ns == pytest.approx(interference.startup_ns, rel=0.01)
@@ -225,7 +225,7 @@ def test_what_was_there_is_found(interference: Interference) -> None:
 
 
 def test_what_passes_take_without_transfers_is_not_the_transfers() -> None:
-    beside = _Round(alone_ns=5.0, beside_ns=7.0, lasted_ns=100.0, passes=4.0)
+    beside = _Round(alone_ns=5.0, overlapped_ns=7.0, lasted_ns=100.0, passes=4.0)
     assert beside.sample(20.0) == _Sample(20.0, 5.0, 2.0)
     assert beside.sample(30.0) == _Sample(0.0, 5.0, 2.0)
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
-from planner.runtime.model.gate import Gate
+from planner.runtime.model.parameter_guard import ParameterGuard
 from tests.runtime.jobs import in_each_process
 from tests.runtime.reference import MODELS, make_inputs, make_model
 
@@ -40,7 +40,7 @@ class Gated:
         self.order: list[str] = []
         self.calls: list[str] = []
         self.names = {parameter: name for name, parameter in model.named_parameters()}
-        self.gate = Gate(
+        self.gate = ParameterGuard(
             model,
             self.finish,
             self.finish_all,
@@ -213,8 +213,8 @@ def test_a_failed_pass_leaves_nothing_behind() -> None:
     assert gated.calls == ["entered", "left"] * 2
 
 
-@pytest.mark.parametrize("end", [Gate.close, Gate.reset])
-def test_a_pass_that_was_interrupted_can_be_ended(end: Callable[[Gate], None]) -> None:
+@pytest.mark.parametrize("end", [ParameterGuard.close, ParameterGuard.reset])
+def test_a_pass_that_was_interrupted_can_be_ended(end: Callable[[ParameterGuard], None]) -> None:
     gated = Gated(Recursive())
     gated.hold()
 
@@ -237,7 +237,7 @@ def test_a_refusal_to_enter_is_no_pass() -> None:
         if not allowed.pop(0):
             raise ArithmeticError
 
-    gate = Gate(model, lambda _: None, lambda: None, entered, lambda: None)
+    gate = ParameterGuard(model, lambda _: None, lambda: None, entered, lambda: None)
     gate.pending = set(model.parameters())
     inputs = make_inputs("perceptron", 0, 0)
     with pytest.raises(ArithmeticError):

@@ -3,8 +3,8 @@
 Problem: measure C_muladd, C_act and C_err (nanoseconds of a multiply-add, an activation, an error
 term), and C_interf(H): the time of H processes on H cores, relative to one process alone.
 
-Method: medians over rounds that measure every quantity in turn; docs/yan.md, "How constants are
-measured and fitted".
+Method: medians over rounds that measure all quantities one after the other; docs/yan.md, "How
+constants are measured and fitted".
 
 Guarantee: none beyond the spread in the provenance. The weights stay in the caches here; layers
 that do not fit take longer, which only fits (`planner.families.yan.calibration.fit`) show.

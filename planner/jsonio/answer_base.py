@@ -24,14 +24,14 @@ _REASONS = ("reason", "binding", "layers")
 
 _HOUR_NS = 3600 * 10**9
 
-H = TypeVar("H", bound="Head")
+H = TypeVar("H", bound="AnswerBase")
 
 
 WITH_PLAN: Any = UNSET
 """Default of a field that every answer with a plan has: its type does not allow `UnsetType`."""
 
 
-class Head(Struct, frozen=True, kw_only=True):
+class AnswerBase(Struct, frozen=True, kw_only=True):
     """Fields of every answer: problem, method, objective, bound, status; why there is no plan."""
 
     longest_ns: ClassVar[int] = _HOUR_NS
@@ -69,8 +69,8 @@ class Head(Struct, frozen=True, kw_only=True):
         return f"{what} ({_made_by(self)})"
 
 
-def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
-    """Return the fields of `Head`, and `layers` if `kind` has them, from a result."""
+def base_fields(kind: type[AnswerBase], result: Result[Any, Any]) -> dict[str, Any]:
+    """Return the fields of `AnswerBase`, and `layers` if `kind` has them, from a result."""
     fields: dict[str, Any] = {
         "method": result.method,
         "status": result.status.value,
@@ -99,7 +99,7 @@ def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
     return (text,)
 
 
-def _made_by(answer: Head) -> str:
+def _made_by(answer: AnswerBase) -> str:
     """Return a short text: problem, method, and proven quality of the plan."""
     cost, bound = answer.objective_ns, answer.lower_bound_ns
     if answer.status == "optimal":
@@ -119,16 +119,16 @@ def warned(answer: H, warnings: Sequence[str]) -> H:
     return replace(answer, warnings=(*before, *warnings)) if warnings else answer
 
 
-def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
-    """Return the answer with its profile's thread count and warnings, and with `doubts`."""
+def of_profile(answer: H, profile: Profile, caveats: Sequence[str] = ()) -> H:
+    """Return the answer with its profile's thread count and warnings, and with `caveats`."""
     threads = profile.provenance.threads
     if threads is not None:
         answer = replace(answer, profile_threads=threads)
-    return warned(answer, (*profile.doubts, *doubts))
+    return warned(answer, (*profile.caveats, *caveats))
 
 
 @cache
-def _with_plan(kind: type[Head]) -> list[str]:
+def _with_plan(kind: type[AnswerBase]) -> list[str]:
     """Return the fields that every answer with a plan has."""
     hints = get_type_hints(kind)
     return [
@@ -138,7 +138,7 @@ def _with_plan(kind: type[Head]) -> list[str]:
     ]
 
 
-def check_head(answer: Head, plan: str, *, costs: str = "") -> None:
+def check_base(answer: AnswerBase, plan: str, *, costs: str = "") -> None:
     """Check that an answer holds a plan, and that status, objective and bound agree.
 
     `plan` is a field that only answers with a plan have; the one named `costs` equals the

@@ -1,4 +1,4 @@
-"""The gate: it finishes a pending parameter at the moment the model reads it.
+"""Parameter guard: it finishes a pending parameter at the moment the model reads it.
 
 Problem: Parameters are updated while the next forward pass runs. Every read, by any module (tied
 weights, `nn.MultiheadAttention`, functional code), must wait for its parameter, and no longer.
@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from planner.model.errors import PlannerError
 
 
-class Gate:
+class ParameterGuard:
     """Watches a model's forward passes.
 
     `finish` finishes one pending parameter, `finish_all` all of them. `entered` and `left` are
@@ -99,7 +99,7 @@ class Gate:
         self._dress()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies of the model, also those of `copy.deepcopy`, an inactive gate.
+        """Give copies of the model, also those of `copy.deepcopy`, an inactive guard.
 
         Raises a `PlannerError` while parameters are pending, because some may have been copied
         already.
@@ -107,7 +107,7 @@ class Gate:
         if self.pending:
             raise PlannerError("the model is being updated: call finish() before it is copied")
         state = {"idle": True, "pending": set(), "unread": set()}
-        return copyreg.__newobj__, (Gate,), state  # type: ignore[attr-defined]
+        return copyreg.__newobj__, (ParameterGuard,), state  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Remove the hooks from the model."""
@@ -178,9 +178,9 @@ class Gate:
 
 
 class _Reads(TorchFunctionMode):
-    """Function mode that reports every torch call to the gate."""
+    """Function mode that reports every torch call to the guard."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: ParameterGuard) -> None:
         super().__init__()
         self._gate = gate
 

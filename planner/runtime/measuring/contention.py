@@ -2,7 +2,7 @@
 
 Method: Transfers run through an executor's channel, one after the other; products of matrices, or
 passes of the model, run in this thread. Each round times transfers of all sizes alone, and then
-computes without a pause: for each size some passes alone, and some beside transfers until the last
+computes without a pause: for each size some passes alone, and some with transfers until the last
 one ends. The computation's delay per transfer is the transfer's processor time, copies and
 hand-overs included. Medians over the rounds count, of the rank that loses most; lines through those
 of all sizes are fitted by least squares.
@@ -157,14 +157,14 @@ class _Round(NamedTuple):
     """A round's measurements of a size: of one transfer, in the mean."""
 
     alone_ns: float
-    beside_ns: float
-    lasted_ns: float  # until the passes beside the transfers had ended
+    overlapped_ns: float
+    lasted_ns: float  # until the overlapping passes had ended
     passes: float  # how many these were
 
     def sample(self, pass_ns: float) -> _Sample:
         """Return the times of one transfer; `pass_ns` is the time of a pass without transfers."""
         taken_ns = max(self.lasted_ns - self.passes * pass_ns, 0.0)
-        return _Sample(taken_ns, self.alone_ns, self.beside_ns - self.alone_ns)
+        return _Sample(taken_ns, self.alone_ns, self.overlapped_ns - self.alone_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Clock:
         return lasted / passes
 
     def together(self, made: _Made, count: int) -> tuple[float, float, float]:
-        """Return the time of a transfer beside passes, that until these have ended, their number.
+        """Return the time of an overlapped transfer, that until the passes end, and their number.
 
         All three are divided by the number of transfers.
         """
