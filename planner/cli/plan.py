@@ -110,7 +110,7 @@ _LONG_S = 86_400.0
 _BOTH = (
     *("cluster", "network", "computation", "time_limit", "picture", "output", "json", "quiet"),
 )
-"""Options that ``planner compare`` takes of this command, beside those of the problem."""
+"""Options of this command that ``planner compare`` takes in addition to the problem's."""
 
 
 def _fully_sharded(options: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ class WaitReport(Struct, frozen=True, kw_only=True):
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
-    """What no transfer of a collective undercut."""
+    """The affine lower bound on the observed transfers of a collective."""
 
     startup_ns: int
     ns_per_byte: float

@@ -3,7 +3,7 @@
 Problem: gloo's threads and the kernel take processor time from the core that computes; collectives
 on a GPU take multiprocessors and memory bandwidth. A transfer of duration d that overlaps
 computation lasts σ·d + δ (`slowdown`; `delay`: a sending thread waits to be scheduled) and takes
-processor time p = min(d, startup + bytes·rate) from computation, at a constant rate. While
+processor time p = min(d, start-up + bytes·rate) from computation, at a constant rate. While
 computation waits, neither slows the other down.
 
 Guarantee: `contention_bound` is a lower bound on every iteration; proof: docs/calibration.md.

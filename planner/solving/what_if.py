@@ -38,10 +38,10 @@ from planner.solving.scenarios import (
 )
 
 Progress: TypeAlias = Callable[[str], None]
-"""Is told what is done next."""
+"""Receives a text before each step."""
 
 DDP, LAYERS = "ddp", "layer_by_layer"
-"""The rules whose plans stand beside a plan's regret."""
+"""Rules whose regret is shown with that of a plan."""
 
 FACTOR_BITS = 10
 """Break-even factors up to 2^10 either way are found."""
@@ -237,7 +237,7 @@ def robust_plan(
         budget=lambda plan: family.budget(fixed, plan) // len(variants),
         deadline=deadline,
     )
-    if narrowed or not all(bounds):  # what fewer choices cannot undercut all choices may
+    if narrowed or not all(bounds):  # bounds over fewer choices do not hold for all
         again = scenario_set.of([_bounded(family, variant, best, deadline) for variant in variants])
         bound = max(bound, again)
     prospect = ExpectedCost(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)

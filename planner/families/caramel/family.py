@@ -151,8 +151,8 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     def _contended(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan found under contention, starting from the plans of all methods.
 
-        It is never longer than the plan of any method that ignores contention, unless the time
-        limit cuts in.
+        It is never longer than the plan of any method that ignores contention, except at the time
+        limit.
         """
         others = (OWN_METHODS[other] for other in ("exact", "exact_split", *BASELINES))
         known = problem.windows

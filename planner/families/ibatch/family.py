@@ -53,8 +53,8 @@ PRICED = 2 * 10**5
 CROSS_CHECKS = ("milp", "cpsat")
 """Methods that only confirm what `exact` finds, and take seconds on long chains."""
 
-WITNESS_MAX_UNITS = 32
-"""Up to so many units they are compared without being asked for."""
+CROSS_CHECK_MAX_UNITS = 32
+"""Largest number of units for which cross-checks are compared by default."""
 
 
 class _Ibatch(Family[Problem, Plan, Evaluation]):
@@ -237,7 +237,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
         """Return the methods, a target's default among them; of long problems no cross-check."""
-        left_out = () if case.problem.layers <= WITNESS_MAX_UNITS else CROSS_CHECKS
+        left_out = () if case.problem.layers <= CROSS_CHECK_MAX_UNITS else CROSS_CHECKS
         return [
             name for name in without_auto(self.methods_for(case.problem)) if name not in left_out
         ]

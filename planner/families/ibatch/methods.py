@@ -161,7 +161,7 @@ OWN_METHODS: Mapping[str, Method] = {
 # layers are possible. Gradients are scattered in the same units, so pushes are not planned here
 # (`planner.fsdp` plans both). Method: the family's methods and the target's default: the faster of
 # one unit per layer and one unit for all layers. Guarantee: `auto` and `exact` are never slower
-# than the default, unless the time limit cuts in. Source: own; the rules are in
+# than the default, except at the time limit. Source: own; the rules are in
 # `planner.solving.targets.FSDP2`.
 
 

@@ -7,8 +7,8 @@ If the bound of an algorithm and a mode is below the best plan so far, the best 
 is made without a search. Transfers over the cap are cut; `filling` competes.
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
 minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
-Under contention a plan is no longer than any baseline's or any plan made without it, unless the
-time limit cuts in, and no bound is proven beside those without it.
+Under contention a plan is no longer than any baseline's or any plan made without it, except at
+the time limit; the only proven bounds are those without contention.
 Complexity: that of the families' methods, for each distinct cost that may win.
 Source: own.
 """

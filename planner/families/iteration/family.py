@@ -3,7 +3,7 @@
 `joint` (and `auto`) returns the best of all `alternatives`. The other methods are baselines: single
 families and other systems on the same cluster (`planner.families.iteration.baselines`).
 
-Guarantee: `joint` is never longer than any other method's plan, unless the time limit cuts in. The
+Guarantee: `joint` is never longer than any other method's plan, except at the time limit. The
 bound is the minimum over all allowed algorithms and requested modes, however transfers are cut,
 grouped and ordered, for the op order of the plan.
 Complexity: that of `alternatives`, or of the method.

@@ -4,8 +4,8 @@ Problem: every worker computes whole batches: ceil(samples / (batch size * worke
 Method: best-first search over the numbers of machines, by a bound on the epoch: first from
 computation and network volume, then from `planner.families.iteration.bounds`, then the plan. It
 ends when no bound is below the best epoch. Guarantee: compared with the plans found, no other
-number has a shorter epoch in the problem's op order, and no smaller number an equal one, unless the
-time limit cuts in. Complexity: O(machines + ops), a strong bound per number that the first bound
+number has a shorter epoch in the problem's op order, and no smaller number an equal one, except at
+the time limit. Complexity: O(machines + ops), a strong bound per number that the first bound
 leaves, a plan per number that the second leaves. Source: own.
 """
 

@@ -179,8 +179,8 @@ def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None
 #
 # Problem: of the plans by a plan's algorithms within a time, find one with few transfers.
 # Guarantee: no longer than allowed and no more transfers; the fewest of whole parameters if these
-# are few and the algorithm is one, unless the time cuts in. Under contention the plan stays as it
-# is. Complexity: that of `caramel`: O(parts), and O(3^n) for few parameters.
+# are few and the algorithm is one, except at the time limit. Under contention the plan stays
+# unchanged. Complexity: that of `caramel`: O(parts), and O(3^n) for few parameters.
 
 
 def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:

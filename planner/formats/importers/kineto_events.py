@@ -25,7 +25,7 @@ from planner.model.validation import MAX_VALUE, shown
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 READ = ("cpu_op", "user_annotation", *DEVICE)
 RUNTIMES = ("_runtime", "_driver")
-"""Endings of categories of calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
+"""Suffixes of categories of calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
 RUN = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 STEP = "ProfilerStep#"
