@@ -29,7 +29,7 @@ _WRITTEN = ("picture", "trace", "output", "cluster_out")
 """Options that name files."""
 
 ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
-"""Meaning of the sign of prediction errors, printed wherever they are."""
+"""Meaning of the sign of prediction errors, printed wherever errors are printed."""
 
 
 def command(
@@ -216,7 +216,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None
 
 
 def check_files(options: argparse.Namespace) -> None:
-    """Check the files that a command's options name; of the ranks of a job, the first writes."""
+    """Check the files that a command's options name; in a job only rank 0 checks and writes."""
     if os.environ.get("RANK", "0") == "0":
         typed = vars(options)
         read = [typed.get(name) for name in _READ]

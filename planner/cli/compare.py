@@ -1,7 +1,7 @@
 """``planner compare``: every method on one problem, side by side.
 
-The problem is that of a request, or made of a profile and a network. What is asked and shown each
-family declares (`planner.solving.compare`); here stands what only JSON and event logs know.
+The problem is that of a request, or made of a profile and a network, or of event logs. Each family
+declares its options and columns (`planner.solving.compare`); this module knows JSON and event logs.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare; for ``planner plan`` (`alone`) the best answer is printed as JSON, and no other."""
+    """Compare; for ``planner plan`` (`alone`) only the best answer is printed as JSON."""
     name, case = _of_events(options) if options.events else _of_file(options)
     family, outputs = PROBLEMS[name].family, Outputs.of(options, name)
     progress, limit = Progress(quiet=options.quiet), case.options["time_limit"]
@@ -95,14 +95,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _limit(options: argparse.Namespace, request: Any = None) -> dict[str, float]:
-    """Return the seconds of a method: as typed, or the request's, or the default."""
+    """Return the time limit (s) of a method: the option's, else the request's, else the default."""
     asked = None if request is None else unset_to_none(request.time_limit_s)
     typed = options.time_limit
     return {"time_limit": typed if typed is not None else asked or DEFAULT_SECONDS}
 
 
 def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
-    """Return the problem that event logs make."""
+    """Return the problem that is made of event logs."""
     problem = options.problem or DRIZZLE.name
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
@@ -111,7 +111,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     logs = read_logs(
         options.events,
         max_overhead=settled["max_overhead"],
-        # Nobody knows what the log's users can wait for.
+        # Without the option no limit: the log does not say how long its users can wait.
         max_group_ns=settled["max_group"] if options.max_group else None,
         quiet=options.quiet,
     )
@@ -193,7 +193,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
 def _of_network(
     error: InvalidInputError, place: Place, options: argparse.Namespace
 ) -> PlannerError:
-    """Return the error of a profile's problem; names of options replace those of the network."""
+    """Return the error of a profile's problem, in terms of the options or file of the network."""
     if error.path.startswith("--") or as_typed(error, options) is not error:
         return error
     if not place.path:
@@ -204,7 +204,7 @@ def _of_network(
 def _best(
     family: Family[Any, Any, Any], case: Case[Any], row: Result[Any, Any], cancel: Cancel
 ) -> tuple[AnswerBase, bool]:
-    """Return the answer that is drawn and written, and whether it is another than that of a row."""
+    """Return the answer to draw and write, and whether it differs from the first row's answer."""
     request, interface = case.request, PROBLEMS[family.name]
     if hasattr(request, "outlook") and request.to_scenario_set(case.problem) is not None:
         return _with_warnings(

@@ -1,7 +1,7 @@
-"""The options of ``planner compare``, its help, and where a profile shall run.
+"""The options of ``planner compare``, its help, and the place where a profile shall run.
 
-The parser knows all options of all problems. What makes a problem of a profile its family declares
-(`planner.solving.compare.Option`).
+The parser knows all options of all problems. Each family declares the options that make its problem
+of a profile (`planner.solving.compare.Option`).
 """
 
 import argparse
@@ -31,26 +31,26 @@ from planner.solving.compare import Place
 from planner.solving.family import Family
 
 DEFAULT_SECONDS = 10.0
-"""Time limit of a method, if nobody says otherwise."""
+"""Default time limit (s) of a method."""
 
 ASSUMED = "start-ups are assumed, not measured"
 
 NETWORK = ("--startup", "--bandwidth", "--network")
 OPTIONS = ("--cluster", "--computation")
-"""What no request is told, as it says so itself."""
+"""Options that do not apply to a request, whose fields say the same."""
 
 COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
     "drizzle": scheduling_from_profile,
     "fsdp": fully_sharded.from_profile,
 }
-"""Problems of a profile that take other families to make; the others' families make them."""
+"""Makers of problems of a profile that need other families; a family makes all other problems."""
 
 PROFILED: Mapping[str, Family[Any, Any, Any]] = {
     name: family
     for name, family in families().items()
     if name in COMPOSED or type(family).from_profile is not Family.from_profile
 }
-"""What can be compared on a profile; the first one is the default."""
+"""Problems that can be made of a profile; the first one is the default."""
 
 
 def add_compare(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
@@ -103,7 +103,7 @@ def _owners() -> dict[str, list[str]]:
 
 
 def settle(options: argparse.Namespace, problem: str) -> dict[str, Any]:
-    """Return the options of one problem, those not given by default, and refuse others'."""
+    """Return the options of one problem, with defaults; refuse options of other problems."""
     for name, names in _owners().items():
         if problem not in names:
             only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
@@ -119,7 +119,7 @@ def settle_network(
 ) -> Place:
     """Return the place a profile runs on: from the cluster, a file or the options.
 
-    `collective` is the one whose measured times are asked for, `settled` the problem's options.
+    `collective` is the collective whose measured times are wanted, `settled` the problem's options.
     """
     if cluster is not None:
         refuse(options, ("--startup", "--bandwidth"), "not together with --cluster")

@@ -39,7 +39,7 @@ _UNITS: Mapping[str, Callable[[Any], str]] = {
 }
 """How `planner.solving.compare.Column.unit` writes numbers."""
 LONG = 120
-"""Of a warning of more characters only the first reason is printed."""
+"""Warnings with more characters are printed with their first reason only."""
 
 
 def _above(result: Result[Any, Any], bound_ns: int | None) -> str:
@@ -65,7 +65,7 @@ def table(
     bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
     bound = bounds.get(family.bounding)
 
-    planned = [row for row in comparison.rows if row.plan is not None]  # they come first
+    planned = [row for row in comparison.rows if row.plan is not None]  # these rows come first
     without = ["–"] * (len(comparison.rows) - len(planned))
 
     def cells(column: Column) -> list[str]:
@@ -130,12 +130,12 @@ def lines(
 def _verdict(
     answer: AnswerBase | None, comparison: Comparison[Any, Any], file: str | None
 ) -> Iterator[str]:
-    """Yield whether a plan for FSDP2 is worth setting instead of its default, and how it is set."""
+    """Yield lines on whether a plan for FSDP2 beats its default, and if so, how to set it."""
     known = {row.method: row.objective_ns for row in comparison.rows if row.objective_ns}
     if not isinstance(answer, FsdpAnswer) or not known or answer.method == FSDP2.name:
         return
     plan_ns, default_ns = min(known.values()), known.get(FSDP2.name)
-    if default_ns is not None:  # else it takes more memory than there is
+    if default_ns is not None:  # else the default does not fit the memory
         text, keep = standing(f"{FSDP2.title}, a unit a layer", default_ns, plan_ns)
         yield text
         if keep:
@@ -159,7 +159,7 @@ def provenance(profile: Profile) -> str:
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """Return warnings as lines to print; of a long one the first reason, and how many more."""
+    """Return warnings as lines; a long one has its first reason and the number of the others."""
     lines = []
     for text in map(printable, warnings):
         first, *more = text.split("; ") if len(text) > LONG else (text,)
@@ -170,7 +170,7 @@ def warning_lines(warnings: Sequence[str]) -> list[str]:
 
 
 def kept(answer: object) -> str:
-    """Return the advice of an answer to keep DDP, if that is what it says."""
+    """Return the advice of an answer if it says to keep DDP, else an empty text."""
     advice = getattr(answer, "advice", UNSET)
     return advice_text(advice) if advice is not UNSET and advice.keep_ddp else ""
 
@@ -178,7 +178,7 @@ def kept(answer: object) -> str:
 def lines_below(answer: object, file: str | None) -> Iterator[str]:
     """Yield the lines of an answer: the advice, then the table of regrets, if it has them.
 
-    What applies the plan names its `file`.
+    The command that applies the plan names the plan's `file`.
     """
     if not isinstance(answer, CaramelAnswer | IbatchAnswer | IterationAnswer):
         return

@@ -19,7 +19,7 @@ _COMMANDS = (
     *("calibrate", "run", "import", "why", "export", "schema"),
 )
 _MODULES = {"profile": "measure", "import": "importing"}
-"""Where a command is, if not in a module of its name; only the one that is called is loaded."""
+"""Modules of commands whose module has another name; only the called command is loaded."""
 
 _EXAMPLES = """\
 examples:
@@ -33,7 +33,7 @@ examples:
 def main(
     arguments: Sequence[str] | None = None, *, loaded: Callable[[], None] = lambda: None
 ) -> int:
-    """Run one command and return its exit status; `loaded` is called once its code is there."""
+    """Run one command and return its exit status; `loaded` is called once its code is loaded."""
     options = argparse.Namespace()
     try:
         given = sys.argv[1:] if arguments is None else arguments
@@ -79,7 +79,7 @@ def _close_output() -> None:
 
 
 def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of a command line, or of all of them."""
+    """Return the parser of the command that `arguments` call, or of all commands."""
     known = argparse.ArgumentParser(
         prog="planner",
         description="Plans the communication of distributed deep-learning jobs, and proves how "

@@ -1,6 +1,6 @@
 """``planner profile``: measure a torch model, and print what was measured.
 
-Started once a rank by a launcher, all ranks measure at the same time, as they will train.
+If a launcher starts it as several ranks, all ranks measure at the same time, as they will train.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summary(profile: Profile, place: str) -> str:
-    """Return the size, the times and the warnings of a new profile, written to a place."""
+    """Return the size, the times and the warnings of a new profile, and the place of its file."""
     graph, origin = profile.graph, profile.provenance
     parameters = 0 if graph is None else len(graph.parameters)
     sizes = f"{counted(len(profile.layers), 'layer')}, {counted(parameters, 'parameter')}"

@@ -1,4 +1,4 @@
-"""What a command makes of the answer it chose: a file, JSON or text, and a picture."""
+"""The outputs of a command for the answer it chose: a file, JSON or text, and a picture."""
 
 import argparse
 import shutil
@@ -26,7 +26,7 @@ class Outputs:
 
     @classmethod
     def of(cls, options: argparse.Namespace, problem: str) -> "Outputs":
-        """Check the picture's format, before any work is done."""
+        """Return the outputs that options ask for; check the picture's format before any work."""
         drawing = drawing_of(problem)
         with in_option("--picture"):
             draw = drawing.writer(Path(options.picture)) if options.picture else None
@@ -41,7 +41,7 @@ class Outputs:
     ) -> None:
         """Write the answer, if there is one; `lines` are its text, `name` the model's.
 
-        `printed` is what ``--json`` prints, if not the answer alone.
+        `printed` returns what ``--json`` prints in place of the answer alone.
         """
         options, chart = self.options, None
         encoded = "" if answer is None else msgspec.json.encode(answer).decode() + "\n"

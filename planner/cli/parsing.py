@@ -73,14 +73,14 @@ def seconds(text: str) -> float:
 
 
 _VALUES: Mapping[str, Callable[[str], Any]] = {"N": int, "S": seconds}
-"""How the values of these names are read; others are texts."""
+"""Parsers of option values by the name of the value in the help; other values are texts."""
 
 MODEL_INPUT = {
     "--input SHAPE": "shape of one sample, such as 3x224x224 or 128:int64, if the factory gives no "
     "inputs",
     "--batch-size N": "samples of one rank",
 }
-"""What a model is given that ``MODULE:FACTORY`` names."""
+"""Options for the inputs of a model that ``MODULE:FACTORY`` names."""
 FACTORY = "a callable that returns a torch.nn.Module, or (module, tuple of inputs)"
 
 
@@ -130,16 +130,16 @@ _READERS: Mapping[str, Callable[[str, str], Any]] = {
     "N,M,…": lambda text, name: [parse_count(part, name) for part in parse_names(text, name)],
     "N,K": lambda text, _: parse_bcube(text),
 }
-"""What is written after options that families declare, by what their help calls it."""
+"""Parsers of the values of options that families declare, by the name of the value in the help."""
 
 
 def typed(options: Iterable[Option]) -> dict[str, str]:
-    """Return options that families declare as `add_options` takes them."""
+    """Return options that families declare, in the form that `add_options` takes."""
     return {option.typed: option.help for option in options}
 
 
 def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, Any]:
-    """Return the values of options that families declare, those not given by default."""
+    """Return the values of options that families declare; options not given have their default."""
     settled = {}
     for option in known:
         value = getattr(options, option.key)
@@ -155,7 +155,7 @@ def declared(options: argparse.Namespace, known: Iterable[Option]) -> dict[str, 
 
 
 def refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
-    """Raise InvalidInputError for each of these options that is given."""
+    """Raise InvalidInputError if one of these options is given."""
     for name in names:
         value = vars(options).get(name.removeprefix("--").replace("-", "_"))
         if value is not None and value is not False:

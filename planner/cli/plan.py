@@ -26,7 +26,7 @@ _FSDP = FSDP.name
 _OWN = tuple(
     option
     for option in FSDP.own_options
-    if option not in (IGNORE_MEMORY, OPTIMISER)  # of all iterations
+    if option not in (IGNORE_MEMORY, OPTIMISER)  # options of all iterations
 )
 
 
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 _LONG_S = 86_400.0
-"""Seconds of a method without a limit: more than any takes."""
+"""Time limit (s) that stands for no limit: more than any method takes."""
 
 _BOTH = (
     *("cluster", "network", "computation", "time_limit", "picture", "output", "json", "quiet"),
@@ -137,7 +137,7 @@ def _compared(
     methods: Sequence[str],
     otherwise: str,
 ) -> int:
-    """Run ``planner compare --problem``; `otherwise` is said of options that it does not take."""
+    """Run ``planner compare --problem``; `otherwise` is the error for options it does not take."""
     from planner.cli.main import parser  # which imports this module
 
     taken = {*_BOTH, *(option.key for option in own)} & {*vars(options)}

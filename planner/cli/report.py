@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         methods = [target.name, iteration.JOINT]
 
     def solved(_: Problem, *, method: str, time_limit: float | None) -> Result[Plan, Evaluation]:
-        """Solve; without the rules of a target, but for its default."""
+        """Solve a method; only the target's default keeps to the rules of the target."""
         ruled = target is None or method == target.name
         under = problem if ruled else replace(problem, target=None)
         return iteration.solve(under, method=method, time_limit=time_limit)
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if target is None:
         sweeps = sweep(problem, made.alternatives, time_limit=limit, progress=progress)
     progress.done()
-    rows = [made.result, *others.rows]  # before equally good methods
+    rows = [made.result, *others.rows]  # the plan comes before equally good methods
     rows.sort(key=lambda row: (row.objective_ns is None, row.objective_ns or 0))
     report = Report(
         answer=made.answer,

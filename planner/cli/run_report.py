@@ -210,7 +210,7 @@ def _against(ran: Ran) -> RatioReport:
 
 
 def against(ratios: Sequence[float]) -> RatioReport:
-    """Return the interval of a ratio over at least one round; a single one tells no difference.
+    """Return the interval of a ratio over at least one round; one round shows no difference.
 
     The true median lies in the interval with probability 1 - 2^(1-n) for n rounds.
     """

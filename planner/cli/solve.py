@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answer; the status is 0 if all requests succeed, 2 after a refusal, 1 after a fault."""
+    """Answer requests; return 0 if all succeed, 2 after a refusal, 1 after a fault."""
     limits = Limits(
         **{name: getattr(options, f"max_{name}") or None for name, _ in _LIMITS.values()}
     )
@@ -90,7 +90,7 @@ def _answered(
 
         def cancels(number: int) -> Cancel:
             progress(f"answering request {number}")
-            if not interrupted:  # before a request, Ctrl-C has no plan to end with
+            if not interrupted:  # before a request, Ctrl-C has no plan to return
                 interrupted.append(interrupting.enter_context(interruptible()))
             return _Either(interrupted[0], lines, number)
 

@@ -113,7 +113,7 @@ def _step(answer: Why) -> Iterator[str]:
 
 
 def _shares(what: str, rows: list[tuple[str, int]], whole: int, in_all: int) -> str:
-    """Return a table of the parts of a time, in the mean and as shares; without those of 0."""
+    """Return a table of the parts of a time above 0, in the mean and as shares."""
     cells = [(name, format_ns(time // in_all), _share(time, whole)) for name, time in rows if time]
     return format_table([what, "a step", "share"], cells)
 

@@ -1,6 +1,6 @@
 """The JSON interface; no other package reads or writes JSON documents.
 
-Whoever answers one request need not load how files are read, nor the schemas of all.
+Names load their modules at first use: to answer a request loads no readers of files and no schemas.
 """
 
 from typing import TYPE_CHECKING

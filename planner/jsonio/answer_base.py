@@ -64,7 +64,7 @@ class AnswerBase(Struct, frozen=True, kw_only=True):
         return f"A plan of {format_ns(self.objective_ns or 0)}"
 
     def headline(self) -> str:
-        """Return one line: the plan, or that there is none, its problem, method and quality."""
+        """Return one line: the plan, if there is one, its problem, method and quality."""
         what = "There is no plan" if self.objective_ns is None else self.sentence()
         return f"{what} ({_made_by(self)})"
 
@@ -169,7 +169,7 @@ def check_base(answer: AnswerBase, plan: str, *, costs: str = "") -> None:
 
 
 def check_priced(answer: H, priced: H) -> None:
-    """Check that an answer is, row by row, what the family's evaluation makes of its plan."""
+    """Check, row by row, that an answer agrees with the family's evaluation of its plan."""
     for name in answer.__struct_fields__:
         stated, right = getattr(answer, name), getattr(priced, name)
         if isinstance(right, tuple) and isinstance(stated, tuple) and len(right) == len(stated):

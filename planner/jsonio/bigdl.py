@@ -51,7 +51,7 @@ PhaseName = Literal[
 
 
 class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is synchronised, between how many nodes, over which network."""
+    """A gradient to synchronise, the number of nodes, and their network."""
 
     problem: Literal["bigdl"]
     elements: Elements
@@ -74,7 +74,7 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):
-    """One phase: when, what its busiest NIC moves, and what its busiest machine adds."""
+    """One phase: its times, the bytes its busiest NIC moves, the bytes its busiest machine adds."""
 
     name: PhaseName
     start_ns: Moment
@@ -84,7 +84,7 @@ class PhaseAnswer(Struct, frozen=True, kw_only=True):
 
 
 class MethodCost(Struct, frozen=True, kw_only=True):
-    """What one method costs."""
+    """The cost of one method."""
 
     time_ns: Moment
     times_full_transfer: Ratio
@@ -93,9 +93,9 @@ class MethodCost(Struct, frozen=True, kw_only=True):
 
 
 class BigdlAnswer(AnswerBase, frozen=True, kw_only=True):
-    """The slices and who pulls from whom in which order, or the levels of a tree; the costs.
+    """The slices and the order of each node's pulls, or the levels of a tree; and the costs.
 
-    There is no plan where `replan` was given one that does not fit.
+    There is no plan if the start plan that `replan` was given does not fit.
     """
 
     problem: Literal["bigdl"] = "bigdl"

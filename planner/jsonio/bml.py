@@ -53,15 +53,15 @@ MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS
 
 
 class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose transfers are wanted."""
+    """The server whose transfers are wanted."""
 
     server: Digits
 
 
 class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which server aggregates which piece, over which link, in which step.
+    """Asks which server aggregates which piece, over which link, in which step.
 
-    Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
+    Give gradient_bytes or layer_bytes. With layer_bytes each layer is cut into pieces of its own.
     """
 
     problem: Literal["bml"]
@@ -121,13 +121,13 @@ MAX_TRANSFERS = 10**6
 """Largest number of transfers that an answer lists."""
 
 MAX_LOOKED_AT = 2 * MAX_TRANSFERS
-"""Largest number of transfers that are looked at for those that carry bytes."""
+"""Largest number of transfers to search for transfers that carry bytes."""
 
 Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
 
 
 class ComparisonRow(Struct, frozen=True, kw_only=True):
-    """An algorithm on a topology of as many servers, nothing failed, the gradient at once."""
+    """An algorithm on a topology of as many servers, without failures, with one whole gradient."""
 
     times_full_transfer: Annotated[float, Meta(ge=0, description="its time × T_F, start-up apart")]
     time_ns: Annotated[Moment | None, says("null: beyond 63 bits")]
@@ -137,7 +137,7 @@ class ComparisonRow(Struct, frozen=True, kw_only=True):
 
 
 class StepRow(Struct, frozen=True, kw_only=True):
-    """What the busiest link carries in one step."""
+    """The pieces that the busiest link carries in one step."""
 
     stage: Stage
     step: Number
@@ -145,7 +145,7 @@ class StepRow(Struct, frozen=True, kw_only=True):
 
 
 class TransferRow(Struct, frozen=True, kw_only=True):
-    """What one server sends to a neighbour."""
+    """The data that one server sends to a neighbour in one step."""
 
     server: Digits
     thread: Number
@@ -162,7 +162,7 @@ class TransferRow(Struct, frozen=True, kw_only=True):
 
 
 class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
-    """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
+    """The schedule of the gradient, its cost and a lower bound; or why there is no schedule."""
 
     problem: Literal["bml"] = "bml"
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
@@ -318,7 +318,7 @@ def to_answer(
 
 
 MAX_SWITCHES = 2**70
-"""Above the number of switches of any valid request. JSON Schema cannot state so large a limit."""
+"""A limit above the number of switches of any valid request, but too large for JSON Schema."""
 
 
 def times(answer: BmlAnswer) -> tuple[Compared, ...]:

@@ -72,7 +72,7 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """In which order and in which groups to send gradients, and in which order to compute them."""
+    """Asks in which groups and order to send gradients, and in which order to compute them."""
 
     chooses = "search"
 
@@ -123,17 +123,17 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
 class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     """One transfer; times count from the start of the backward pass.
 
-    It is ready with its last gradient, and due when the forward pass would need it if that never
-    waited.
+    A transfer is ready with its last gradient. It is due when a forward pass that never waits would
+    need it.
     """
 
     depth: Annotated[int, Meta(ge=1)]
 
 
 class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
-    """The transfers, the op order, what an iteration lasts and the proof.
+    """The transfers, the op order, the iteration's time and a lower bound on it.
 
-    There is no plan where `replan` was given one that does not fit.
+    There is no plan if the start plan that `replan` was given does not fit.
     """
 
     problem: Literal["caramel"] = "caramel"
@@ -266,7 +266,7 @@ def _edges(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:
-    """Return the start and end of each op, in the given op order, or else by time."""
+    """Return the start and end of each op, in the request's op order if given, else by time."""
     graph, iteration = problem.graph, evaluation.iteration
     indices = (*plan.backward_orders[0], *plan.forward_order)
     spans = dict(zip(indices, (*iteration.backward, *iteration.forward), strict=True))

@@ -37,11 +37,11 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class TopologyDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What machines are plugged into.
+    """The network that machines are plugged into.
 
-    A `switch` has nothing else; a `bcube` n and k; a `fattree` the ports of its switches; `rails`
-    (hosts with several accelerators, a NIC and a network for each) accelerators, and the speed and
-    start-up cost of the links within a host.
+    A `switch` has no other fields; a `bcube` has n and k; a `fattree` has the ports of its
+    switches. `rails` (hosts with several accelerators, a NIC and a network for each) have
+    accelerators, and the speed and start-up cost of the links within a host.
     """
 
     kind: Literal["switch", "bcube", "fattree", "rails"]
@@ -66,7 +66,7 @@ class NicDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class SchedulingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a driver costs that schedules every task of every iteration."""
+    """The cost of a driver that schedules every task of every iteration."""
 
     task_ns: Time
     group_ns: Time = 0
@@ -77,7 +77,7 @@ class SchedulingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ClusterDocument(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Machines that are all alike, their network, and where the numbers come from."""
+    """Machines that are all alike, their network, and the source of the numbers."""
 
     name: Text
     source: Text

@@ -49,7 +49,7 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return None
 
     def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
-        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        """Return warnings about transfers of these sizes whose costs were not measured."""
         network = self.resolved_network()
         return () if network is None else warnings_of(network, sizes)
 

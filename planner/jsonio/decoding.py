@@ -31,7 +31,7 @@ MAX_DEPTH = 100
 """Deepest nesting of arrays and objects. Valid documents need about ten levels."""
 
 _SCALARS = frozenset({int, float, bool, type(None)})
-"""Types of plain values that hold no others and cannot be wrong."""
+"""Types of plain values that are always valid and hold no other values."""
 
 _TOO_DEEP = "not acceptable JSON: nested too deeply"
 _TOO_SMALL = f"expected a number of at most {MAX_DECIMALS} decimals"

@@ -46,7 +46,7 @@ class StageDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many iterations to schedule at once.
+    """Asks how many iterations to schedule at once.
 
     Give tasks, or stages, or both if they agree.
     """
@@ -68,7 +68,7 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
-    """What each task of a stage waits for: in its own iteration, and in the one before it."""
+    """The tasks that each task of a stage waits for, in its own iteration and the previous one."""
 
     name: str
     tasks: Count
@@ -79,7 +79,7 @@ class TriggersAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CurvePoint(Struct, frozen=True, kw_only=True):
-    """What another group size would do."""
+    """The overhead and the time of another group size."""
 
     group_size: GroupSize
     overhead: ShareAnswer
@@ -87,7 +87,7 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
 
 
 class DrizzleAnswer(AnswerBase, frozen=True, kw_only=True):
-    """The group size, what it costs and the proof; or why there is none."""
+    """The group size, its cost and a lower bound; or why there is no plan."""
 
     problem: Literal["drizzle"] = "drizzle"
     max_overhead: ShareAnswer

@@ -45,7 +45,7 @@ Pair = Annotated[tuple[Index, Index], says("two layers that share a parameter")]
 
 
 class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Over how many ranks parameters are sharded, and what its collectives cost."""
+    """The number of ranks that parameters are sharded over, and the costs of its collectives."""
 
     shards: Count
     replicas: Count = 1
@@ -56,7 +56,7 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to gather together, when, and what to keep."""
+    """Asks which layers to gather together, when, and what to keep in memory."""
 
     problem: Literal["fsdp"]
     forward_ns: Times
@@ -135,7 +135,7 @@ class StepAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SentAnswer(Struct, frozen=True, kw_only=True):
-    """When parameters are gathered for a step, or gradients scattered or summed up behind it."""
+    """The times of a gather before a step, or of a reduce-scatter or a sum of replicas after it."""
 
     step: StepIndex
     issued_ns: Moment
@@ -144,7 +144,7 @@ class SentAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LevelAnswer(Struct, frozen=True, kw_only=True):
-    """Memory at a moment, in addition to what is held throughout."""
+    """Memory at a moment, in addition to the memory that is held throughout."""
 
     step: StepIndex
     stage: Literal["wait", "copy", "compute", "end", "scatter"]
@@ -155,7 +155,7 @@ class LevelAnswer(Struct, frozen=True, kw_only=True):
 
 
 class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
-    """The units and when they are gathered, what that costs, and what is in memory when."""
+    """The units, the times of their collectives, the cost, and the memory in use over time."""
 
     problem: Literal["fsdp"] = "fsdp"
     channels: ChannelsName
@@ -238,8 +238,8 @@ def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
 def timeline(answer: FsdpAnswer) -> Timeline:
     """Check an answer and return its schedule and memory curve.
 
-    Raises InvalidInputError if there is no plan, a layer is in no unit, or its units cost something
-    else than stated.
+    Raises InvalidInputError if there is no plan, a layer is in no unit, or the stated cost is not
+    that of the units.
     """
     check_base(answer, "units", costs="iteration_ns")
     (plan, loads), names = plan_of(answer), unset_to_none(answer.layer_names)

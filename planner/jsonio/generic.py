@@ -1,7 +1,7 @@
 """The JSON interface of a family that declares no other: its dataclasses are its documents.
 
-A request has the fields of the problem, an answer those of the plan and, if evaluations have a
-`timeline`, what happens when. `register` adds a family to `planner.solve`, ``planner compare``,
+A request has the fields of the problem. An answer has the fields of the plan and, if evaluations
+have a `timeline`, its intervals. `register` adds a family to `planner.solve`, ``planner compare``,
 ``planner draw`` and ``planner schema`` of this process.
 """
 

@@ -52,7 +52,7 @@ MethodName = Annotated[
 
 
 class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which layers to send together.
+    """Asks which layers to send together.
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
@@ -137,7 +137,7 @@ def _check_parameters(layers: LayerParameters | None) -> None:
 
 
 class BatchAnswer(Struct, frozen=True, kw_only=True):
-    """When one batch communicates and computes, from the start of the phase."""
+    """The times of one batch's transfer and computation, from the start of the phase."""
 
     layers: LayerRange
     transfer_start_ns: Moment
@@ -148,7 +148,7 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
 
 
 class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
-    """The batches in transfer order, what they cost and the proof; or why there are none."""
+    """The batches in transfer order, their cost and a lower bound; or why there is no plan."""
 
     problem: Literal["ibatch"] = "ibatch"
     direction: Literal["pull", "push"]

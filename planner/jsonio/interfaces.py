@@ -1,6 +1,6 @@
-"""What the JSON interface of a problem consists of, and the interfaces of all problems.
+"""The parts of the JSON interface of a problem, and the interfaces of all problems.
 
-That of one problem is loaded when it is first asked for: most processes answer one kind of request.
+An interface is loaded when it is first used: most processes answer one kind of request.
 """
 
 from collections import UserDict
@@ -16,7 +16,7 @@ from planner.solving.family import Family
 from planner.solving.result import Result
 
 ToAnswer: TypeAlias = "Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]"
-"""Returns the answer of a result; with all that takes time, until the deadline, if there is one."""
+"""Returns the answer of a result; with a deadline, also the parts that take time, until then."""
 
 
 def of_result(answer: Callable[[Any, Result[Any, Any]], Any]) -> ToAnswer:
@@ -32,8 +32,8 @@ class Interface:
     request: type[Any]  # a `Controlled`
     answer: type[Any]  # a `AnswerBase`
     to_answer: ToAnswer
-    view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
-    run: Callable[..., Any] | None = None  # a request's own way to its answer, with `Control`
+    view: Callable[[Any], Any]  # checks a stored answer; returns the data of its picture
+    run: Callable[..., Any] | None = None  # answers a request, with `Control`; None: as usual
 
     @property
     def plans(self) -> tuple[type[Any], ...]:
@@ -52,7 +52,7 @@ def types_of(family: Family[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 class Interfaces(UserDict[str, Interface]):
-    """Interfaces by the name of their problem: `INTERFACE` of the module of that name here."""
+    """Interfaces by problem: the `INTERFACE` of the module here that has the problem's name."""
 
     def __getitem__(self, name: str) -> Interface:
         if self.data[name] is UNLOADED:

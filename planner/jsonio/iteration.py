@@ -57,7 +57,7 @@ Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)
 
 
 class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one training iteration of a model should communicate on a cluster."""
+    """Asks how one training iteration of a model should communicate on a cluster."""
 
     problem: Literal["iteration"]
     profile: ProfileDocument
@@ -162,8 +162,8 @@ def planned(
     `epoch_samples` the number of machines is chosen as well, for epochs of this many samples.
     `limits` holds `max_overhead` and `max_group_ns` of `planner.families.iteration.sizing`;
     `likely` holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the
-    time limit is kept for other scenarios; `unhurried` gives them a limit of their own, and
-    explanations none. `progress` is called with a text before each stage.
+    time limit is kept for other scenarios; with `unhurried` they have a limit of their own, and
+    explanations have no limit. `progress` is called with a text before each stage.
     """
     cancel = control.get("cancel")
     target: Target | None = options.get("target")

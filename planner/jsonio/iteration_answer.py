@@ -1,4 +1,4 @@
-"""The JSON answers of whole iterations, and what is checked of one that is read again."""
+"""The JSON answers of whole iterations, and the checks of a stored answer."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -41,8 +41,9 @@ VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
     """One transfer; times count from the start of the backward pass.
 
-    An all-reduce sums up on all workers; a push sums up, each worker its share; a pull hands the
-    updated shares out. It is due when the forward pass would need it if that never waited.
+    After an all-reduce every worker has the sum; after a push each worker has its share of the sum;
+    a pull gives all workers the updated shares. A transfer is due when a forward pass that never
+    waits would need it.
     """
 
     kind: Literal["all_reduce", "push", "pull"]
@@ -60,7 +61,7 @@ class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
-    """The chosen way of synchronising: what carries most bytes, and what else transfers name."""
+    """The chosen algorithms: the one with the most bytes, and the others that transfers name."""
 
     mode: Mode
     others: (
@@ -99,14 +100,14 @@ class AlternativeAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ChangeAnswer(Struct, frozen=True, kw_only=True):
-    """What would make the runner-up the better one, with both plans as they are."""
+    """A change that would make the runner-up the better plan, with both plans unchanged."""
 
     what: Literal["startup", "message", "bandwidth"]
     factor: Annotated[float, Meta(gt=0)]
 
 
 class RunnerUp(Struct, frozen=True, kw_only=True):
-    """The next best way of synchronising that costs something else."""
+    """The best alternative that differs from the plan in its algorithm or its mode."""
 
     algorithm: str
     mode: Mode
@@ -119,7 +120,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
 
 
 class WhyAnswer(Struct, frozen=True, kw_only=True):
-    """Where the time goes, and what would have to change for another plan to win."""
+    """The parts of the iteration's time, and the changes that would make another plan win."""
 
     computation_ns: Moment
     exposed_bytes_ns: int
@@ -128,7 +129,7 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
 
 
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
-    """What each worker has to remember under the plan, with its largest transfer."""
+    """The memory that each worker needs under the plan, with its largest transfer."""
 
     needed_bytes: Size
     available_bytes: Size | None
@@ -145,7 +146,7 @@ class CandidateAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SizingAnswer(Struct, frozen=True, kw_only=True):
-    """How many machines were chosen, and what comes next."""
+    """The numbers of machines that were considered for an epoch, and whether the best is proven."""
 
     epoch_samples: Count
     at_most: Count
@@ -168,7 +169,7 @@ class SchedulingAnswer(Struct, frozen=True, kw_only=True):
 
 
 class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
-    """The chosen plan, what else there is, the bounds and the timeline."""
+    """The chosen plan, the alternatives, the bounds and the timeline."""
 
     problem: Literal["iteration"] = "iteration"
     network_bound_ns: Annotated[

@@ -97,7 +97,7 @@ Nic = Annotated[tuple[Digits, Number], says("[digits of the server, level]")]
 
 
 class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What does not work; a link of a BCube is that of one NIC."""
+    """Failed parts of a network; each link of a BCube belongs to one NIC."""
 
     servers: tuple[Digits, ...] = ()
     nics: tuple[Nic, ...] = ()

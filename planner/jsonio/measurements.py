@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # fitting imports NumPy; the schema does not need it
 
 
 class MeasurementDocument(FixedDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was run, and how long an epoch took."""
+    """A configuration that was run, and the time of an epoch."""
 
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)]
     machines: Annotated[

@@ -68,7 +68,7 @@ _DEPTH_KEY = r"[1-9]|[1-5][0-9]|6[0-4]"
 
 
 class CostDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a transfer costs: a start-up and a time per byte, or a measured table."""
+    """The cost of a transfer: a start-up and a time per byte, or a measured table."""
 
     startup_ns: Time | UnsetType = UNSET
     ns_per_byte: Rate | UnsetType = UNSET
@@ -76,7 +76,7 @@ class CostDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CostsDocument(CostDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an all-reduce costs, at depth 1 and, if given, at others.
+    """The cost of an all-reduce, at depth 1 and, if given, at other depths.
 
     The cost at depth 1 is given outside `depths` or as one of them.
     """
@@ -99,7 +99,7 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured of one size, and by how much each model exceeds it, relative to it."""
+    """The measured times of one size, and the relative error of each model, above 0 if too long."""
 
     bytes: Count
     depth: Count
@@ -146,7 +146,7 @@ Links = Annotated[
 
 
 class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured of a cluster's network, and where the numbers come from."""
+    """Measurements of a cluster's network, and the source of the numbers."""
 
     collectives: Collectives
     links: Links | UnsetType = UNSET
@@ -170,9 +170,9 @@ def _measured(collectives: Collectives, links: Iterable[LinkDocument]) -> Measur
 
 
 class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A network: what transfers cost; NICs, as a cluster has; or what was measured.
+    """A network: the cost of transfers; NICs, as a cluster has; or measurements.
 
-    Of what was measured only `network`, `collective` and `ranks` are needed.
+    Of the measurements of one collective only `network`, `collective` and `ranks` are needed.
     """
 
     bytes_per_s: PositiveRate | UnsetType = UNSET

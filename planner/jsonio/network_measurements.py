@@ -149,7 +149,7 @@ def cluster_document(
     interference: Interference = NO_CONTENTION,
     notes: Sequence[str] = (),
 ) -> ClusterDocument:
-    """Return a cluster whose all-reduces cost what was measured.
+    """Return a cluster whose all-reduces cost the measured times.
 
     `cores` are those of a machine, or a rank's share of them. `bcube` is given if BML carried out
     the all-reduces; the ranks are its servers. Raises InvalidInputError if the times are not of an

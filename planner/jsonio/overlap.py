@@ -30,7 +30,7 @@ class GraphNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 
 class GraphKind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What collectives that can be merged have in common."""
+    """The properties that collectives have in common if they can be merged."""
 
     name: str
     channel: str
@@ -81,7 +81,7 @@ class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class GraphTransfer(Struct, frozen=True, kw_only=True):
-    """When a transfer occupies its channel, and the collectives it carries."""
+    """The times of a transfer on its channel, and the collectives it carries."""
 
     members: tuple[Index, ...]
     channel: str
@@ -90,7 +90,7 @@ class GraphTransfer(Struct, frozen=True, kw_only=True):
 
 
 class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
-    """In which order the rank issues the nodes, what is merged, and what that costs."""
+    """The order in which the rank issues the nodes, the merged collectives, and the cost."""
 
     problem: Literal["overlap"] = "overlap"
     nodes: tuple[GraphNode, ...] = ()

@@ -22,7 +22,7 @@ Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], says("le
 class ProvenanceDocument(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Where the numbers come from."""
+    """The source of the numbers."""
 
     kind: Literal["measured", "imported", "synthetic"]
     source: str

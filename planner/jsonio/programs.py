@@ -41,7 +41,7 @@ Verdict = Annotated[
 
 
 class ProgramAnswer(Struct, frozen=True, kw_only=True):
-    """The collective program that is run: its generator, and what that takes."""
+    """The collective program that is run: its generator, and the generator's arguments."""
 
     generator: Annotated[str, Meta(extra_json_schema={"enum": list(GENERATORS)})]
     shape: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(min_length=1)]

@@ -22,7 +22,7 @@ class ComparisonReport(Struct, frozen=True, kw_only=True):
 
 
 class TransferReport(Struct, frozen=True, kw_only=True):
-    """The same of one batch."""
+    """The time of one batch: predicted, and measured in every step."""
 
     direction: str | None
     batch: int
@@ -33,9 +33,9 @@ class TransferReport(Struct, frozen=True, kw_only=True):
 
 
 class RatioReport(Struct, frozen=True, kw_only=True):
-    """How many times as fast as DDP, or as FSDP2's default, the plan is, over alternating rounds.
+    """The speed-up of the plan over DDP, or over FSDP2's default, in alternating rounds.
 
-    `differs`: 1 lies outside of `low` to `high`, and there was more than one round.
+    `differs` is true if 1 lies outside of `low` to `high`, and there was more than one round.
     """
 
     median: float

@@ -25,7 +25,7 @@ class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class GroupsConstants(Struct, frozen=True, kw_only=True):
-    """What scheduling takes, as a request says it."""
+    """The constants of scheduling time, in the fields of a request."""
 
     group_ns: Fraction
     task_ns: Fraction
@@ -33,7 +33,7 @@ class GroupsConstants(Struct, frozen=True, kw_only=True):
 
 
 class SparkDrizzle(Struct, frozen=True, kw_only=True):
-    """A request of the problem `drizzle`, but for its limits, and how well its constants fit."""
+    """A request of the problem `drizzle` without its limits, and the error of its constants."""
 
     compute_ns: Time
     tasks: Count
@@ -44,7 +44,7 @@ class SparkDrizzle(Struct, frozen=True, kw_only=True):
 
 
 class SparkProvenance(Struct, frozen=True, kw_only=True):
-    """Where the numbers come from, and why they may be off."""
+    """The source of the numbers, and the reasons why they may be off."""
 
     kind: Literal["imported"] = "imported"
     format: Literal["spark-events"] = "spark-events"

@@ -35,8 +35,8 @@ def limited_replies(
     """Answer one request per message, in order, in a separate process.
 
     A request that exceeds a limit is answered by the error ``limit_exceeded``. `told` gets each
-    line of progress as JSON. `cancels` returns the cancel flag of the request with a number, from 1
-    on.
+    line of progress as JSON. `cancels` returns the cancel flag of a request by its number, which
+    counts from 1.
     """
     with Worker(_serve, limits) as worker:
         for number, message in enumerate(messages, 1):
@@ -89,7 +89,7 @@ class CancellableLines:
             yield line
 
     def cancelled(self, number: int) -> bool:
-        """Return whether the request with a number, from 1 on, has been cancelled."""
+        """Return whether a request, by its number from 1 on, has been cancelled."""
         return number in self._cancelled
 
     def _read(self) -> None:

@@ -34,7 +34,7 @@ class OpTimes(Struct, frozen=True, kw_only=True):
 
 
 class TransferDocument(Struct, frozen=True, kw_only=True):
-    """What a transfer carries, and when; times count from the start of the backward pass."""
+    """The data of a transfer, and its times, which count from the start of the backward pass."""
 
     parameters: Names
     bytes: PositiveSize
@@ -118,8 +118,8 @@ def timeline_of(
 # Check plans in answers that are read again: times in order, and transfers as large as their parts.
 #
 # A plan may come from an edited file. Before it is drawn, exported or run, its times must be those
-# of resources that do one thing at a time. That its transfers are complete is what the family
-# checks. Durations are not priced again: that is what its `evaluate` does, given the problem.
+# of resources that do one thing at a time. The family checks that its transfers are complete. No
+# duration is priced again here: the family's `evaluate` does so, given the problem.
 #
 # Complexity: O(rows). Source: own.
 

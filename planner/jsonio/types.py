@@ -58,8 +58,8 @@ LayerRange = Annotated[tuple[Index, Index], says("half-open: [a, b] holds layers
 def as_document(kind: type[S], /, *sources: object, **others: Any) -> S:
     """Return a document with `others`, and otherwise with attributes of the sources, by name.
 
-    The first source that has one counts. Rows inside become documents as well, and fractions
-    numbers; what is None stays unset.
+    The first source that has an attribute counts. Rows inside become documents as well, and
+    fractions become numbers; values of None stay unset.
     """
     for name, (form, nullable) in _forms(kind).items():
         for source in () if name in others else sources:

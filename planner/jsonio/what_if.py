@@ -1,4 +1,4 @@
-"""The fields of a request that ask what a plan costs if the numbers are others, and their answers.
+"""Regret and scenarios: fields of requests and answers about a plan's cost with other numbers.
 
 Each family whose problems can be perturbed takes them in the same form: its request is a
 `WhatIfRequest`, and its `run` step is `planned`.
@@ -53,7 +53,7 @@ from planner.solving.what_if import Regret, regrets, robust_plan
 
 
 class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be otherwise, and how likely that is."""
+    """Perturbed numbers, and the weight of the scenario."""
 
     computation: Annotated[
         PositiveRate | UnsetType, says("times of computation are multiplied by; or 1")
@@ -209,7 +209,7 @@ class RegretAnswer(Struct, frozen=True, kw_only=True):
 
 
 class AdviceAnswer(Struct, frozen=True, kw_only=True):
-    """What the plan gains over DDP with its best bucket size, and whether that is worth it."""
+    """The plan's gain over DDP with its best bucket size, and whether the gain is worth it."""
 
     keep_ddp: Annotated[bool, says("whether the plan gains less than 3 %")]
     bucket_cap_mb: (
@@ -272,14 +272,14 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class WhatIfAnswer(AnswerBase, frozen=True, kw_only=True):
-    """The fields of `AnswerBase`, and what the plan costs if the numbers are others."""
+    """The fields of `AnswerBase`, and the cost of the plan with other numbers."""
 
     regret: tuple[RegretAnswer, ...] | UnsetType = UNSET
     prospect: ProspectAnswer | UnsetType = UNSET
 
 
 class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
-    """The fields of `WhatIfAnswer`, and the rules that the plan keeps to, or would be sent by."""
+    """The fields of `WhatIfAnswer`, the target of the plan, and its time under each target."""
 
     target: TargetAnswer | UnsetType = UNSET
     targets: (
@@ -292,9 +292,9 @@ def planned(
 ) -> tuple[Result[PlanT, EvaluationT], Deadline, Callable[[], dict[str, Any]]]:
     """Return the result for a request: for its scenarios if there are any.
 
-    Also returns the deadline, and what works out the fields of the answer about other numbers. A
-    plan whose regret is asked for has half of the time. Raises InvalidInputError if the request is
-    none, such as a scenario that changes what the family does not have.
+    Also returns the deadline, and the function that makes the answer's fields about other numbers.
+    A plan whose regret is wanted has half of the time. Raises InvalidInputError if the request is
+    invalid, such as a scenario that changes a number the family does not have.
     """
     limit, cancel = unset_to_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
@@ -327,7 +327,7 @@ def planned(
 
 
 def answer_request(interface: Interface, request: Any, **control: Unpack[Control[Any]]) -> Any:
-    """Answer a request: what the family tells of the result, what-if, and caveats."""
+    """Return the answer to a request: the family's fields, regret, scenarios and caveats."""
     if interface.run is not None:
         return interface.run(request, **control)
     family = interface.family

@@ -10,7 +10,7 @@ from planner.traces.why import Why
 
 
 class RankReport(Struct, frozen=True, kw_only=True):
-    """Where the time of one rank went."""
+    """The parts of the time of one rank."""
 
     rank: int
     device: bool
@@ -49,7 +49,7 @@ class CostReport(Struct, frozen=True, kw_only=True):
 
 
 class SavingReport(Struct, frozen=True, kw_only=True):
-    """What a better plan saves of a step."""
+    """The part of a step that a better plan saves."""
 
     exposed_ns: int
     straggler_ns: int

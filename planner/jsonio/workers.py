@@ -59,7 +59,7 @@ class WorkerFaultError(Exception):
 
 
 class _Answer(NamedTuple):
-    """What comes before the bytes of an answer."""
+    """The head of an answer, which is sent before the bytes of the answer."""
 
     status: int
     grown: bool  # whether the process holds so much memory that another should answer the next

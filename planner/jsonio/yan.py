@@ -57,7 +57,7 @@ class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ConstantsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the machines and the network do."""
+    """The speeds of the machines and the network, and related constants."""
 
     muladd_ns: PositiveRate
     activation_ns: PositiveRate
@@ -75,7 +75,7 @@ class ConstantsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ChoiceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one layer is run; without a mapping by the canonical one."""
+    """How one layer is run; the default mapping is the canonical one."""
 
     partitions: Amount
     threads: Threads
@@ -90,7 +90,7 @@ class ChoiceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A configuration to price; without layers the best ones complete it."""
+    """A configuration to price; without `layers` the best choices for the layers complete it."""
 
     parameter_servers: Machines
     replicas: Machines
@@ -99,7 +99,7 @@ class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many servers, replicas, workers, partitions, copies and threads a job should have."""
+    """Asks for the best numbers of servers, replicas, workers, partitions, copies and threads."""
 
     problem: Literal["yan"]
     samples: Count

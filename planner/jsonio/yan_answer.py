@@ -62,7 +62,7 @@ class ConfigurationAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LayerBreakdown(Struct, frozen=True, kw_only=True):
-    """What one layer adds to an epoch."""
+    """The times that one layer adds to an epoch."""
 
     name: str
     forward_computation_ns: Moment
@@ -74,7 +74,7 @@ class LayerBreakdown(Struct, frozen=True, kw_only=True):
 
 
 class Breakdown(Struct, frozen=True, kw_only=True):
-    """Where the time of an epoch goes; the parts add up to it."""
+    """The parts of the time of an epoch, which add up to it."""
 
     layers: Annotated[tuple[LayerBreakdown, ...], Meta(min_length=1)]
 
@@ -91,14 +91,14 @@ class TopRow(Struct, frozen=True, kw_only=True):
 
 
 class ExploredAnswer(Struct, frozen=True, kw_only=True):
-    """How much of the space was looked at, and how much of it bounds cut."""
+    """The triples of the space that were visited, and the triples that bounds cut."""
 
     triples: Total
     triples_cut: Total
 
 
 class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
-    """The configuration, what an epoch takes and the proof; or why there is none."""
+    """The configuration, the time of an epoch and a lower bound; or why there is no plan."""
 
     longest_ns: ClassVar[int] = 366 * 24 * 3600 * 10**9  # epochs of large data sets take days
 

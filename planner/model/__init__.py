@@ -1,1 +1,1 @@
-"""What is given: profiles and graphs, costs and networks, clusters and topologies."""
+"""The input data: profiles and graphs, costs and networks, clusters and topologies."""

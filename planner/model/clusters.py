@@ -18,7 +18,7 @@ from planner.model.validation import MAX_VALUE, set_exact, set_integer, shown
 MAX_MACHINES = 2**16
 
 ONE_ACCELERATOR_BYTES = 300 * 10**9
-"""No accelerator has more memory: a smaller machine's memory may be meant per accelerator."""
+"""No accelerator has more memory; a smaller `memory_bytes` may be meant per accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +225,8 @@ def scaled_cluster(
     """Return a cluster with the start-ups, and the bandwidths, of all its links multiplied.
 
     Start-ups are those of NICs, of links within hosts and of further messages; bandwidths those of
-    NICs, of links within hosts and of what machines share. Of a measured table what its smallest
-    transfer takes is start-up.
+    NICs, of links within hosts and of what machines share. The start-up of a measured table is the
+    time of its smallest transfer.
     """
     nic, topology, network = cluster.nic, cluster.topology, cluster.network
     nic = replace(

@@ -47,7 +47,7 @@ class LinearPiece(NamedTuple):
 
 
 class _Cost:
-    """What all costs share."""
+    """The methods that all costs share."""
 
     __slots__ = ()
 
@@ -268,7 +268,7 @@ def scaled_cost(
 
     Of a table, the time of the smallest transfer is the start-up. `extra_ns` is added to the
     start-up, `rounding` makes a time whole nanoseconds, and times of a table are cut to `most_ns`.
-    A number that is too large then is an InvalidInputError.
+    InvalidInputError if a resulting number is too large.
     """
     if isinstance(cost, DepthCost):
         at = partial(scaled_cost, startup=startup, rate=rate, extra_ns=extra_ns, rounding=rounding)

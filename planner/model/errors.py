@@ -74,7 +74,7 @@ class MeasurementError(PlannerError):
 
 
 class DisagreementError(PlannerError):
-    """Ranks differ from rank 0 in what must be equal, such as the plan; `ranks` are those.
+    """Some `ranks` differ from rank 0 in a value that must be equal, such as the plan.
 
     It is detected before the first transfer.
     """

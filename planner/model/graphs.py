@@ -246,7 +246,7 @@ class Graph:
 def stable_order(needed: Sequence[Sequence[int]]) -> list[int]:
     """Return a topological order; among available nodes, the first comes next.
 
-    `needed` are the nodes that each node needs. Nodes of a cycle, and those behind it, are missing.
+    `needed` are the nodes that each node needs. Nodes of cycles, or depending on them, are missing.
     """
     missing = [len(before) for before in needed]
     following: list[list[int]] = [[] for _ in needed]
@@ -267,7 +267,7 @@ def stable_order(needed: Sequence[Sequence[int]]) -> list[int]:
 
 
 def cycle_of(needed: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
-    """Return a cycle that an order lacks: each node needed by the next, the first one first."""
+    """Return a cycle of nodes that an order lacks, each needed by the next, lowest index first."""
     left = set(range(len(needed))) - set(order)
     seen: dict[int, None] = {}
     node = min(left)

@@ -1,4 +1,4 @@
-"""A package that loads what it exports only when that is asked for."""
+"""Lazy imports: a package loads an exported name only when the name is used."""
 
 import sys
 

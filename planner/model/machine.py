@@ -55,7 +55,7 @@ class Load(NamedTuple):
         return cls(time.monotonic(), time.process_time(), _busy_s(counted))
 
     def others(self, since: "Load", own_s: float | None = None) -> float | None:
-        """Return the mean number of processors that others kept busy, or None if unknown.
+        """Return the mean number of processors that other processes kept busy; None if unknown.
 
         `own_s` is the processor time of the caller's processes, by default of this one alone. The
         result is None for intervals under 0.2 s: the system counts hundredths of seconds.

@@ -1,7 +1,7 @@
 """Networks of servers and switches, computed by arithmetic, without an object per part.
 
 A server is an integer; in BCube(n, k) its base-n digits ``[v_{k-1}, …, v_0]`` tell to which
-switches it is connected. Every property is O(1), every list as long as its content.
+switches it is connected. Every property takes O(1), and every list linear time.
 
 Source: Guo et al., "BCube: A High Performance, Server-centric Network Architecture for Modular Data
 Centers", SIGCOMM'09; Al-Fares et al., "A Scalable, Commodity Data Center Network Architecture",

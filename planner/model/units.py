@@ -85,7 +85,7 @@ def byte_unit(size: int) -> tuple[str, int]:
 def format_bytes(size: int, like: int | None = None) -> str:
     """Return a size with four significant digits and a fitting binary unit.
 
-    `like` is the largest of the sizes that stand together: all of them get its unit.
+    `like` is the largest of several sizes shown together, which all get its unit.
     """
     unit, scale = byte_unit(size if like is None else like)
     if scale == 1:

@@ -1,8 +1,8 @@
 """Plans in the form that executors follow: which bytes travel together, in which order.
 
 A plan comes typed, with its problem, or as an answer of the JSON interface; both give the same
-program. The adapter copies the plan and decides nothing: what a plan leaves open is an error with a
-path. It needs no torch.
+program. The adapter copies the plan and decides nothing: a decision that the plan leaves open is an
+error with a path. The adapter needs no torch.
 """
 
 from collections.abc import Mapping, Sequence

@@ -37,9 +37,9 @@ def summing_program(
 ) -> SummingProgram:
     """Return the program by which a checked answer sums up gradients.
 
-    `algorithm` and `depth` choose one where transfers have several. An answer that leaves the
-    program open is an `InvalidInputError` with the path of what is missing; a program that cannot
-    be generated is a `NotApplicableError`.
+    `algorithm` and `depth` choose a program where transfers have several. Raises an
+    `InvalidInputError`, with the path of the missing field, if the answer leaves the program open,
+    and a `NotApplicableError` if the program cannot be generated.
     """
     if isinstance(answer, IterationAnswer):
         return _chosen(answer, algorithm, depth)
@@ -129,8 +129,8 @@ def bcube_program(
 ) -> SummingProgram:
     """Return a plan's program, its depth, and the only tensor size it fits, if any.
 
-    A plan for another network, or an answer around failures without its plan, is an
-    `InvalidInputError`.
+    Raises an `InvalidInputError` if the plan is for another network, or if an answer around
+    failures lacks its plan.
     """
     if plan is None:
         return SummingProgram(bml_program(bcube))
@@ -138,7 +138,7 @@ def bcube_program(
         if plan.bcube != bcube:
             raise InvalidInputError("plan", f"expected one for {bcube}, got one for {plan.bcube}")
         return SummingProgram(program_of(plan), plan.rounds)
-    answer = read_plan(plan)  # which checks it
+    answer = read_plan(plan)  # `read_plan` also checks
     if not isinstance(answer, BmlAnswer):
         raise InvalidInputError("problem", f"expected a plan of bml, got {answer.problem}")
     if (answer.n, answer.k) != (bcube.n, bcube.k):

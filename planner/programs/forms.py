@@ -24,7 +24,7 @@ class Batch:
     """The contents of one transfer."""
 
     pieces: tuple[Piece, ...]  # in message order; in all-reduces, cut pieces may lie at the ends
-    size_bytes: int | None = None  # if the plan says it
+    size_bytes: int | None = None  # None if the plan does not say
     depth: int = 1  # chunks in flight at once
     collective: Recipe | None = None  # program, or half, that sums up; None: left open by the plan
 
@@ -33,7 +33,8 @@ class Batch:
 class GradientProgram:
     """Gradients are all-reduced batch by batch, in this order.
 
-    With a `barrier` the next forward pass waits for all batches; else for each where it is read.
+    With a `barrier` the next forward pass waits for all batches at its start; without, it waits for
+    each batch where it reads one of the batch's parameters.
     """
 
     batches: tuple[Batch, ...]
@@ -56,7 +57,7 @@ class ShardProgram:
 
     @classmethod
     def pushes_first(cls, pulls: Iterable[Batch], pushes: Iterable[Batch]) -> Self:
-        """Return the program that pulls nothing before everything is pushed."""
+        """Return the program with all pushes before all pulls."""
         return cls((*(("push", batch) for batch in pushes), *(("pull", batch) for batch in pulls)))
 
     @property
@@ -79,8 +80,8 @@ class ShardProgram:
 class SliceProgram:
     """Each rank sums up one slice of the gradient, updates it and hands it out.
 
-    `slices` holds the first element of each rank's slice and the one after its last; `pull_order`
-    the ranks in the order in which each rank pulls from them.
+    `slices` holds the first element of each rank's slice and the element after its last;
+    `pull_order` holds for each rank the ranks it pulls from, in order.
     """
 
     slices: tuple[tuple[int, int], ...]
@@ -90,13 +91,13 @@ class SliceProgram:
 class ShardedUnit(NamedTuple):
     """Modules whose parameters are gathered together: one call of ``fully_shard``.
 
-    The prefetch lists are the units whose gathers this one issues, in this order, when its own
+    The prefetch lists are the units whose gathers this unit issues, in this order, when its own
     parameters have arrived.
     """
 
     modules: tuple[str, ...]  # their names, in the order of computation
-    parameter_bytes: int  # gathered
-    gradient_bytes: int  # scattered
+    parameter_bytes: int  # gathered by the unit
+    gradient_bytes: int  # scattered by the unit
     reshard: bool  # parameters are freed after the forward pass, and gathered again
     recompute: bool  # the modules are computed again in the backward pass
     forward_prefetch: tuple[int, ...]
@@ -114,7 +115,7 @@ class UnitProgram:
     units: tuple[ShardedUnit, ...]  # in the order of the forward pass
     replicas: int  # of the device mesh, as `shards`
     shards: int
-    buffers: int = 1  # reduce-scatters whose input is kept at most
+    buffers: int = 1  # most reduce-scatters whose inputs are kept
     separate: bool = False  # reduce-scatters have a communicator of their own
     streams: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
@@ -129,7 +130,7 @@ def piece_of(parameter: str, start: int, stop: int, size: int | None) -> Piece:
 
 
 def with_pieces(program: ProgramT, change: Callable[[Piece], Piece | None]) -> ProgramT:
-    """Return the program with every piece changed, without pieces that become None."""
+    """Return the program with every piece changed; pieces that `change` makes None are left out."""
 
     def changed(batch: Batch) -> Batch:
         return replace(batch, pieces=tuple(filter(None, map(change, batch.pieces))))

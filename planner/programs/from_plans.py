@@ -1,6 +1,6 @@
 """Builds programs from the contents of plans, which come typed or as answers.
 
-Guarantee: a program sends what its plan does, in the plan's order; a plan that leaves something
+Guarantee: a program sends the bytes of its plan in the plan's order; a plan that leaves a decision
 open is refused. Complexity: O(parts).
 """
 
@@ -208,7 +208,7 @@ TypedPlan = (
     | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
     | tuple[caramel.Problem | iteration.Problem, caramel.Plan | iteration.Plan]
 )
-"""Problems of `ibatch` have layers but no parameters: the names of each layer's come third."""
+"""Problems of `ibatch` name no parameters: the parameter names of each layer come third."""
 
 _FAMILIES: Mapping[type, tuple[str, Family[Any, Any, Any], Callable[..., Answer]]] = {
     bigdl.Problem: ("bigdl", bigdl.BIGDL, bigdl_json.answer),
@@ -217,7 +217,7 @@ _FAMILIES: Mapping[type, tuple[str, Family[Any, Any, Any], Callable[..., Answer]
     ibatch.Problem: ("ibatch", ibatch.IBATCH, ibatch_json.answer),
     iteration.Problem: ("iteration", iteration.ITERATION, iteration_making.answer),
 }
-"""Name, family, and maker of answers by the type of problem."""
+"""For each type of problem: its name, its family, and the function that makes its answers."""
 
 
 def is_typed(plan: object) -> TypeGuard[TypedPlan]:

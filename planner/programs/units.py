@@ -130,7 +130,7 @@ def _check_modules(modules: Sequence[Sequence[str]]) -> None:
 
 
 def nested_in(group_of: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield each module with each one of another group that it is inside of."""
+    """Yield each pair of a module and a module of another group that contains it."""
     for module, number in group_of.items():
         around = module
         while around:

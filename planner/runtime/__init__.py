@@ -59,7 +59,7 @@ _load = loader(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
+    """Import a public name when it is first used."""
     try:
         return _load(name)
     except ModuleNotFoundError as error:

@@ -118,9 +118,10 @@ def _interpreters(
     all_reduce: AllReduce | None,
     closing: Callable[[Callable[[], None]], object],
 ) -> dict[Recipe | None, Interpreter]:
-    """Return an interpreter for each collective program that the plan names, but gloo's ring.
+    """Return an interpreter for each collective program of a plan, except for gloo's all-reduces.
 
-    A program for another number of ranks, or another given `all_reduce`, is an `InvalidInputError`.
+    Raises an `InvalidInputError` if a program is for another number of ranks, or is not the given
+    `all_reduce`.
     """
     interpreters: dict[Recipe | None, Interpreter] = {}
     for recipe in dict.fromkeys(batch.collective for batch in planned.batches):
@@ -158,8 +159,8 @@ def take_over(
 ) -> Executor:
     """Let a loop that calls ``optimizer.step()`` follow a plan. Every rank has to call it.
 
-    Until `Executor.close`, the optimiser's `step` is the executor's, after the closure if there is
-    one, and the model gets the executor's `no_sync` if it has none. Schedulers may wrap `step`
+    Until `Executor.close`, the optimiser's `step` calls the closure, if one is given, and then
+    `Executor.step`. A model without `no_sync` gets the executor's. Schedulers may wrap `step`
     before or after.
 
     Parameters
@@ -171,8 +172,8 @@ def take_over(
     plan
         As for `planner.runtime.attach`, whose errors are raised.
     world : World, optional
-        The job, which is not left at the end; by default the one that `planner.runtime.join`
-        finds, which is left on close.
+        The job, which is not left at the end. By default the executor joins the job by
+        `planner.runtime.join`, and leaves the job on close.
     timeout_s : float
         How long a transfer may wait for another rank, if `world` is not given.
     """

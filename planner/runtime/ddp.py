@@ -37,7 +37,7 @@ _REPORT = "rebuilt_per_bucket_param_indices"
 def as_ddp(model: nn.Module, program: Program, **options: Any) -> DistributedDataParallel:
     """Return the model under DDP, with the batches of a plan as buckets, in the plan's order.
 
-    Of a `ShardProgram` the pushes count. `options` are DDP's, except the bucket sizes and
+    The batches of a `ShardProgram` are its pushes. `options` are DDP's, except the bucket sizes and
     ``find_unused_parameters``, with which DDP never rebuilds its buckets.
 
     Raises a `NotApplicableError` if the plan cuts a parameter, mixes data types, or has a batch
@@ -93,8 +93,8 @@ def whole_batches(
 ) -> tuple[tuple[tuple[str, ...], ...], dict[str, nn.Parameter]]:
     """Return the parameter names of each batch, checked against the model, and its parameters.
 
-    A plan that is not one of gradients, or cuts a parameter, is a `NotApplicableError`; one that
-    does not carry each trainable parameter once is an `InvalidPlanError`.
+    Raises a `NotApplicableError` if the plan sends no gradients or cuts a parameter, and an
+    `InvalidPlanError` if the plan does not carry each trainable parameter once.
     """
     batches = gradient_batches(program)
     names = whole_names(batches)
@@ -108,7 +108,7 @@ def _in_ddp_order(
 ) -> tuple[dict[int, tuple[str, ...]], list[float]]:
     """Return the batches with their numbers and their sizes (MiB), in the order of DDP's buckets.
 
-    DDP fills them in the reverse order of the model's parameters.
+    DDP fills its buckets in the reverse order of the model's parameters.
     """
     names, parameters = whole_batches(program, model)
     kinds = {parameter.dtype for parameter in parameters.values()}
@@ -184,7 +184,7 @@ def follow_order(ddp: DistributedDataParallel, program: Program) -> None:
     NotApplicableError
         If the plan is not one of gradients, or cuts a parameter.
     InvalidPlanError
-        If it does not carry each trainable parameter once.
+        If the plan does not carry each trainable parameter once.
     """
     if not isinstance(ddp, DistributedDataParallel):
         raise InvalidInputError(
@@ -213,7 +213,7 @@ class _InOrder:
         self,
         bucket: distributed.GradBucket,  # type: ignore[name-defined]
     ) -> Future[Tensor]:
-        """Send a bucket, and those delayed behind it, in order; return the future of its sum."""
+        """Send a bucket, then the buckets delayed behind it; return the future of its sum."""
         index = bucket.index()
         if index == 0:
             self._step += 1

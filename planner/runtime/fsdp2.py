@@ -1,6 +1,6 @@
 """Plans of fully sharded training carried out by torch's FSDP2: units, prefetching, resharding.
 
-Method: Each unit is one ``fully_shard`` call. Prefetch lists name what is gathered ahead; a list
+Method: Each unit is one ``fully_shard`` call. Prefetch lists name the units to gather ahead; a list
 with the unit itself stands for none, since FSDP2 reads an empty list as its own choice. Gathers
 are asynchronous on the computation's stream (``_set_unshard_async_op``), so each starts where its
 step issues it, except in plans made for FSDP2's own streams. On CPUs `queue_collectives` runs the
@@ -41,7 +41,8 @@ def as_fsdp2(model: nn.Module, program: Program, mesh: Any = None, **options: An
 
     Make the optimiser afterwards, of the sharded parameters. `mesh` is that of ``fully_shard``, on
     CPUs ``init_device_mesh("cpu", (ranks,))``; with replicas it has two dimensions, replicas and
-    shards. So are `options`, without ``reshard_after_forward``: units define it themselves.
+    shards. `options` are more arguments of ``fully_shard``, but not ``reshard_after_forward``,
+    which the plan's units define.
 
     Raises a `NotApplicableError` if the program is no plan of `fsdp`, an `InvalidPlanError` if it
     does not fit the model, and a `DisagreementError` if ranks have different plans.
@@ -242,7 +243,7 @@ class _Queue:
 
     def __init__(self, ranks: Sequence[int]) -> None:
         job: Any = distributed.group.WORLD
-        # By default groups of gloo wait for half an hour, whatever the job's own does.
+        # By default gloo's groups wait for half an hour, even if the job's own group does not.
         timeout = job._get_backend(torch.device("cpu")).options._timeout
         self._group = distributed.new_group(
             list(ranks), timeout=timeout, use_local_synchronization=True

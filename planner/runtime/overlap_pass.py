@@ -28,10 +28,10 @@ Typed = tuple[overlap.Problem, overlap.Plan]
 def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
     """Put a graph into the planned order, with the planned collectives merged.
 
-    The graph is that of the plan (`planner.profiling.fx.fx_document`). It is changed in place; call
-    ``recompile`` of its module afterwards. The plan is an answer of ``planner solve`` as JSON text,
-    or a problem with its plan. Every rank has to use the same plan: ranks that start
-    collectives in different orders deadlock.
+    The graph has to be the one the plan was made of (`planner.profiling.fx.fx_document`), and is
+    changed in place; call ``recompile`` of its module afterwards. The plan is an answer of
+    ``planner solve`` as JSON text, or a problem with its plan. Every rank has to use the same plan:
+    ranks that start collectives in different orders deadlock.
 
     Raises an `InvalidInputError` if the plan is not of this graph, or its order violates a
     dependence.
@@ -50,7 +50,7 @@ def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
 
 
 def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
-    """Return the nodes of a graph in a planned order; an invalid one is an `InvalidPlanError`."""
+    """Return the nodes of a graph in a planned order; raise `InvalidPlanError` if it is invalid."""
     needed = dependences(graph)
     node_of = {node.name: node for node in needed}
     unknown = sorted(node_of.keys() ^ set(names), key=node_of.__contains__)

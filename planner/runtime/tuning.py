@@ -1,8 +1,9 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan`. Copies of the model and the optimiser train alternately under the plan, DDP's
-default, and DDP with the bucket size predicted to be its best. The plan is followed if it is faster
-in every turn and gains `planner.solving.advice.WORTH` in the median; else the faster DDP stays.
+Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
+DDP's default, and DDP with the bucket size predicted to be best. The plan is followed if every turn
+has a gain, and the median gain is at least `planner.solving.advice.WORTH`; else the faster DDP
+stays.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
@@ -301,7 +302,7 @@ def _tried(
 
 
 def _compared(times: Mapping[str, Sequence[float]]) -> tuple[float, bool, str]:
-    """Return the plan's gain over DDP's best setting, whether each turn has one, that setting."""
+    """Return the plan's gain over DDP's best setting, whether each turn has a gain, the setting."""
     middle = {name: median(turns) for name, turns in times.items()}
     best = min(middle.keys() - {"plan"}, key=lambda name: (middle[name], name))
     each = zip(times["plan"], times[best], strict=True)

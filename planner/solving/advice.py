@@ -15,11 +15,11 @@ from planner.solving.family import Family
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 
 WORTH = Fraction(103, 100)
-"""The gain from which on a plan is worth running.
+"""Least gain at which a plan is worth running.
 
-Of ten models at three bandwidths (`benchmarks/runtime_real.py`) 28 of 30 decisions are right with
-it; 22 are with 6 to 8 %, what nineteen of twenty gains of the other models are predicted too high
-by."""
+Of ten models at three bandwidths (`benchmarks/runtime_real.py`), this threshold decides 28 of 30
+cases rightly. Thresholds of 6 to 8 %, the 95th percentile of how much too high the gains of the
+other models are predicted, decide 22 rightly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Advice:
     bound_ns: int | None  # lower bound over all plans, if known
     ddp_ns: int
     bucket_mb: int | None  # ``bucket_cap_mb`` (MiB); None: the default
-    contention: bool = False  # whether it is known what transfers take from computation
+    contention: bool = False  # whether contention parameters are known
 
     @property
     def gain(self) -> Fraction:
@@ -44,7 +44,7 @@ class Advice:
 
     @property
     def keep_ddp(self) -> bool:
-        """Whether the plan gains too little."""
+        """Whether the gain is below `WORTH`."""
         return self.gain < WORTH
 
 
@@ -54,7 +54,7 @@ def advise(
     result: Result[PlanT, EvaluationT],
     deadline: Deadline,
 ) -> Advice | None:
-    """Return whether to keep DDP; None without a plan or time, or where DDP does not apply.
+    """Compare a plan with DDP; return None without a plan or time, or where DDP does not apply.
 
     DDP is priced with its default buckets and each size of
     `planner.solving.bucketing.DDP_BUCKET_MB`. Of sizes that are equally fast the default comes

@@ -107,11 +107,11 @@ def mg_wfbp_groups(
 
 
 def earliest_end(moments: Sequence[int], sent: Sequence[int], startup: int) -> int:
-    """Return the least end of batches of which each is followed by computation.
+    """Return the earliest end of batches that are each followed by computation.
 
-    `moments`: what must be computed once each part has been sent, not rising. `sent`: time for all
-    bytes up to each part. By reversal in time: parts that are ready at moments. A batch that
-    reaches as far as an end allows is never worse. O(parts · log time).
+    `moments`: the remaining computation after each part is sent, not rising. `sent`: time for all
+    bytes up to each part. Reversed in time, these are parts that become ready at moments. A batch
+    that reaches as far as an end allows is never worse. O(parts · log time).
     """
     low, high = 0, startup + sent[-1] + moments[0]
     while low < high:

@@ -1,4 +1,4 @@
-"""Compare the methods of a family; the columns, options and cases that a family declares for it."""
+"""Compare the methods of a family, by the columns, options and cases that the family declares."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ def compare(
         except NotApplicableError as error:
             left_out.append((method, error.message))
             continue
-        rows.setdefault(result.method, result)  # `auto` is one of the others
+        rows.setdefault(result.method, result)  # `auto` chose one of the others
     best_first = sorted(
         rows.values(), key=lambda row: (row.objective_ns is None, row.objective_ns or 0)
     )
@@ -72,7 +72,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that makes a problem of a profile."""
+    """A command-line option of making a problem from a profile."""
 
     typed: str  # such as ``--workers N``, ``--direction pull|push``; a flag without a value
     help: str
@@ -123,19 +123,19 @@ REGRET = Option(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a profile shall run, and what communication costs there."""
+    """The place where a profile shall run, and the cost of communication there."""
 
     network: AnyNetwork
-    about: str = ""  # the network, as options, a file or a cluster say it
-    path: str = ""  # of that file or cluster, if it is one
+    about: str = ""  # description of the network of options, a file or a cluster
+    path: str = ""  # of the file or cluster, if there is one
     cluster: Cluster | None = None
-    ranks: int | None = None  # among which the network was measured, if it was
+    ranks: int | None = None  # of the measurement of the network, if there was one
     interference: Interference = NO_CONTENTION
     notes: tuple[str, ...] = ()  # costs that were not measured
-    collective: str | None = None  # whose times the network's table holds, if it was measured
+    collective: str | None = None  # of the measured table, if there is one
 
     def machines(self, given: int | None, option: Option = MACHINES) -> int:
-        """Return how many machines the cluster or an option says there are; refuse both or none."""
+        """Return the number of machines of the cluster or of an option; refuse both or none."""
         if self.cluster is not None:
             if given is not None:
                 raise InvalidInputError(option.name, "not together with --cluster")
@@ -149,19 +149,19 @@ class Place:
 class Case(Generic[ProblemT]):
     """One problem to show, and its origin.
 
-    `options` are by `Option.key`; those of a request are its `method` and `time_limit` (s).
+    `options` are by `Option.key`; a request has the options `method` and `time_limit` (s).
     """
 
-    made: Any  # the problem, or an object with it as `problem` and its origin
+    made: Any  # the problem, or an object with the attribute `problem` and its origin
     name: str = "request"  # or that of the profile
     options: Mapping[str, Any] = field(default_factory=dict)
     profile: Profile | None = None
     place: Place | None = None  # where the profile shall run
     request: Any = None
     title: str = ""  # name of the model, if it has one
-    warnings: tuple[str, ...] = ()  # why its numbers may be off
+    warnings: tuple[str, ...] = ()  # why the numbers may be off
     lines: tuple[str, ...] = ()  # above the table, in place of `Declared.about`
-    sentence: Callable[[Any], str] | None = None  # a last line, of the best plan or of None
+    sentence: Callable[[Any], str] | None = None  # makes a last line from the best plan or None
 
     @property
     def problem(self) -> ProblemT:

@@ -3,8 +3,8 @@
 Problem: families plan without contention (`planner.model.contention`). With it, durations depend on
 the schedule. Which plan is shortest then? Method: fixed-point iteration. Plan with the durations
 observed under the last plan, price the result under contention, repeat in the op order found. The
-last search adds the processor time of a transfer to its start-up, since such a search ignores that
-cost, and so sends less often. The incumbent includes the plans of all other methods; adjacent
+last search adds the processor time of a transfer to its start-up: a search ignores this cost
+otherwise, and would send too often. The incumbent includes the plans of all other methods; adjacent
 transfers are merged where that helps, before and after the searches. Stops within a `NEAR`-th of
 the bound. Guarantee: no longer than the plans given first, unless time runs out; no bound.
 Complexity: at most `ROUNDS` + 2 searches, and twice `MERGING` transfers priced. Source: own.

@@ -13,7 +13,7 @@ from planner.solving.deadline import Deadline
 def solved(model: Any, deadline: Deadline, **parameters: Any) -> tuple[Any, bool, bool]:
     """Return the solver of a model, whether it has a solution, and whether that is proven best.
 
-    Without a solution: whether it is proven that there is none. `parameters` are more of CP-SAT's.
+    Without a solution: whether infeasibility is proven. `parameters` are further ones of CP-SAT.
     """
     solver = cp_model.CpSolver()
     parameters |= {"num_workers": 1, "random_seed": 1}

@@ -71,7 +71,7 @@ class Control(TypedDict, Generic[PlanT], total=False):
 
 
 class _Since:
-    """Set this many seconds after another flag was first seen set."""
+    """A flag that is set this many seconds after another flag was first seen set."""
 
     def __init__(self, cancel: Cancel, seconds: float) -> None:
         self._cancel = cancel
@@ -160,7 +160,7 @@ class Deadline:
 
     @property
     def has_listener(self) -> bool:
-        """Whether incumbents have a receiver; otherwise none need be made."""
+        """Whether incumbents have a receiver; otherwise no incumbent need be made."""
         return self._offered is not None
 
     def report_incumbent(self, plan: Any, lower_bound: int | Fraction | None = None) -> None:

@@ -1,10 +1,10 @@
-"""What a family of problems declares.
+"""The declarations of a family of problems.
 
-A family names its methods and says how a plan is checked, priced and bounded. What is optional
-unlocks a feature of `planner.solving`: `perturb` regret, scenarios and break-even factors; `adapt`
-and `improve` warm starts; `neighbours` and `candidates` local search; `merged` tie-breaking. A
-family that declares nothing for readers shows its objective, the distance to the bound, status and
-run time; ``planner compare`` asks nothing else.
+A family names its methods and says how a plan is checked, priced and bounded. Optional methods
+unlock features of `planner.solving`: `perturb` regret, scenarios and break-even factors; `adapt`
+and `improve` warm starts; `neighbours` and `candidates` local search; `merged` tie-breaking. By
+default ``planner compare`` shows the objective, the distance to the bound, the status and the run
+time of a family.
 """
 
 from abc import ABC, abstractmethod
@@ -25,24 +25,24 @@ from planner.solving.scenarios import Scenario
 
 
 class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
-    """What a family says of itself; what it leaves out has a default."""
+    """The declarations of a family, with defaults for the optional ones."""
 
-    name: str  # what requests call it
+    name: str  # in requests
     plan_type: Any  # the class of its plans, or the union of their classes
     own_methods: Mapping[str, Method[ProblemT, PlanT]]  # by name, `auto` first; see `methods`
     baselines: tuple[str, ...] = ()  # methods whose plan follows from a rule
     near: int = 0  # the local search stops within one `near`-th of the bound; 0: only at the bound
 
-    # What ``planner compare`` shows of a family, and what makes a problem of a profile.
+    # The columns that ``planner compare`` shows, and the options that make a problem of a profile.
 
     columns: tuple[Column, ...] = (Column("objective"),)  # between the method and `ends`
     heading: str = "method"  # header of the methods
     ends: tuple[str, ...] = ("above bound", "status", "run time")
-    bounding: str = ""  # the method whose bound holds for all plans but cheaper ones; "": its own
-    own_options: tuple[Option, ...] = ()  # what makes a problem of a profile
+    bounding: str = ""  # the method whose bound holds for all plans not below it; "": each its own
+    own_options: tuple[Option, ...] = ()  # that make a problem of a profile
     on_cluster: bool = False  # whether a profile needs a cluster
-    asks: str = ""  # in the help: which question it answers
-    example: str = ""  # a command that does
+    asks: str = ""  # for the help: the question that the family answers
+    example: str = ""  # for the help: an example command
 
     @cached_property
     def methods(self) -> Mapping[str, Method[ProblemT, PlanT]]:
@@ -51,15 +51,15 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """What makes a problem of a profile; of families with scenarios ``--regret`` too."""
+        """Options that make a problem of a profile; with scenarios also ``--regret``."""
         asked = type(self).perturb is not Declared.perturb
         return (*self.own_options, *((REGRET,) if asked else ()))
 
-    # What every family says.
+    # Methods that every family defines.
 
     @abstractmethod
     def check(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> None:
-        """Raise an `InvalidPlanError` if the plan is no plan of the problem."""
+        """Raise an `InvalidPlanError` unless the plan is a valid plan of the problem."""
 
     @abstractmethod
     def evaluate(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> EvaluationT:
@@ -73,40 +73,40 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def bound(
         self, problem: ProblemT, plan: PlanT, deadline: Deadline
     ) -> tuple[int | Fraction | None, bool]:
-        """Return a lower bound (ns) for methods that prove none, and whether time cut it short."""
+        """Return a lower bound (ns) for methods that prove none, and whether time ran out."""
 
-    # What it may say.
+    # Methods that a family may define.
 
     def methods_for(self, problem: ProblemT) -> Mapping[str, Method[ProblemT, PlanT]]:
         """Return the methods of one problem, such as those that keep to its target."""
         return self.methods
 
     def adapt(self, problem: ProblemT, plan: PlanT) -> PlanT:
-        """Return a start plan with the numbers of the problem, such as other sizes; unchecked.
+        """Adapt a start plan to the problem, such as to other sizes; the result is unchecked.
 
-        InvalidPlanError if it cannot be one of the problem.
+        InvalidPlanError if the plan does not fit the problem.
         """
         return plan
 
     def improve(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> Outcome[PlanT]:
-        """Return a start plan improved within milliseconds; it may break a constraint before."""
+        """Improve a start plan within milliseconds; the given plan may break a constraint."""
         return Outcome(plan)
 
     def resume(self, problem: ProblemT, plan: PlanT) -> Mapping[str, Method[ProblemT, PlanT]]:
-        """Return the methods that go on from a start plan."""
+        """Return the methods that search from a start plan."""
         return self.methods_for(problem)
 
     def perturb(self, problem: ProblemT, scenario: Scenario) -> ProblemT:
         """Return the problem with the numbers of a scenario.
 
-        InvalidInputError if they are too large.
+        InvalidInputError if the numbers are too large.
         """
         raise NotApplicableError("scenarios", f"not for problem {self.name}")
 
     def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
         """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
 
-        InvalidInputError if it is no plan of the problem.
+        InvalidInputError if the plan does not fit the problem.
         """
         return plan
 
@@ -115,7 +115,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return problem
 
     def narrow(self, problem: ProblemT, plan: PlanT) -> ProblemT:
-        """Return a scenario's problem with fewer choices, in which plans for it are sought."""
+        """Return a scenario's problem with fewer choices, to search for its plans."""
         return problem
 
     def candidates(
@@ -127,7 +127,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def neighbours(
         self, problem: ProblemT, variants: Sequence[ProblemT], plan: PlanT
     ) -> Iterator[PlanT]:
-        """Yield plans one change away, which helps in at least one variant of the problem."""
+        """Yield plans one change away that helps in at least one variant of the problem."""
         return iter(())
 
     def budget(self, problem: ProblemT, plan: PlanT) -> int:
@@ -145,7 +145,7 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return default or method in self.baselines or is_plugged(method)
 
     def transfers(self, plan: PlanT) -> int:
-        """Return how many transfers a plan has; 0 where that says nothing."""
+        """Return the number of transfers of a plan; 0 where this number means nothing."""
         return 0
 
     def merged(self, problem: ProblemT, plan: PlanT, place: int) -> PlanT | None:
@@ -175,10 +175,10 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
 
     def knows_contention(self, problem: ProblemT) -> bool:
-        """Return whether the costs say what transfers take from computation."""
+        """Return whether the problem has contention parameters."""
         return False
 
-    # What it may say to whoever shows its problems (`planner.solving.compare`).
+    # Methods that a family may define for displaying its problems (`planner.solving.compare`).
 
     def summary(self, problem: ProblemT) -> str:
         """Return one line about a problem."""
@@ -218,11 +218,11 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return ()
 
     def collective(self, options: Mapping[str, Any]) -> str | None:
-        """Return whose measured times are asked for; None: what NICs do."""
+        """Return the collective whose measured times are needed; None: NICs are used."""
         return None
 
     def resolved_options(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """Return the options of a profile, with what the place says; refuse contradictions."""
+        """Return the options of a profile, completed from the place; refuse contradictions."""
         return options
 
     def check_profile(self, profile: Profile) -> None:
@@ -230,8 +230,8 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         profile.dataflow()  # refuses a model without gradients
 
     def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Any:
-        """Return the problem of a profile, or what holds it as `problem`.
+        """Return the problem of a profile, or an object with the attribute `problem`.
 
-        The path of an error is an option's name, or leads to a number that cannot mean anything.
+        The path of an error is an option's name, or leads to the invalid number.
         """
         raise NotApplicableError("--problem", "needs a request")

@@ -28,13 +28,13 @@ from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, 
 from planner.solving.tie_break import PRICED, Prefer
 
 OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
-"""Why there is no plan if a method had no time to make one."""
+"""The infeasibility of a method that had no time to make a plan."""
 
 
 class Family(Declared[ProblemT, PlanT, EvaluationT]):
-    """A family of problems: subclass it, say what `Declared` asks, and make one instance.
+    """A family of problems: subclass it, define what `Declared` asks, and make one instance.
 
-    All that is asked of its plans follows: `solve`, and the functions of `planner.solving`.
+    `solve` and the functions of `planner.solving` then work for its problems.
     """
 
     def simplest(self, problem: ProblemT, plan: PlanT, most_ns: int, deadline: Deadline) -> PlanT:
@@ -56,7 +56,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         return plan
 
     def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
-        """Return the cost of a plan (ns); InvalidPlanError if it is no plan of the problem."""
+        """Return the cost of a plan (ns); InvalidPlanError if the plan does not fit the problem."""
         return self.priced(problem, plan, deadline)[1]
 
     def solve(
@@ -159,7 +159,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             runtime = time.perf_counter() - begin
             outcome = outcome if outcome.method else replace(outcome, method=method)
             result = self.verify(problem, outcome, runtime, deadline)
-        except TimeUpError:  # also while the plan is checked: an unchecked plan is none
+        except TimeUpError:  # also during the check: an unchecked plan is dropped
             runtime = time.perf_counter() - begin
             result = Result(method, None, None, None, runtime, True, OUT_OF_TIME)
         bounded = method != REPLAN  # within milliseconds there is no time for a bound
@@ -244,14 +244,14 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
     def _started(self, problem: ProblemT, start: PlanT, deadline: Deadline) -> Outcome[PlanT]:
         """Return the adapted start plan, or why it does not fit the problem.
 
-        A start plan may be of any other problem: this is the one place that takes it, and nothing
-        but `adapt` sees a plan before it is checked.
+        A start plan may belong to any other problem. Only this function takes it, and only `adapt`
+        sees it unchecked.
         """
         try:
             plan = self.adapt(problem, start)
             if type(self).improve is Family.improve:
-                return Outcome(plan)  # whoever takes it checks it
-            with suppress(BrokenConstraintError):  # such as a memory limit: a change may mend it
+                return Outcome(plan)  # the caller checks it
+            with suppress(BrokenConstraintError):  # such as a memory limit: a change may repair it
                 self.priced(problem, plan, deadline)
             return self.improve(problem, plan, deadline)
         except InvalidInputError as error:
@@ -264,7 +264,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         incumbents: "Incumbents[ProblemT, PlanT, EvaluationT]",
         deadline: Deadline,
     ) -> tuple[PlanT | None, str]:
-        """Offer a start plan to a search; return it if it fits, and else why it does not."""
+        """Offer a start plan to a search; return the adapted plan, or why it does not fit."""
         with suppress(TimeUpError):
             old = self._started(problem, start, deadline)
             if old.plan is None:
@@ -283,8 +283,8 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
     """The plans of one search; `on_progress` receives each better plan or bound.
 
     Each plan a search reports is verified like its last one, and the best is kept. So a listener
-    hears of plans of the problem only, at the price that results have, and a search that is
-    cancelled returns a plan at least as good as any it has reported.
+    receives only valid plans with the prices that results have, and a search that is cancelled
+    returns a plan at least as good as any it has reported.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
             return deadline.telling(None)
 
         def offered(plan: PlanT, lower_bound: int | Fraction | None) -> None:
-            with suppress(TimeUpError):  # a plan that there is no time to check is none
+            with suppress(TimeUpError):  # without time for its check a plan is dropped
                 self.offer(plan, lower_bound, deadline=deadline)
 
         return deadline.telling(offered)
@@ -316,7 +316,7 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
         method: str = "",
         deadline: Deadline = NEVER,
     ) -> InvalidInputError | None:
-        """Take a plan, unchecked, and a bound (ns); return why not, if it is no plan."""
+        """Take an unchecked plan and a bound (ns); return the reason if the plan is invalid."""
         if self._best is not None and plan is self._best[0]:
             self._say(_whole(lower_bound), better=False)
             return None
@@ -335,8 +335,8 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
     ) -> Result[PlanT, EvaluationT]:
         """Return the result of the search, or a better incumbent in its place.
 
-        What the search proved may not hold for the op order of another plan, which is bounded anew
-        if `bounded`.
+        The bound of the search may not hold for the op order of another plan; if `bounded`, that
+        plan gets a new bound.
         """
         if self._best is not None:
             plan, evaluation, objective, method = self._best

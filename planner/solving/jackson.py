@@ -17,7 +17,7 @@ Time = TypeVar("Time", int, int | Fraction)
 
 
 def preemptive(jobs: Iterable[tuple[Time, Time, Time]]) -> Time:
-    """Return the least largest sum of a job's end and its tail, of jobs (head, duration, tail).
+    """Return the minimum of the largest end plus tail of jobs (head, duration, tail).
 
     0 without jobs; no time is negative.
     """

@@ -29,9 +29,9 @@ def local_search(
 ) -> tuple[PlanT, Value]:
     """Return the best plan found and its value.
 
-    `value` is None for plans that are not allowed; `start` has one. The candidates `first` are all
-    valued, until one reaches the lower bound `bound`. Then `neighbours` are sought down to
-    `target`; at most `budget` of the plan that begins are valued.
+    `value` is None for plans that are not allowed; `start` is allowed. The candidates `first` are
+    all valued, until one reaches the lower bound `bound`. Then neighbours are valued until one
+    reaches `target`, at most as many as the `budget` of the best candidate.
     """
     least = value(start)
     assert least is not None

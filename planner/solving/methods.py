@@ -1,4 +1,4 @@
-"""Methods: what they answer, and where they come from: a module, a plug-in, another method."""
+"""Methods: their outcomes, and their origins: a module, a plug-in or another method."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,20 +18,20 @@ REPLAN = "replan"
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[PlanT]):
-    """What a method returns: a plan, or why there is none, and what it proved."""
+    """The outcome of a method: a plan, or why there is none, and a proven lower bound."""
 
     plan: PlanT | None  # None exactly if `infeasibility` is given
     lower_bound: int | Fraction | None = None  # (ns) on every plan, proved on the way, if any
     timed_out: bool = False  # whether the deadline ended the search
     infeasibility: Infeasibility | None = None  # why there is no plan
-    method: str = ""  # that made it, if this one only chose among others
+    method: str = ""  # that made the plan, if the method called only chose among others
 
 
 Method: TypeAlias = Callable[[ProblemT, Deadline], Outcome[PlanT]]
 
 
 def named(name: str, method: Method[ProblemT, PlanT]) -> Method[ProblemT, PlanT]:
-    """Return a method whose answers say that the method of this name made them."""
+    """Return a method whose outcomes carry this name."""
 
     def answered(problem: ProblemT, deadline: Deadline) -> Outcome[PlanT]:
         return replace(method(problem, deadline), method=name)
@@ -67,7 +67,7 @@ def with_plugins(
 
 
 def _unproven(name: str, run: Callable[..., Any]) -> Method[Any, Any]:
-    """Return another package's method, of which plans count and proofs do not."""
+    """Return another package's method, with the lower bounds of its outcomes removed."""
 
     def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
         outcome = run(problem, deadline)

@@ -33,7 +33,7 @@ class Infeasibility:
 
 
 _WIDTH = 76
-"""Of longer plans (characters) only how many parts they have is printed."""
+"""Plans with longer texts (characters) are printed as the number of their parts."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -131,7 +131,7 @@ class Result(Generic[PlanT, EvaluationT]):
 
 
 def _brief(plan: Any) -> str:
-    """Return a plan as text, or how many parts a long one has and what else it says."""
+    """Return a plan as text; for a long plan, the number of its parts and its other fields."""
     text = repr(plan)
     if len(text) <= _WIDTH:
         return text

@@ -128,8 +128,8 @@ class ExpectedCost:
 
     value: Fraction  # mean or percentile
     bound: Fraction  # lower bound over all plans with its op order; at most `value`
-    usual_ns: int  # cost of the other plan with unperturbed numbers
-    usual_value: Fraction  # mean or percentile of the other plan
+    usual_ns: int  # cost of the usual plan with unperturbed numbers
+    usual_value: Fraction  # mean or percentile of the usual plan
 
 
 def measured(percentile: Fraction | None = None) -> ScenarioSet:

@@ -6,7 +6,7 @@ the previous op and all transfers it needs have ended; its waiting time is a sta
 waits for every transfer, so iterations do not overlap. Under contention
 (`planner.model.contention`) a transfer lasts longer and slows computation at a constant rate;
 readiness is then measured in computation done. Times are rounded up at each transfer's end and at
-each wait. If the backward pass is held, the op that waits lasts longer.
+each wait. If the backward pass waits (`held`), the op that waits lasts longer.
 
 Complexity: O(ops + transfers). Source: own.
 """

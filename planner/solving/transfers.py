@@ -1,7 +1,7 @@
 """Transfers: which bytes of which parameters travel together, and how.
 
-The one form between searches, which know sizes only, and programs, which know names and elements:
-a plan of `caramel` has all-reduces only, a plan of `iteration` also pushes and pulls.
+Searches know sizes only, and programs know names and elements; this form connects both. A plan of
+`caramel` has all-reduces only, a plan of `iteration` also pushes and pulls.
 """
 
 from collections.abc import Iterable

@@ -52,7 +52,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Data of a scaling picture; what was not requested is empty."""
+    """Data of a scaling picture; fields that were not requested are empty."""
 
     layers: tuple[LayerTime, ...]  # layer 0 first
     best: Point  # the configuration of these times

@@ -1,10 +1,10 @@
-"""What if the numbers are others: regret of a plan, and a plan for several scenarios.
+"""Regret of a plan if the real numbers differ from the assumed, and plans for several scenarios.
 
-Problem: a plan is made for one table of times, and the times turn out otherwise. What does the plan
-cost (`regrets`), and which plan costs least over weighted scenarios (`robust_plan`)?
+Problem: a plan is made for one table of times, but the real times differ. What does the plan cost
+(`regrets`), and which plan costs least over weighted scenarios (`robust_plan`)?
 Method: a scenario is a problem of the same family. `robust_plan` starts from the plans of all
-scenarios, in the op order of the usual plan, and costs at most `MAX_LOSS` times as much as that at
-nominal numbers.
+scenarios, in the op order of the usual plan. At nominal numbers its plan costs at most `MAX_LOSS`
+times as much as the usual plan.
 Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse
 over the scenarios than the usual one. Neither a mean nor a percentile falls if a time rises, so the
 scenarios' own bounds make its bound. Complexity: a run of ``auto`` and some rules a scenario, each
@@ -52,9 +52,9 @@ ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Regret(Generic[PlanT]):
-    """What a plan costs in one scenario, and what others would."""
+    """The cost of a plan in one scenario, and the costs of other plans."""
 
-    scenario: Scenario  # which numbers are others
+    scenario: Scenario  # the perturbed numbers
     plan_ns: int  # cost of the plan, unchanged
     best: PlanT  # the best plan found for the scenario
     best_ns: int  # its cost; at most `plan_ns`
@@ -102,7 +102,7 @@ def regrets(
     Scenarios for which no time is left, whose numbers are too large, or in which the plan breaks a
     constraint, are left out. `progress` is called before each. `known` are more plans to price in
     every scenario. `again` returns new plans for a problem, given the least cost known; by default
-    those of ``auto``. `rules` are those of the two rules to ask.
+    those of ``auto``. `rules` names the rules to price, of `DDP` and `LAYERS`.
     """
     listed, others = list(scenarios), list(known)
 
@@ -151,9 +151,9 @@ def regrets(
 def break_even(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction | None:
     """Return the factor nearest to 1, on a logarithmic scale, at which another plan is better.
 
-    `better` says whether it is at a factor. The factor is searched for among powers of two, up to
-    2^10 either way, then by bisection; None if none is found, or not in time. Where the comparison
-    changes more than once on a side of 1, it is one up to the first power of two that is better.
+    `better` returns whether the other plan is better at a factor. Powers of two up to 2^10 either
+    way are tried, then bisection; None if no factor is found in time. If `better` changes more
+    than once on a side of 1, one change up to the first power of two that is better is returned.
     """
     for power in range(1, FACTOR_BITS + 1):
         factors = []
@@ -201,7 +201,7 @@ def robust_plan(
     start = scenario_set.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
-        """Return a plan's mean or percentile; None if it is no plan, or costs too much."""
+        """Return a plan's mean or percentile; None if the plan is invalid or costs too much."""
         if plan is usual.plan:
             return start
         try:
@@ -258,12 +258,12 @@ def _first(
     made: list[PlanT],
     deadline: Deadline,
 ) -> Iterator[PlanT]:
-    """Yield plans that bear more: for longer computation or transfers, and the family's."""
+    """Yield plans for longer computation or longer transfers, and the family's candidates."""
     plans = [usual, *made]
     for left, scenario in enumerate(reversed(SLOWER), 1):
         if deadline.passed:
             return
-        with suppress(InvalidInputError):  # whose numbers are too large
+        with suppress(InvalidInputError):  # the numbers are too large
             longer = family.narrow(family.perturb(fixed, scenario), usual)
             share = deadline.share(left + 1)
             plan = family.solve(longer, time_limit=share, tie_break=None).plan

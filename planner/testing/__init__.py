@@ -1,6 +1,6 @@
-"""Strategies and properties for whoever writes a method, a family, a format or an executor.
+"""Strategies and properties for authors of methods, families, formats and executors.
 
-It needs Hypothesis: ``pip install '.[testing]'``. What each promise means: docs/testing.md.
+They need Hypothesis: ``pip install '.[testing]'``. docs/testing.md explains each promise.
 """
 
 from planner.testing.executors import check_executor

@@ -1,7 +1,7 @@
-"""What an executor of gradient transfers owes to a plan, asserted without torch or a network.
+"""Checks of executors of gradient transfers against their plans, without torch or a network.
 
-Ranks are threads of one process, and their group adds up what they hand it and keeps a record.
-Gradients are whole numbers, so that sums are exact in any order; one that is not ready yet holds
+Ranks are threads of one process. Their group adds up their messages and keeps a record. Gradients
+are whole numbers, so that sums are exact in any order. A gradient that is not ready yet holds
 `NOT_READY`, which no right message contains.
 """
 
@@ -24,7 +24,7 @@ ELEMENT_BYTES = 8
 NOT_READY = -(2**40)
 
 _WAIT_S = 30.0
-"""Seconds until a rank that waits for others is given up."""
+"""Seconds that a rank waits for other ranks before it gives up."""
 
 
 @dataclass
@@ -51,14 +51,14 @@ class RecordingGroup:
         self._meet.wait()
 
     def give_up(self) -> None:
-        """Free ranks that wait for one that has failed."""
+        """Free the ranks that wait for a rank that has failed."""
         self._meet.abort()
 
 
 Run: TypeAlias = Callable[
     [GradientProgram, dict[str, Gradient], Iterator[str], Callable[[Gradient], None]], object
 ]
-"""One rank: the program, its gradients, the names as they become ready, and the all-reduce."""
+"""Runs one rank, given the program, its gradients, names as they become ready, an all-reduce."""
 
 
 @st.composite
@@ -84,7 +84,7 @@ def gradient_programs(
 
 
 def check_executor(run: Run, *, ranks: int = 3, examples: int = 40) -> None:
-    """Assert that what runs is what was planned.
+    """Assert that an executor sends gradients as planned.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def check_executor(run: Run, *, ranks: int = 3, examples: int = 40) -> None:
     Raises
     ------
     AssertionError
-        If a rank sends other batches, or in another order, or a gradient before it is ready, or if
-        a gradient in the end is not the sum over all ranks.
+        If a rank sends batches that are not planned, or in another order, or a gradient before it
+        is ready, or if a gradient in the end is not the sum over all ranks.
     """
 
     @settings(max_examples=examples, deadline=None, report_multiple_bugs=False)

@@ -1,8 +1,8 @@
-"""What holds of every method, asserted on drawn problems.
+"""The promises of every method, asserted on drawn problems.
 
 Each rung of the ladder is a function that takes a trial and a problem and raises an AssertionError.
-Nothing here knows a family: problems are drawn by strategies (`planner.testing.problems`), and what
-is independent of a method comes from its family (checker, price, other methods) or from the caller
+Nothing here knows a family. Strategies draw problems (`planner.testing.problems`). The oracles that
+a method is checked against come from its family (checker, price, other methods) or from the caller
 (brute force, problems that must have the same answer).
 """
 
@@ -54,7 +54,7 @@ pickle.dump([trial.solve(one, limit).plan for one in problems], sys.stdout.buffe
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A method that is tried, by its name among the methods of its family."""
+    """A method to be tried, by its name among the methods of its family."""
 
     family: AnyFamily
     name: str
@@ -67,7 +67,7 @@ class Trial:
         try:
             methods = {**self.family.methods_for(problem), **self.own}
             return self.family.run(problem, self.name, methods, deadline, **more)
-        except RuntimeError as error:  # the path of every result refuses what is no plan
+        except RuntimeError as error:  # every result is checked: this one is no plan
             raise AssertionError(str(error)) from error
 
     def others(self, problem: Any) -> Iterator[tuple[str, AnyResult]]:
@@ -130,7 +130,7 @@ def check_method(
     Raises
     ------
     AssertionError
-        If it breaks one, with the smallest problem found on which it does.
+        If the method breaks a promise; with the smallest problem found.
     """
     if _ELSEWHERE in os.environ:
         return  # another process that imports the module of a method is not to begin a third
@@ -176,13 +176,13 @@ def check_method(
 
 
 def check_family(family: AnyFamily, drawn: "st.SearchStrategy[Any] | None" = None) -> None:
-    """Assert of every method of a family what `check_method` does, on fewer problems each."""
+    """Run `check_method` for every method of a family, on fewer problems each."""
     for name in family.methods:
         check_method(family, name, drawn, examples=10)
 
 
 def check_plan(trial: Trial, problem: Any, result: AnyResult) -> None:
-    """Assert that the plan is one, costs what a replay says, and can be stored."""
+    """Assert that the plan is valid, costs what a replay says, and can be stored."""
     family, plan = trial.family, result.plan
     if plan is None:
         assert result.infeasibility is not None
@@ -215,7 +215,7 @@ def check_bound(trial: Trial, problem: Any, result: AnyResult) -> None:
 def check_least(
     problem: Any, result: AnyResult, least: Callable[[Any], int | None], proves: bool
 ) -> None:
-    """Assert that brute force finds no plan below the bound, and none where there is none."""
+    """Assert that brute force agrees with the plan, its cost, its bound and its absence."""
     try:
         best = least(problem)
     except NotApplicableError:
@@ -238,7 +238,7 @@ def check_twins(
 
 
 def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
-    """Assert that a start plan is never made worse, whoever made it."""
+    """Assert that a start plan of any method is never made worse."""
     starts = [("its own", result), *trial.others(problem)]
     for name, start in starts:
         if start.plan is None or trial.name == REPLAN or trial.family.follows_rule(problem, name):
@@ -252,7 +252,7 @@ def check_start(trial: Trial, problem: Any, result: AnyResult) -> None:
 def check_no_time(trial: Trial, problem: Any, whole: AnyResult) -> None:
     """Assert what holds without time, and if the solve is cancelled.
 
-    There is a plan or a reason, and what is proven holds for the plan that more time finds.
+    There is a plan or a reason, and the bound holds for the plan that more time finds.
     """
     stopped = threading.Event()
     stopped.set()

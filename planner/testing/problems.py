@@ -124,7 +124,7 @@ def _fsdp(draw: st.DrawFn, size: int) -> fsdp.Problem:
 
 @st.composite
 def _overlap(draw: st.DrawFn, size: int) -> overlap.Problem:
-    """Return a graph in which what is issued first is waited for at any time later."""
+    """Return a graph of computation and collectives, which are waited for in the order of issue."""
     kinds = []
     for name in "kl"[: draw(st.integers(1, 2))]:
         least, more = draw(st.integers(0, 5)), draw(st.integers(0, 9))
@@ -259,7 +259,7 @@ _KNOWN: Mapping[str, tuple[Callable[[int], st.SearchStrategy[Any]], int]] = {
     "bigdl": (_bigdl, 4),
     "drizzle": (_drizzle, 6),
 }
-"""For each family its problems of a size, and the size by default: brute force is at hand."""
+"""For each family a strategy of its problems of a size, and a default size for brute force."""
 
 
 def problems(family: str, size: int | None = None) -> st.SearchStrategy[Any]:
@@ -286,7 +286,7 @@ def problems(family: str, size: int | None = None) -> st.SearchStrategy[Any]:
 
 @st.composite
 def plans(draw: st.DrawFn, family: Family[Any, Any, Any], problem: Any) -> Any:
-    """Return a plan of a problem: what a method makes, or that with neighbours sent together."""
+    """Return a plan of a problem: a method's plan, or one with some of its transfers merged."""
     made = []
     for name in family.methods_for(problem):
         try:

@@ -1,6 +1,6 @@
-"""Strategies of what is given: costs, networks, graphs, profiles, clusters.
+"""Strategies of inputs: costs, networks, graphs, profiles, clusters.
 
-Numbers are small, with many ties and zeros, where algorithms go wrong; what is drawn shrinks
+Numbers are small, with many ties and zeros, where algorithms go wrong. Drawn values shrink
 towards few parts, no start-up and a byte a nanosecond.
 """
 
@@ -21,7 +21,7 @@ times = st.one_of(st.integers(0, 30), st.sampled_from([0, 0, 1, 7, 1000]))
 """Times (ns) and start-ups."""
 
 sizes = st.one_of(st.integers(1, 30), st.sampled_from([1, 1, 4, 7, 100]))
-"""Sizes (bytes) of what there is."""
+"""Sizes (bytes) above 0."""
 
 rates = st.builds(Fraction, st.integers(1, 9), st.integers(1, 4)).map(lambda rate: rate * 10**9)
 """Bandwidths (bytes/s): about a byte a nanosecond, whole and not."""

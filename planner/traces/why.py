@@ -1,11 +1,11 @@
 """The complete analysis of recorded ranks: time breakdown, waits, causes, possible saving.
 
 How much of the waiting for transfers could a better plan save? Method: `planner.caramel` plans the
-trace's own graph with transfers at the fastest recorded cost. No plan of these all-reduces can save
-what its lower bound waits; its plan saves the rest. If gradients are unknown, or differ from what
-was all-reduced, only bytes count: all of them at the best rate, overlapping all computation.
-Kernels that count as computation but may be transfers may hide waits: these are added to the most
-that can be saved.
+trace's own graph with transfers at the fastest recorded cost. Its lower bound gives the least wait
+of all plans of these all-reduces; its plan shows what can be saved. If gradients are unknown, or
+differ from what was all-reduced, only bytes count: all of them at the best rate, overlapping all
+computation. Kernels that count as computation but may be transfers may hide waits: these waits are
+added to the most that can be saved.
 Guarantee: in the model (computation as recorded on one rank, transfer costs independent of
 overlap) no grouping, cutting or order of the all-reduces saves more than `at_most_ns`.
 Complexity: that of the planner. Source: own.
@@ -43,11 +43,11 @@ class Saving:
 
     exposed_ns: int  # mean wait for transfers without the host's delays
     straggler_ns: int  # part of it due to late ranks, which a plan does not claim to save
-    least_ns: int  # waited under any plan
-    plan_ns: int | None = None  # waited under `planned`
+    least_ns: int  # lower bound on the wait under any plan
+    plan_ns: int | None = None  # wait under `planned`
     planned: tuple[Problem, Result[Plan, Evaluation]] | None = None
     reason: str = ""  # why there is no plan
-    doubtful_ns: int = 0  # waited too if the doubtful kernels were transfers
+    doubtful_ns: int = 0  # additional wait if the doubtful kernels were transfers
 
     @property
     def at_most_ns(self) -> int:

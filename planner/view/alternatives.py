@@ -36,7 +36,7 @@ def alternative_rows(answer: IterationAnswer) -> list[tuple[str, ...]]:
 
 
 def alternative_table(answer: IterationAnswer) -> Html:
-    """Return all algorithms and modes, the fastest first, and those left out."""
+    """Return all algorithms and modes, the fastest first, and the algorithms left out."""
     rows, place = alternative_rows(answer), None
     if answer.objective_ns is not None:
         chosen = (answer.synchronisation.way, answer.synchronisation.mode)
@@ -48,7 +48,7 @@ def alternative_table(answer: IterationAnswer) -> Html:
         (alternative.algorithm, alternative.reason)
         for alternative in answer.alternatives or ()
         if alternative.reason is not UNSET
-        and alternative.reason != answer.reason  # the verdict states that reason
+        and alternative.reason != answer.reason  # the verdict states this reason
     ]
     left = (answer.left_out or {}).items()
     return joined(shown, reasons("Left out:", [*why, *left]))

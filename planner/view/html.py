@@ -39,7 +39,7 @@ def joined(*content: str) -> Html:
 def drawing(
     class_: str, size: tuple[float, float], *parts: str, label: str = "", **attributes: str
 ) -> Html:
-    """Return an SVG of a size; readers aloud say its label, and skip it if it has none."""
+    """Return an SVG of a size; screen readers read its label, and skip an SVG without one."""
     spoken = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
     box = f"0 0 {size[0]:g} {size[1]:g}"
     return element("svg", *parts, viewBox=box, class_=class_, **spoken, **attributes)

@@ -1,4 +1,4 @@
-"""What is drawn of plans that are no timelines: the panels of each family."""
+"""The panels in which plans without a timeline are drawn, for each family."""
 
 from collections.abc import Callable, Sequence
 
@@ -109,7 +109,7 @@ def ranked(chart: Chart[Ranking]) -> Panels:
 
 
 def groups(chart: Chart[Groups]) -> Panels:
-    """Return the overheads and the times; of many sizes those around the chosen one."""
+    """Return the overheads and the times; if there are many sizes, those around the chosen size."""
     view = chart.view
     start = max(view.points.index(view.chosen) - _MAX_ROWS // 2, 0)
     points = view.points[max(min(start, len(view.points) - _MAX_ROWS), 0) :][:_MAX_ROWS]
@@ -153,7 +153,7 @@ _CONFIGURATIONS = "workers × replicas + servers"
 
 
 def scaling(chart: Chart[Scaling]) -> Panels:
-    """Return the layers, the ranking, and what else is known."""
+    """Return the panels of the layers, the ranking, and the best configurations by machines."""
     view = chart.view
     layers = grouped(view.layers, _MAX_ROWS)
     unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)

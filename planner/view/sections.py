@@ -162,7 +162,7 @@ def time_parts(answer: IterationAnswer) -> Html:
 def assumption(answer: IterationAnswer) -> str:
     """Return the assumption of the prediction, to follow "if", and what changes it most.
 
-    That is the scenario whose time differs most from the planned time, among the plan's regrets.
+    The change is the scenario of the plan's regrets whose time differs most from the planned time.
     """
     planned, given = answer.objective_ns or 0, "the profile and the cluster's file are right"
     decisive = max(answer.regret or (), key=lambda row: abs(row.plan_ns - planned), default=None)

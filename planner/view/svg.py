@@ -23,7 +23,7 @@ Scale: TypeAlias = Callable[[float], float]
 """Maps values to horizontal positions."""
 
 Entry: TypeAlias = tuple[Callable[[float, float], Html], str]
-"""What draws a swatch of a legend, from its left and its middle, and its name."""
+"""A function that draws a swatch of a legend from its left and its middle, and its name."""
 
 
 def write(text: str, x: float, y: float, class_: str | None = None) -> Html:

@@ -1,6 +1,6 @@
 """Plans as traces for Perfetto or ``chrome://tracing``: one thread per serial resource.
 
-Marks are instants.
+Marks become instant events.
 
 Source: the Trace Event Format; complete events ("ph": "X") with times in microseconds.
 """

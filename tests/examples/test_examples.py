@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from torch import Tensor, nn
 
-from planner.runtime.measuring import beside
+from planner.runtime.measuring import contention
 from tests.runtime.launching import launch
 from tests.runtime.plans import plan_of
 
@@ -66,7 +66,7 @@ def plans() -> dict[bool, bytes]:
 
 def run_script(script: str, folder: str) -> None:
     """Run a script as one of its ranks; what it times together with computation, briefly."""
-    beside.SAMPLE_S = 0.02
+    contention.SAMPLE_S = 0.02
     os.chdir(folder)
     sys.path.insert(0, str(Path(script).parent))
     sys.argv = [script, "--steps", "6"]

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 import planner
 from planner.model.errors import MeasurementError
 from planner.runtime import join, tuning
-from planner.runtime.measuring import beside
+from planner.runtime.measuring import contention
 from tests.runtime.launching import errors, launch, values
 from tests.runtime.reference import (
     STEPS,
@@ -28,7 +28,7 @@ from tests.runtime.reference import (
 def hurried() -> None:
     """Measure little: what the numbers are does not matter here."""
     tuning._TIMED = (64, 4096)
-    beside.SAMPLE_S = 0.02
+    contention.SAMPLE_S = 0.02
 
 
 def counting(module: Any, _inputs: Any) -> None:

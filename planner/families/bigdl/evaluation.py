@@ -1,4 +1,4 @@
-"""Cost and checks of a plan: sequential phases, as long as the busiest NIC and machine take.
+"""Cost and checks of a plan: sequential phases, each as long as its busiest NIC and machine.
 
 Plans of synchronisation are priced and checked here only, whatever made them. Phase times are
 exact fractions. The end of each phase is rounded up once. Updating weights takes no time. The
@@ -143,8 +143,8 @@ def _driver(problem: Problem, plan: Driver) -> tuple[Phase, ...]:
 # costs a start-up, the bytes of the busiest NIC and the additions of the busiest machine.
 #
 # Guarantee: no plan is faster. The rotated exchange meets the bound where N divides E and a
-# start-up costs at most what sending everything in one step costs more; always if start-ups are
-# free. Proof: docs/bigdl.md, "Why the bound holds". Complexity: O(1). Source: own; the counting
+# start-up costs at most the extra cost of sending everything in one step; so always if start-ups
+# are free. Proof: docs/bigdl.md, "Why the bound holds". Complexity: O(1). Source: own; the counting
 # argument for all-reduce.
 
 

@@ -1,6 +1,6 @@
-"""The methods by name, how their plans are judged, and how a plan of another job is adapted.
+"""The methods by name, the pricing of their plans, and the adaptation of another job's plan.
 
-`auto` is `rotated`; its bound says where nothing can be faster.
+`auto` is `rotated`; where its time equals the lower bound, no algorithm is faster.
 """
 
 from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
         return lower_bound_ns(problem), False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
-        """Return an old plan with the problem's elements and nodes."""
+        """Adapt an old plan to the elements and nodes of the problem."""
         if isinstance(plan, Exchange):
             return replace(plan, elements=problem.elements, nodes=problem.nodes)
         return plan

@@ -37,7 +37,7 @@ COMPLETE_CELLS = 2**21
 """Number of contributions, (servers)²·pieces, up to which a plan is checked completely."""
 
 RANDOM_PIECES = 4
-"""Random pieces that are followed, besides one of each thread."""
+"""Number of random pieces that are followed, in addition to one of each thread."""
 
 WHOLE_SERVERS = 2**16
 """Number of servers up to which pieces are followed through an intact network."""
@@ -46,10 +46,10 @@ RANDOM_SERVERS = 16
 """Random servers whose transfers are compared with the path of each followed piece."""
 
 SAMPLED_TRANSFERS = 16_000
-"""Transfers of an intact BCube up to which that many servers are drawn; beyond, fewer."""
+"""Limit on the transfers of all drawn servers: if each has more, fewer servers are drawn."""
 
 SINGLE_TRANSFERS = 4_000
-"""Transfers that are checked one by one where no piece is followed."""
+"""Number of transfers that are checked one by one where no piece is followed."""
 
 
 @dataclass(frozen=True, slots=True)

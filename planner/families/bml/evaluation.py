@@ -222,7 +222,7 @@ def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> F
 
 
 # ---
-# What a plan costs, step by step.
+# The cost of a plan, step by step.
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class StepLoad:
 
     stage: Stage
     step: int
-    pieces: int  # that it sends or receives
+    pieces: int  # sent or received by this NIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from planner.solving.scenarios import Scenario, refuse_changes
 
 
 def _largest_term(problem: Problem) -> str:
-    """Return the field to name if a time does not fit in 63 bits: T_F alone fits (`Problem`)."""
+    """Return the field to blame if a time exceeds 63 bits; T_F alone never does (`Problem`)."""
     network = problem.network
     terms: dict[str, Fraction] = {
         "latency_ns": Fraction(network.startup_ns * len(problem.chunks) * problem.bcube.k),
@@ -47,7 +47,7 @@ _BCUBE = Option(
 
 
 def _figures(plan: Plan | Collective, cost: Evaluation | None) -> tuple[int, int, int, Fraction]:
-    """Return NICs, switches, steps, and how often all links carry the gradient."""
+    """Return the NICs, switches and steps, and the load of the busiest NIC in gradients."""
     if isinstance(plan, Collective):
         return plan.nics, plan.switches, plan.steps, plan.volume
     assert cost is not None
@@ -76,7 +76,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         damage = damage_of(problem, deadline)
         exclusive = not problem.failed and not isinstance(plan, TreePlan)
         context = CheckerContext(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
-        # Algorithm 1 is there at once, its price is a formula, and its check is short.
+        # Algorithm 1 is made at once, its price is a formula, and its check is short.
         check(context, plan, NEVER if is_intact(plan) else damage.deadline)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
@@ -107,7 +107,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         return [*COLLECTIVES, *REPLANS]
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the algorithms; of a damaged BCube what replans."""
+        """Return all algorithms; for a damaged BCube, the methods that plan around failures."""
         return REPLANS if case.problem.failed else list(COLLECTIVES)
 
     def solve_case(
@@ -154,7 +154,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
         return {**options, "bcube": bcube}
 
     def check_profile(self, profile: Profile) -> None:
-        """Do nothing: layers are all it takes."""
+        """Accept every profile: BML needs only the sizes of layers."""
 
     def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
         failed = Failures() if place.cluster is None else place.cluster.failed

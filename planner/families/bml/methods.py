@@ -34,7 +34,7 @@ TREES_MAX_NICS = 400
 """Networks of up to this many NICs are re-planned by `auto` with trees too."""
 
 FAR = Fraction(3, 2)
-"""Larger networks too, if detours load the busiest NIC more than this factor times the bound."""
+"""In larger networks too, if detours load the busiest NIC more than this factor times the bound."""
 
 PACKED_MAX_NICS = 1024
 """Up to this many NICs trees are packed by a linear program, in some ten seconds at worst."""
@@ -151,7 +151,7 @@ OWN_METHODS: Mapping[str, Method] = {
     "detour": _connected(_detour),
     "trees": _connected(_trees),
 }
-"""Every method by the name requests use, but for plug-ins."""
+"""All methods except plug-ins, by their names in requests."""
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:
@@ -212,7 +212,7 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
 PlanT = TypeVar("PlanT", Schedule, TreePlan)
 
 MAX_ROUNDS = 1024
-"""Limit without start-up costs, where more parts always help, but less and less."""
+"""Largest number of rounds without start-up costs, where more rounds help less and less."""
 
 MAX_HELD = 2**23
 """Steps times NICs up to which the loads of all steps are kept at once, in 128 MiB each time."""

@@ -132,7 +132,7 @@ class Problem:
 
 
 # ---
-# What all plans of gradient synchronisation consist of.
+# The transfers, which all plans of gradient synchronisation consist of.
 #
 # The gradient is cut into pieces, numbered within each thread. In the `aggregate` stage a piece is
 # summed along a tree of servers towards its owner. In the `broadcast` stage it is sent back along

@@ -1,4 +1,4 @@
-"""Plans of synchronisation as collective programs, also around failures that came later.
+"""Plans of synchronisation as collective programs, including programs around later failures.
 
 Living servers become ranks, in order; threads become lanes, levels links, and pieces in use chunks.
 Without failures the result is Algorithm 1 in its symmetric form.

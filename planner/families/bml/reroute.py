@@ -1,4 +1,4 @@
-"""What survives failures in a BCube, bounds on an all-reduce in it, and Algorithm 1 around them.
+"""The surviving part of a BCube, bounds on an all-reduce in it, and detours of Algorithm 1.
 
 Problem: sum and broadcast the gradient among the living servers of a BCube(n, k) with failures, at
 any size. A NIC is usable if neither it, its server nor its switch has failed, and another NIC on
@@ -8,7 +8,7 @@ NICs of a server), and 2(P-1)/(usable NICs between P parts). Proof: docs/bml.md,
 with failures hold". Method: a blocked transfer is sent one step earlier, in parts, over other
 levels, to servers that would send the same slice anyway; see docs/bml.md, "Why detours are right".
 
-Guarantee: the plan is correct. If every slice has nowhere to go, the method does not apply
+Guarantee: the plan is correct. If no piece can be summed up, the method does not apply
 (`planner.families.bml.trees` still does). Not optimal; the lower bound gives the gap.
 Complexity: label propagation takes O(k·N) array operations a round, and about as many rounds as the
 diameter. Detours O(f·n·k³) for f failed NICs, independent of N; a failed switch counts as n NICs.
@@ -47,7 +47,7 @@ class Damage:
     failed : Failures
         Failed servers, NICs and switches.
     deadline : Deadline
-        When properties and methods that visit the whole network give up, with a `TimeUpError`.
+        When properties and methods that visit the whole network raise a `TimeUpError`.
     """
 
     bcube: BCube

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FULL_WEIGHT = 64
-"""The weight of a piece, where some are lighter."""
+"""The weight of an ordinary piece, where other pieces are lighter."""
 
 
 class DetourPart(NamedTuple):

@@ -1,4 +1,4 @@
-"""Spanning trees of what survives of a BCube: plans made of them, and the cheapest ones.
+"""Spanning trees of the surviving part of a BCube: plans made of trees, and minimum trees.
 
 In a plan each piece has its own tree and share of the gradient. It travels up its tree to the root
 and back down; a hop runs once all hops below it are done. There is one thread.
@@ -111,12 +111,12 @@ class TreePlan:
 
     @property
     def threads(self) -> int:
-        """One: trees share links."""
+        """Number of threads: one, because trees share links."""
         return 1
 
     @property
     def pieces(self) -> int:
-        """One for each tree."""
+        """Number of pieces: one for each tree."""
         return len(self.trees)
 
     @cached_property
@@ -177,7 +177,7 @@ class TreePlan:
 
 
 Plan: TypeAlias = Schedule | TreePlan
-"""What is checked, priced and executed."""
+"""A plan of gradient synchronisation, as checked, priced and executed."""
 
 
 def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[Tree]:

@@ -1,9 +1,9 @@
 """Activation order: which gradients to compute first (Caramel's stage 1).
 
 Problem: choose the order in which the backward pass completes the gradients. Method: Caramel's
-greedy rule: always the gradient whose *closure*, the ops still to run before it is complete, takes
-least. Ops that the same parameters need form a class, a set of parameters as bits. Guarantee:
-exactly the greedy order, which itself is a heuristic. Among parameters of equal cost, one whose
+greedy rule always picks the gradient whose *closure*, the ops still to run before it is complete,
+takes least time. Ops that the same parameters need form a class, a set of parameters as bits.
+Guarantee: exactly the greedy order, which is a heuristic. Among parameters of equal cost, one whose
 closure strictly contains another's waits; the rest keep the request's order. Complexity: O(n + m)
 unions of sets, and two passes over the p parameters for each of c classes, in NumPy; in training
 graphs c is about 2p. Memory c·p bits. See docs/caramel.md, "How the activation order is computed".
@@ -37,7 +37,7 @@ def activation_order(graph: Graph) -> tuple[int, ...]:
 def activation_steps(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
     """Return, for each parameter of `activation`, the ops that no earlier parameter needs.
 
-    Ops of both passes, each step in the stable topological order. O(n log n + m).
+    Includes ops of both passes; each step is in stable topological order. O(n log n + m).
     """
     position = _positions(graph)
     marked = [False] * len(graph.ops)
@@ -74,9 +74,9 @@ def _positions(graph: Graph) -> list[int]:
 
 
 class _Closures:
-    """The ops that every parameter still needs: their time, and how many of them take no time.
+    """The time of each parameter's closure, and the number of its ops that take no time.
 
-    Only the second tells apart a closure and a closure of equal time that strictly contains it.
+    Only this number distinguishes a closure from one of equal time that strictly contains it.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -134,7 +134,7 @@ class _Closures:
         first = int(left[-1])
         while len(left) and left[0] <= first:
             idle = self.idle_left[left]
-            least = int(left[idle.argmin()])  # contains none of the others
+            least = int(left[idle.argmin()])  # contains no other cheapest closure
             first = min(first, least)
             if len(left) == 1 or first == left[0]:
                 break

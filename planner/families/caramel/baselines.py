@@ -47,7 +47,7 @@ def whole(problem: Problem, parameters: Sequence[int]) -> Transfer:
 
 
 def ready_order(heads: Sequence[int]) -> list[int]:
-    """Return the parameters by readiness; of gradients ready at once, the last parameter first.
+    """Return the parameters in order of readiness; of equally ready ones, the last comes first.
 
     Models list parameters in the order of the forward pass, so this is the order of the backward
     pass.
@@ -125,10 +125,10 @@ def in_cycles(
     heads: Sequence[int],
     fusion_bytes: int = 0,
 ) -> list[Transfer]:
-    """Return groups in the order, and with the starts, in which cycles find them complete.
+    """Return the groups in the order in which Horovod's cycles send them, with earliest starts.
 
-    `heads`: when each gradient is ready (ns). Groups that one cycle finds are fused up to
-    `fusion_bytes`.
+    A cycle sends the groups that are complete when it begins, fused up to `fusion_bytes`. `heads`:
+    when each gradient is ready (ns).
     """
     cost_ns, tick = cost_of(problem).cost_ns, 0
     complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
@@ -139,7 +139,7 @@ def in_cycles(
             if queued:
                 lasting = sum(cost_ns(group.size_bytes) for group in queued)
                 tick += max(cycle_ns, lasting)
-            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns  # finding no group
+            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns  # without a group
             timed += queued
             queued = []
         parts = groups[place].parts
@@ -150,7 +150,7 @@ def in_cycles(
 
 
 def bytescheduler(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Send partitions; of the ready partitions, always one whose parameter is read first.
+    """Send partitions, always the ready partition whose parameter is read first.
 
     One partition is in flight at a time (a credit of one): the best case for priorities.
 

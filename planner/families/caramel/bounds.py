@@ -1,12 +1,12 @@
 """Lower bounds on the iteration of every plan, for one op order and one cost.
 
-Problem: bound the iteration, however gradients are grouped, cut and ordered. Method: the largest of
-several bounds. The computation itself; Jackson's preemptive schedule at the best rate of any
-transfer; the start-up-aware bound on widened windows (`Targets`) for each affine or concave cost
-below the given cost. `planner.families.caramel.grid_bounds` has slower ones.
+Problem: bound the iteration, however gradients are grouped, cut and ordered. Method: take the
+largest of three bounds: the computation itself; Jackson's preemptive schedule at the best rate of
+any transfer; the start-up-aware bound on widened windows (`Targets`), for each affine or concave
+cost below the given cost. `planner.families.caramel.grid_bounds` has slower bounds.
 Guarantee: no plan for this op order and cost lasts less. Complexity: O(n log n), plus O(states ·
 log n · log M) per supporting line; about as many states as groups. Source: Jackson's rule as in
-Carlier, EJOR 11 (1982); the start-up-aware bound, in its manner, is our own.
+Carlier, EJOR 11 (1982); the start-up-aware bound is our own.
 """
 
 from bisect import bisect_right
@@ -27,10 +27,10 @@ from planner.model.validation import MAX_VALUE
 # ---
 # The start-up-aware bound for nested windows, and the groups that reach it.
 #
-# Problem: parameters with nested windows [head, M - tail] (in a chain, the layer nearest the input
-# has the innermost), transfers that cost α + β·bytes or the minimum of such lines, free grouping
-# and cutting. Find the least iteration M and its groups. Method: grow outwards from the innermost
-# window and open a group at the first window that does not fit; bisection over M. See
+# Problem: parameters have nested windows [head, M - tail] (in a chain, the layer nearest the input
+# has the innermost window), and transfers cost α + β·bytes or the minimum of such lines. Groups and
+# cuts are free. Find the least iteration M and its groups. Method: add windows outwards from the
+# innermost one; the first window that does not fit opens a group; bisection over M. See
 # docs/caramel.md, "Why the start-up-aware bound holds". Guarantee: a lower bound on every plan. For
 # one line the cut groups reach it up to rounding to whole nanoseconds and bytes. Windows that are
 # not nested are widened for a bound, tightened for groups.
@@ -115,7 +115,7 @@ class UnitCost:
         return -(-time // self.unit)
 
     def beyond(self, sizes: Iterable[int]) -> list[int]:
-        """Return g of the cumulative bytes: the cost beyond the least start-up."""
+        """Return the cost of the cumulative bytes beyond the least start-up."""
         return [self.of(size) - self.startup for size in accumulate(sizes)]
 
 
@@ -127,7 +127,7 @@ class Targets:
         self._unit, self._startup = self._cost.unit, self._cost.startup
         self._heads = [head * self._unit for head in nested.heads]
         self._tails = [tail * self._unit for tail in nested.tails]
-        # Cost of all windows up to each in one transfer; each further transfer adds a start-up.
+        # Cost of one transfer of all windows up to each; each further transfer adds a start-up.
         self._needed = list(map(self._cost.of, accumulate(map(sum, nested.loads))))
 
     def least(self, at_least: int) -> tuple[int, Openings]:
@@ -223,7 +223,7 @@ class Targets:
                 groups.append([])
                 rooms.append(self._cost.room(tail - self._tails[window]))
                 tail = self._tails[window]
-            # The largest parameter last: it is the one that may have to be cut.
+            # The largest parameter comes last, because the last may have to be cut.
             for parameter, size in sorted(self._load(window), key=itemgetter(1)):
                 _pack(groups, rooms, parameter, size, element_bytes)
         return [tuple(group) for group in groups if group]
@@ -240,7 +240,7 @@ def _pack(
     while not fitting:
         place = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
         piece = rooms[place] - rooms[place] % element
-        if piece <= 0:  # only a remainder of rounding
+        if piece <= 0:  # only a remainder of rounding is left to send
             fitting = [place]
             break
         groups[place].append((parameter, piece))
@@ -259,8 +259,8 @@ NEAR = 2000
 def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
     """Return concave lower bounds on the cost of a transfer, each the minimum of some lines.
 
-    Every supporting line is such a cost. The minimum over all depths is another one if all are
-    affine.
+    Every supporting line is such a bound. The minimum over all depths is another bound if the cost
+    of every depth is affine.
     """
     bounds: list[tuple[Line, ...]] = [(line,) for line in supporting_lines(cost, largest)]
     if isinstance(cost, DepthCost) and len(cost.by_depth) > 1:

@@ -3,8 +3,8 @@
 Problem: send parameters p_1 … p_n in this order, whole, in buckets of consecutive parameters. A
 bucket leaves when its last gradient is ready and the previous bucket has arrived. Minimise the end
 of the last bucket; then the sensitivity to delays (`planner.solving.tie_break`); then the number
-of buckets, as each costs a hook and a copy that no model counts. Guarantee: the earliest end. The
-least sensitive buckets for up to `ROBUST` parameters while each prefix has at most `KEPT`
+of buckets, since each bucket costs a hook and a copy outside the model. Guarantee: the earliest
+end; the least sensitive buckets for up to `ROBUST` parameters if no prefix has more than `KEPT`
 undominated ends. Proofs and limits: docs/caramel.md, "Why the buckets behind a barrier are
 optimal". Complexity: O(n² · kept) costs, O(n) where the network is mostly idle. Source: own;
 barrier and buckets as in Li et al., "PyTorch Distributed", VLDB 2020.
@@ -101,7 +101,7 @@ def _earliest(
     deadline: Deadline,
     most_bytes: int | None,
 ) -> list[list[Ends]]:
-    """Return the same with one nominal end each: fast enough for very many parameters."""
+    """Return the nominal end of each prefix only, which is fast for very many parameters."""
     ends = [0]
     price, monotone = cost.cost_ns, cost.is_monotone
     for stop in range(1, len(sent)):
@@ -148,18 +148,18 @@ def _largest(
     for start in range(first, stop):
         if fits(start, heads) and any(fits(start, ends) for ends in kept[start]):
             return start
-    raise AssertionError  # what the limits were taken from keeps to them
+    raise AssertionError  # the buckets that gave the limits keep to them
 
 
 # ---
-# All bucket sizes that make different buckets, if one size makes all of them.
+# All bucket sizes that make different buckets, for systems with one size for all buckets.
 #
 # Problem: a system puts gradients into buckets in a given order and has one setting: the size at
-# which a bucket closes (`filled`), or which none exceeds (`fitting`). List the sizes. Method: start
-# from the largest size; the next one is just below the least size that makes the same buckets
-# (`sizes_that_make`). Guarantee: all different buckets are listed, unless they exceed
-# `MOST_BUCKETS` in all; the smallest sizes are left out then. Complexity: O(listed buckets · log
-# n); up to n² sizes. Source: own.
+# which a bucket closes (`filled`), or which no bucket exceeds (`fitting`). List the sizes. Method:
+# start from the largest size; the next size is just below the least size that makes the same
+# buckets (`sizes_that_make`). Guarantee: all different buckets are listed, up to `MOST_BUCKETS` in
+# all; beyond this number the smallest sizes are left out. Complexity: O(listed buckets · log n); up
+# to n² sizes. Source: own.
 
 MOST_BUCKETS = 10**6
 """Buckets listed for one model at most; more would take minutes."""

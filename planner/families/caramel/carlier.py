@@ -22,7 +22,7 @@ from planner.solving.tie_break import NOMINAL, Step, delayed_makespan
 
 @dataclass(frozen=True, slots=True)
 class JobSequence:
-    """The jobs in time order, and what was proven."""
+    """The jobs in time order, their value, and the proven lower bound."""
 
     order: tuple[int, ...]
     value: int  # the largest sum of a job's end and its tail
@@ -35,7 +35,7 @@ def schrage(
 ) -> tuple[int, ...]:
     """Return Schrage's order; of equal tails, the longer job goes first, then the job given first.
 
-    O(n log n). Its value exceeds the optimum by less than one duration.
+    O(n log n). The order's value exceeds the optimum by less than one duration.
     """
     arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
     ready: list[tuple[int, int, int]] = []
@@ -63,8 +63,8 @@ def carlier(
 ) -> JobSequence:
     """Order the jobs, at least one, so that the largest sum of end and tail is least.
 
-    At the deadline, Schrage's order is found in any case. The search also stops after `max_nodes`
-    nodes: the same on every machine, unlike a deadline.
+    Schrage's order is found even after the deadline. The search also stops after `max_nodes` nodes,
+    a limit that is the same on every machine, unlike a deadline.
     """
     best: tuple[int, ...] = ()
     value = -1
@@ -84,7 +84,7 @@ def carlier(
         if not best or priced < value:
             best, value = order, priced
         critical = _critical(order, node_heads, durations, node_tails)
-        if critical is None:  # optimal here: its value is the node's bound
+        if critical is None:  # the order is optimal here: its value is the node's bound
             continue
         job, followers, last = critical
         work = sum(durations[follower] for follower in followers)
@@ -94,7 +94,7 @@ def carlier(
         after = list(node_heads)
         after[job] = max(after[job], earliest + work)
         for child_heads, child_tails in ((node_heads, before), (after, node_tails)):
-            # Jackson's bound is that of all subsets: of the followers and the job together, too.
+            # Jackson's bound holds for all subsets, also for the followers and the job together.
             jobs = zip(child_heads, durations, child_tails, strict=True)
             child = max(bound, preemptive(jobs))
             if child < value:

@@ -131,9 +131,9 @@ def check_schedule(
     """Check a schedule of transfers of any kind without the code that computed it.
 
     No transfer starts before its last gradient is ready or overlaps another on the channel, no pull
-    starts before the backward pass has ended, each takes the time it costs, and no op runs before
-    what it needs or together with another op. `still`: without contention. Raises
-    `InvalidPlanError` for the first violation.
+    starts before the backward pass has ended, each transfer takes the time it costs, and no op runs
+    before the ops and pulls it needs, or together with another op. `still`: without contention.
+    Raises `InvalidPlanError` for the first violation.
     """
     heads = plan_heads(graph, plan)
     before = _check_lanes(graph, plan, iteration, prices)
@@ -164,7 +164,7 @@ def _check_lanes(
     """Check the ops and the channel of a schedule, whatever is sent.
 
     No two transfers and no two ops overlap, everything takes its time under contention, the
-    backward pass does not wait unless it is held, and the iteration ends with the forward pass.
+    backward pass waits only for delayed transfers, and the iteration ends with the forward pass.
     Return an upper bound on the computation done when each transfer starts (ns).
     """
     ops = [graph.ops[index] for index in (*plan.backward_orders[0], *plan.forward_order)]
@@ -175,8 +175,8 @@ def _check_lanes(
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
     alone_ns, processor_ns, overlapped_ns = zip(*prices, strict=True) if prices else ((), (), ())
     done = progress(spans, iteration.transfers, alone_ns, processor_ns, overlapped_ns)
-    # Contention rounds to whole nanoseconds: the duration of a transfer that overlaps computation,
-    # and both its parts where computation begins to wait.
+    # Under contention, the duration of a transfer that overlaps computation is rounded to whole
+    # nanoseconds, and so are both parts of a transfer during which computation begins to wait.
     slack = 3 if list(overlapped_ns) != list(alone_ns) or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
         if not -slack <= work - lasts <= slack and not (plan.late and slack):

@@ -169,7 +169,7 @@ def less_sensitive(
     for delay in DELAYS:
         target = max(min(delay) * value, delay.compute * pricer.windows.compute_ns)
         found = descend(pricer, best, target, budget, deadline, delay, limits)
-        if pricer.under(delay, found) < pricer.under(delay, best):  # else worse under a later one
+        if pricer.under(delay, found) < pricer.under(delay, best):  # else worse in a later scenario
             best = found
         limits.append(Limit(delay, pricer.under(delay, best)))
     return best

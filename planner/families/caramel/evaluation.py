@@ -1,4 +1,4 @@
-"""Price plans of gradient transfers, and list when everything happens.
+"""Price plans of gradient transfers, and compute the times of all ops and transfers.
 
 All plans of this family are priced here, whatever method made them. `scheduled` also takes pushes
 and pulls, which `planner.iteration` plans. Optimisers update parameters when the backward pass has
@@ -26,9 +26,9 @@ from planner.solving.transfers import Transfer
 class TransferTimes(NamedTuple):
     """When a transfer is ready, starts and ends, in ns from the start of the backward pass.
 
-    `due_ns` is when the forward pass would need it if it never waited. A pull is ready when the
-    backward pass and the pushes of its parameters have ended; a push is due with the earliest pull
-    that follows it.
+    `due_ns` is when the forward pass would need the transfer if the pass never waited. A pull is
+    ready when the backward pass and the pushes of its parameters have ended; a push is due with the
+    earliest pull that follows it.
     """
 
     ready_ns: int
@@ -142,7 +142,7 @@ def _first_read(graph: Graph, plan: Plan) -> list[int]:
     """Return the position in the forward order of the first op that reads each parameter."""
     positions: list[int]
     last, positions = graph.memo.get("first_read", (None, []))
-    if last is not plan.forward_order:  # most plans share it
+    if last is not plan.forward_order:  # most plans share the order
         place = {index: position for position, index in enumerate(plan.forward_order)}
         positions = [min(place[index] for index in readers) for readers in graph.readers]
         graph.memo["first_read"] = plan.forward_order, positions
@@ -259,7 +259,7 @@ def _late_heads(ready: Sequence[int], firsts: Sequence[int], backward_ns: int) -
     """Return the computation that must be done before each delayed transfer starts (ns).
 
     A bucket of DeepSpeed's ZeRO starts when the next gradient arrives and does not fit into it, the
-    last one at the end of the backward pass; computation waits there for the bucket before.
+    last bucket at the end of the backward pass; there computation waits for the previous bucket.
     `ready` and `firsts`: when all gradients of a transfer, and the first of them, are ready (ns).
     Source: ``reduce_independent_p_g_buckets_and_remove_grads`` and ``average_tensor``.
     """

@@ -36,8 +36,8 @@ from planner.solving.deadline import Deadline
 class Grouping:
     """The groups in time order, their iteration time (ns), and what was proven.
 
-    Without a plan better than `upper` there are no groups and no value; if `lower_bound` equals
-    `upper` then, it is proven that there is none.
+    If no plan better than `upper` was found, there are no groups and no value; if `lower_bound`
+    then equals `upper`, no better plan exists.
     """
 
     groups: tuple[Load, ...]
@@ -59,9 +59,9 @@ def best_grouping(
     """Group, cut and order the transfers so that the iteration is shortest.
 
     Parameters are cut at multiples of `quantum` bytes; the last piece holds the rest as well. Only
-    plans better than `upper`, the value of a known plan, are searched for, and one that meets
-    `lower`, a known bound, ends the search (ns). `max_work` is CP-SAT's deterministic time after
-    which to stop, about seconds; the same on every machine. Raises `NotApplicableError` if the cost
+    plans better than `upper`, the value of a known plan, are searched for, and a plan that meets
+    `lower`, a known bound, ends the search (ns). `max_work` limits CP-SAT's deterministic time,
+    about seconds, the same on every machine. Raises `NotApplicableError` if the cost
     is not subadditive, or if the numbers are too large for CP-SAT.
     """
     if quantum < 1:
@@ -131,7 +131,7 @@ def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list
 
 
 def _line(piece: LinearPiece, unit: int, total: int) -> ModelLine | None:
-    """Return the integer form of a piece for transfers of whole units; None if none lies on it.
+    """Return the integer form of a piece for transfers of whole units; None if it contains none.
 
     Only the time rounded up matters, so the slope may be replaced by the least fraction not below
     it whose denominator is at most the longest distance from the piece's start. For any distance t
@@ -156,7 +156,7 @@ def rounded_up(value: Fraction, most: int) -> Fraction:
     near = value.limit_denominator(max(most, 1))
     if near >= value:
         return near
-    # The next one after a/b is c/d with bc - ad = 1 and d as large as can be.
+    # The next fraction after a/b is c/d with bc - ad = 1 and d as large as can be.
     a, b = near.numerator, near.denominator
     d = pow(-a, -1, b)
     d += (max(most, 1) - d) // b * b
@@ -219,8 +219,8 @@ class _Program:
     """The model: plans that last at most `upper`, its objective the time beyond `lower` (ns).
 
     It may be infeasible. `parts` are the pieces by parameter, share and transfer. Times are `shift`
-    below the real ones, sizes in units of their greatest common divisor: that keeps products small
-    and exact.
+    below the real times, and sizes in units of their greatest common divisor, so that products stay
+    small and exact.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class _Program:
         self._end_before(windows.tails)
 
     def _send_everything(self, used: Sequence[Any]) -> None:
-        """Add transfers in time order, the empty ones last, that send everything."""
+        """Add that transfers in time order send everything; empty transfers come last."""
         model, places = self.model, range(len(used))
         for portions, variables in zip(self.shares, self.parts, strict=True):
             for share, part in zip(portions, variables, strict=True):
@@ -333,9 +333,9 @@ class _Program:
                     self.model.add(sum(part[places]) <= share.pieces * literals[value])
 
     def run(self, deadline: Deadline, max_work: float | None) -> tuple[tuple[Load, ...], int, bool]:
-        """Return the best groups found, a bound (ns), and whether they, or no others, are proven.
+        """Return the best groups, a bound (ns), and whether optimality or infeasibility is proven.
 
-        The same every time unless the deadline passes.
+        The result is the same every time unless the deadline passes.
         """
         if deadline.passed:
             return (), self.lower, False

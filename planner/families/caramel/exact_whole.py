@@ -51,7 +51,7 @@ def best_whole(
 def fewest_whole(
     windows: Windows, cost: TransferCost, most_ns: int, below: int, deadline: Deadline
 ) -> list[Load] | None:
-    """Return fewest transfers of whole parameters within `most_ns`; None unless below `below`.
+    """Return the fewest transfers of whole parameters within `most_ns`; None if `below` or more.
 
     Raises `TimeUpError` at the deadline.
     """
@@ -88,7 +88,7 @@ class _Table:
         self.parts = _parts(len(windows.sizes))
 
     def best(self, target: int, deadline: Deadline) -> tuple[list[Load] | None, int]:
-        """Return a plan that reaches `target`, and its value; or None, and the least that might.
+        """Return a plan within `target`, and its value; or None, and the next target to try.
 
         Raises `TimeUpError` at the deadline.
         """
@@ -118,9 +118,10 @@ class _Table:
         return loads[::-1], value
 
     def fewest(self, most_ns: int, below: int, deadline: Deadline) -> list[Load] | None:
-        """Return the fewest groups within a time: the earliest ends with 1, 2, … groups.
+        """Return the fewest groups within a time, by the earliest ends with 1, 2, … groups.
 
-        A set that fewer groups send no later is not extended: they would need fewer in all.
+        A set that fewer groups send no later is not extended: with those groups, a plan needs fewer
+        in all.
         """
         everything = len(self.head) - 1
         end = np.full(len(self.head), _NEVER, dtype=np.int64)
@@ -130,7 +131,7 @@ class _Table:
         while len(rounds) < below - 1 and end[everything] == _NEVER:
             later = np.full(len(self.head), _NEVER, dtype=np.int64)
             last = np.zeros(len(self.head), dtype=np.int64)
-            for sent in np.flatnonzero(end < with_fewer)[::-1].tolist():  # of equals, the least
+            for sent in np.flatnonzero(end < with_fewer)[::-1].tolist():  # ties: least set wins
                 deadline.check()
                 group = self.parts[everything ^ sent]
                 start = np.maximum(end[sent], self.head[group])
@@ -154,7 +155,7 @@ class _Table:
         group: NDArray[np.int64],
         start: NDArray[np.int64],
     ) -> None:
-        """Note the ends, and the last groups, of sets that are sent no later with these groups."""
+        """Update the end and the last group of each set that these groups send no later."""
         after, together = start + self.time[group], sent | group
         sooner = after <= end[together]
         end[together[sooner]] = after[sooner]

@@ -65,7 +65,7 @@ PRICED = 2 * 10**6
 """Transfers priced at most while a plan is improved over scenarios."""
 
 WORKERS = 8
-"""Workers of a profile that shall run nobody says where."""
+"""Default number of workers, if neither a cluster nor a network says how many."""
 
 
 _WORKERS = Option(
@@ -187,14 +187,14 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return merged(problem, plan, place)
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
-        """Return a plan with fewer transfers: the fewest of whole parameters, if they are few."""
+        """Return a plan with fewer transfers; for few parameters, the fewest that cut none."""
         if not is_free(problem, plan):
             if most_ns == lasting_ns(problem, plan):
                 return plan  # planning under a target's rules or contention has merged already
             return super().simplest(problem, plan, most_ns, deadline)
         pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         loads = merged_loads(pricer, loads_of(plan), most_ns)
-        # Even two may be sent as one: a table's cost need not grow with the size.
+        # Even two transfers may become one: a table's cost need not grow with the size.
         if len(loads) > 1 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.families.caramel.exact_whole import fewest_whole
 
@@ -237,7 +237,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
     ) -> Iterator[Plan]:
-        """Yield changes of transfers that help in some scenario."""
+        """Yield plans with changed transfers that may help in some scenario."""
         loads = loads_of(plan)
         for variant in variants:
             for changed in neighbours(LoadPricer(variant.windows, variant.cost), loads):
@@ -249,7 +249,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return LoadPricer(known, problem.cost).looks(budget, loads)
 
     def same_bound(self, plan: Plan, other: Plan) -> bool:
-        """Bounds are of op orders; what is proven of whole parameters says nothing of cut ones."""
+        """Return whether op orders agree; a bound over whole parameters covers no cut ones."""
         same = plan.backward_orders == other.backward_orders
         return (
             same and plan.forward_order == other.forward_order and (_cuts(plan) or not _cuts(other))
@@ -281,7 +281,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return (*lines, f"all-reduces among {workers}") if typed else lines
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the methods: of a target the best plan under its rules, and its default."""
+        """Return the methods to compare; for a target its best plan and its default plan."""
         target = case.problem.target
         return self.names() if target is None else (BUCKETS, target.name)
 

@@ -1,15 +1,15 @@
-"""Plans under the rules of an export target: its default, its best plan, and prices of others.
+"""Plans under the rules of an export target: its default, its best plan, prices of other plans.
 
 Problem: of all plans that keep to a target's rules, find the shortest. The rules are data
-(`planner.solving.targets`); a plan under them is determined by its buckets: order, start times and
-barrier follow. So a plan keeps the rules exactly if the target makes it of the same buckets.
-Method: `planner.families.caramel.buckets`: the best ones if buckets are any consecutive parameters,
-all sizes if one size makes all buckets. With cycles: the best buckets without cycles, the best ones
-for gradients ready at the next cycle, or the default. The target's default is always a candidate
-and wins if it is faster. Guarantee: never slower than the default. Optimal without contention and
-cycles; with cycles the bound is that without them. With more than `MOST_BUCKETS` the bound is that
-of any buckets. Complexity: that of the buckets, after O(n log n) and the op orders. Source: own;
-see each rule.
+(`planner.solving.targets`). The buckets determine the plan: order, start times and barrier follow.
+So a plan keeps to the rules exactly if the target makes the same plan of the plan's buckets.
+Method (`planner.families.caramel.buckets`): if a bucket may be any consecutive parameters, take the
+best buckets; if one size makes all buckets, try all sizes. With cycles, take the best of three: the
+best buckets without cycles, the best buckets for gradients ready at the next cycle, the default.
+The default is always a candidate and wins if it is faster. Guarantee: never slower than the
+default. Optimal without contention and cycles; with cycles, the bound is the one without cycles.
+With more than `MOST_BUCKETS`, the bound is that of any consecutive buckets. Complexity: that of the
+buckets, after O(n log n) and the op orders. Source: own; see each rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,7 +112,7 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
     if _cuts(problem, plan):
         return f"{target.title} sends whole parameters"
     unenforced = f"{target.title} enforces no order of the computation"
-    # Before any order is drawn, which takes long for many workers.
+    # This check comes before any order is drawn, because drawing takes long for many workers.
     if len(plan.backward_orders) != (problem.workers if problem.op_order is None else 1):
         return unenforced
     view = target_view(problem, target)
@@ -156,8 +156,8 @@ def _same(first: Plan, second: Plan) -> bool:
 #
 # Problem: a target sends the plan's groups by its own rules. Compute the iteration time, and that
 # of the target's default. Method: the target enforces no op order and waits for all transfers. If
-# it accepts any groups, it sends the plan's, in the plan's order or, with cycles, as they are
-# complete. If one size makes its buckets, the nearest size is used
+# it accepts any groups, it sends the plan's groups in the plan's order or, with cycles, as they
+# become complete. If one size makes its buckets, the nearest size is used
 # (`planner.solving.bucketing.nearest_size`). Guarantee: exact for the cost and the op orders of the
 # problem. Complexity: O(groups · n) per target. Source: own; the rules are those of
 # `planner.solving.targets`.
@@ -274,7 +274,7 @@ def _best(
 ) -> tuple[list[list[int]], int]:
     """Return candidates, as numbers of parameters per bucket, and the lower bound of all plans.
 
-    Contention does not count.
+    Contention is ignored.
     """
     known = problem.windows
     cost = cost_of(problem)

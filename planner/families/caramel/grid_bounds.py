@@ -1,9 +1,9 @@
 """Slower lower bounds in NumPy, on grids of time: for concave costs, and for any windows.
 
 `concave_bound` and `concave_loads`: a bound and a plan for nested windows, by dynamic programming.
-Problem: as of `planner.families.caramel.bounds.Targets`, with transfers that cost the minimum of
-several lines α + β·bytes. There all bytes get the rate of the largest transfer, here each transfer
-that of its size. Method: derivation in docs/caramel.md, "Why the concave bound holds". Times are
+Problem: as in `planner.families.caramel.bounds.Targets`, for costs that are the minimum of several
+lines α + β·bytes. `Targets` gives all bytes the rate of the largest transfer; here each transfer
+has the rate of its size. Method: see docs/caramel.md, "Why the concave bound holds". Times are
 rounded outwards for the bound, inwards for a plan. Windows that are not nested are widened for the
 bound and tightened for the plan. Guarantee: no plan lasts less than the bound; `ROUNDING` covers
 floating-point errors. The plan carries every byte once. Complexity: O(grid³). Source: own.
@@ -62,7 +62,7 @@ def rounded_down(value: float) -> int:
 
 
 def grid_of(moments: Iterable[int], count: int) -> Floats:
-    """Return about `count` rising moments from 0 to the largest; at most half are given ones.
+    """Return about `count` rising moments from 0 to the largest; at most half of them are given.
 
     The other moments are evenly spaced, since transfers also end between given moments.
     """
@@ -216,8 +216,8 @@ def concave_loads(
     search = _Inwards(nested, lines, count, outwards=False)
     left: list[Load] = []
     right: list[Load] = []
-    # The innermost first, as the last one leaves first; of each window the largest, as the last of
-    # a transfer may be cut.
+    # Parameters are popped from the end: the outermost window first, and in a window the smallest
+    # parameter first, because the last parameter of a transfer may be cut.
     rest = [
         piece
         for members, sizes in zip(nested.members, nested.loads, strict=True)

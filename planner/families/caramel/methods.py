@@ -1,10 +1,10 @@
-"""Caramel's methods by name: baselines, exact methods, and the search that `auto` is.
+"""Caramel's methods by name: baselines, exact methods, and the search behind `auto`.
 
-Problem: choose op orders, and what is sent together, when. Method: the search starts from the plans
-of all baselines, plans for the activation order and the mirrored one, and lets the exact methods
-finish on few parameters. Guarantee: never longer than the best baseline; what is proven holds for
-the op order of the plan. Complexity: that of `search`, and of `exact_whole` and `exact_split` up to
-their limits. Source: own; baselines name theirs.
+Problem: choose the op orders, the groups and the order of transfers. Method: the search starts from
+the plans of all baselines, and plans for the activation order and the mirrored order; on few
+parameters the exact methods finish the plan. Guarantee: never longer than the best baseline; bounds
+hold for the op order of the plan. Complexity: that of `search`, and of `exact_whole` and
+`exact_split` up to their limits. Source: own; each baseline names its source.
 """
 
 from collections.abc import Mapping
@@ -86,8 +86,8 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if not plans or min(lasting) >= best:
         return outcome
     luckiest = plans[lasting.index(min(lasting))]
-    # Randomly drawn orders beat the activation order. Plan for one of them, enforced: no gradient
-    # is ready later under it.
+    # A baseline with randomly drawn orders is better. Plan for one of its orders, enforced: no
+    # gradient is ready later under one order than under several.
     return _best(problem, luckiest.order, [loads_of(luckiest)], deadline)
 
 
@@ -97,7 +97,7 @@ def _mirrored(
     """Return the better of a plan and the best plan under the mirrored op order, and its value.
 
     Windows are (nearly) nested under the mirrored order, so its best plan is mostly optimal for
-    that order; which of the two orders is better differs.
+    that order. Which of the two orders is better depends on the problem.
     """
     assert outcome.plan is not None
     best = lasting_ns(problem, outcome.plan)
@@ -164,7 +164,7 @@ BASELINES: Mapping[str, Method] = {
     "layer_by_layer": layer_by_layer,
     "ps": parameter_servers,
 }
-"""Baselines: each follows one rule, whatever it costs."""
+"""The baselines; each follows one fixed rule."""
 
 
 OWN_METHODS: Mapping[str, Method] = {
@@ -175,4 +175,4 @@ OWN_METHODS: Mapping[str, Method] = {
     "exact_split": lambda problem, deadline: _best(problem, problem.order, [], deadline),
     **BASELINES,
 }
-"""Every method by the name requests use, but for plug-ins."""
+"""Every method by its name in requests, without plug-ins."""

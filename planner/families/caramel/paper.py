@@ -1,4 +1,4 @@
-"""Caramel's own method: its four stages sequentially, each of which can be switched off.
+"""Caramel's own method: four stages one after the other; each can be switched off.
 
 1. Activation order and control edges (`control_edges`); if off, each worker draws its own order.
 2. Batches of small parameters (`small_batches`); if off, each parameter travels alone.
@@ -132,7 +132,7 @@ def pack(
             insort(forward, (span, number))
             continue
         left.append(number)
-    # The remaining groups, where they add least to the iteration; ties go behind.
+    # Place each remaining group where it adds least; ties go behind the backward pass.
     last = max((span[1] for span, _ in backward), default=0)
     first = min((span[0] for span, _ in forward), default=MAX_TOTAL)
     for number in left:
@@ -169,11 +169,11 @@ def _last_gap(taken: list[tuple[Span, int]], end: int, length: int) -> Span | No
 # ---
 # Caramel's adaptive depth: the number of chunks of a transfer.
 #
-# Problem: chunks let the reduction of one overlap the sending of another, but each costs a
+# Problem: the reduction of one chunk can overlap the sending of another, but each chunk costs a
 # start-up. Rule: depth 1 up to the threshold, then one chunk per threshold's worth of bytes, at
-# most 8. The paper gives both ends of this range but no rule in between. Where no cost by depth is
-# known, nothing says that chunks pay: depth 1. Guarantee: none for the time. No chunk is smaller
-# than the threshold. Complexity: O(depths). Source: Caramel §4.4.
+# most 8. The paper gives both ends of this range but no rule in between. Without costs by depth,
+# the depth is 1, because nothing says that chunks pay. Guarantee: none for the time. No chunk is
+# smaller than the threshold. Complexity: O(depths). Source: Caramel §4.4.
 
 MAX_DEPTH = 8
 
@@ -197,7 +197,7 @@ def threshold_of(problem: Problem) -> int | None:
 
 
 def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Plan as the paper does."""
+    """Return the plan of Caramel's four stages."""
     stages, known = problem.stages, problem.windows
     order = problem.order
     # §4.1: one op order for all workers, or one each.
@@ -330,8 +330,8 @@ def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
 # ---
 # Caramel's batching threshold.
 #
-# Problem: find the smallest size x with f(2x) / (2·f(x)) > θ, for θ = 0.8: doubling it costs more
-# than θ of twice its time, so batching gains little. Method: for an affine cost α + β·x, x > α(2θ -
+# Problem: find the smallest size x with f(2x) / (2·f(x)) > θ, for θ = 0.8: 2x bytes take more than
+# 2θ times the time of x, so batching gains little. Method: for an affine cost α + β·x, x > α(2θ -
 # 1) / (2β(1 - θ)), which is 1.5·α/β for θ = 0.8. A measured cost is searched piece by piece: if x
 # and 2x each stay on one piece, the condition is linear. Guarantee: exact, on the unrounded cost.
 # Complexity: O(pieces²) for a measured cost, O(1) for an affine one. Source: Caramel §4.2.

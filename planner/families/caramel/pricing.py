@@ -37,13 +37,13 @@ class LoadPricer:
 
     @property
     def many(self) -> int:
-        """Largest number of transfers for which searches examine as many plans as they ever do."""
+        """Largest number of transfers for which searches may use their full budget."""
         return max(MANY_EACH * len(self.windows.sizes), MANY)
 
     def looks(self, budget: int, loads: Sequence[Load]) -> int:
-        """Return how many plans of this length a search may examine, of a budget.
+        """Return the number of plans of this length that a search may examine within a budget.
 
-        Quadratic: each price takes longer with more transfers, and there are more neighbours.
+        It falls quadratically: with more transfers a price takes longer, and neighbours are more.
         """
         full = min(self.many, FEW_EACH * len(self.windows.sizes))
         most = max(full, len(loads))
@@ -75,7 +75,7 @@ class LoadPricer:
         """Yield each transfer's release time, duration and tail."""
         heads, tails = self.windows.heads, self.windows.tails
         for load in loads:
-            if len(load) == 1:  # most, if there are thousands of transfers
+            if len(load) == 1:  # most loads, if there are thousands of transfers
                 ((j, size),) = load
                 yield Step(heads[j], self.cost_ns(size), tails[j])
                 continue
@@ -88,10 +88,10 @@ class LoadPricer:
 
 
 def merged_loads(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> list[Load]:
-    """Return the loads of an iteration within `most_ns`, neighbours sent together where that fits.
+    """Return the loads with neighbours merged wherever the iteration stays within `most_ns`.
 
-    Greedy from the first to the last: whether more fits is told by the latest time at which the
-    next transfer may start, which earlier ones do not change. O(parts).
+    Greedy from the first to the last: a merged transfer must end by the latest time at which the
+    next transfer may start; earlier merges do not change this time. O(parts).
     """
     steps = list(pricer.steps(loads))
     latest = [most_ns]  # at which the link must be free for the transfers from each place on
@@ -99,7 +99,7 @@ def merged_loads(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> lis
         latest.append(min(latest[-1], most_ns - tail) - lasts)
     latest.reverse()
     made: list[dict[int, int]] = []
-    end = free = head = tail = size = 0  # of the last one made; free: when the link is
+    end = free = head = tail = size = 0  # of the last load made; free: when the link is free
     for load, step, then in zip(loads, steps, latest[1:], strict=True):
         own = sum(part for _, part in load)
         start = max(free, head, step.ready_ns)

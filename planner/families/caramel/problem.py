@@ -176,7 +176,7 @@ class Problem:
     def mirrored(self) -> OpOrder:
         """The op order that completes gradients in the reverse order of their first reads.
 
-        As far as the graph allows it, transfer windows are nested under it. A given op order
+        As far as the graph allows, transfer windows are nested under this order. A given op order
         replaces it.
         """
         if self.op_order is not None:
@@ -234,7 +234,7 @@ class Problem:
 
 
 Group = Transfer
-"""What Caramel calls the contents of a transfer."""
+"""Caramel's name for the gradients that travel in one transfer."""
 
 
 @dataclass(frozen=True, slots=True)

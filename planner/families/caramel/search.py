@@ -2,9 +2,9 @@
 
 Problem: group, order and cut transfers for any windows and any cost.
 Method: starts are groups of nested windows for each supporting line (`Targets`), list schedules,
-the plans of all other methods without barriers, and for concave costs those of `concave_loads`. The
+the plans of the baselines without barriers, and for concave costs those of `concave_loads`. The
 best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
-(`descent`), then by `transfer_sizes`. It ends when a bound is met.
+(`descent`), then by `transfer_sizes`. The search ends when a plan meets the bound.
 Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
 Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
@@ -48,7 +48,7 @@ DESCENTS = 3
 """Number of starts that are improved."""
 
 ROUNDING = 10**7
-"""A plan within 1/ROUNDING of the target differs from it by rounding: no search can gain."""
+"""A plan within 1/ROUNDING of the target differs only by rounding, so the search stops."""
 
 TRANSFERS, TRANSFERS_EACH = 10_000, 50
 """Transfers simulated by the search over sizes: in all, and per parameter, at most."""
@@ -185,7 +185,7 @@ def _starts(
 # Problem: computation, network or sizes have changed since a plan was made. Find a nearly optimal
 # plan without a full search. Method: parameters of another size are cut at the same shares, rounded
 # to elements. If all workers keep to the plan's op order, groups for nested windows compete with
-# the old transfers, and local search improves the better. Other plans, and plans with a barrier,
+# the old transfers, and local search improves the better plan. Other plans and plans with a barrier
 # only change sizes. Guarantee: never worse than the old transfers in the old order. Complexity:
 # O(lines · states · log n), and `REFITTED` transfers priced. Source: own.
 
@@ -207,7 +207,7 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
 
 
 def improved_start(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an adapted plan, improved."""
+    """Return an adapted plan after a short local search."""
     if not is_free(problem, plan):
         return Outcome(plan)
     pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
@@ -233,8 +233,8 @@ def resized(
 ) -> list[tuple[Part, ...]]:
     """Return the parts of transfers at the same shares of parameters that have other sizes.
 
-    Parts may become empty, and so may transfers. Raises `InvalidPlanError` if there is no such
-    parameter, or an old part is empty.
+    Parts may become empty, and so may transfers. Raises `InvalidPlanError` if a part names an
+    unknown parameter, or if an old part is empty.
     """
     before: dict[int, int] = {}
     for place, parts in enumerate(transfers):

@@ -109,7 +109,7 @@ class _Simulation:
         """Return the run with these sizes, or None if the iteration lasts longer than `limit`.
 
         After the last size, one more transfer carries everything that is ready. `known` are the
-        first states, if they are known already.
+        first states of an earlier run with the same first sizes.
         """
         states = list(known or self.start)
         left, rest, free, value, begin, first, last = states.pop()

@@ -59,9 +59,9 @@ def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Wi
 
 
 def first_break(graph: Graph, order: Sequence[int]) -> tuple[int, str] | None:
-    """Return the first place of an order that breaks a rule, and how.
+    """Return the place of the first rule violation in an order, and its description, or None.
 
-    Each op runs once, after the ops of its pass that it depends on.
+    The rule: each op runs once, after the ops of its pass that it depends on.
     """
     done: set[int] = set()
     for place, index in enumerate(order):

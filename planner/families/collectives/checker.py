@@ -1,11 +1,11 @@
 """Proves that a program sums up every contribution exactly once: by symmetry, or by replay.
 
 Method: in a symmetric program one chunk per lane is followed, as shifts map it to all others. Other
-programs are checked range by range of chunks that no message cuts; if the simple argument fails, as
-where data is relayed, the range is replayed: how often each rank's contribution is in each buffer,
-where messages of a step send what was there before it. Proof: docs/bml.md, "Why following one chunk
-proves a program". Guarantee: both are proofs, for any number of bytes. Complexity: symmetric: O(N)
-per lane (65,536 ranks take a second). Else O(messages of its lane) per range, O(ranks² +
+programs are checked range by range of chunks that no message cuts. If the simple argument fails, as
+where data is relayed, the range is replayed: each rank's contributions in each buffer are counted,
+and messages of a step send the contents before the step. Proof: docs/bml.md, "Why following one
+chunk proves a program". Guarantee: both are proofs, for any number of bytes. Complexity: symmetric:
+O(N) per lane (65,536 ranks take a second). Else O(messages of its lane) per range, O(ranks² +
 messages·ranks) if it is replayed; memory O(messages + ranks²). Source: own; links: Wang et al.,
 "BML", NeurIPS 2018, section 3.2.
 """

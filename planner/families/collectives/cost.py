@@ -27,7 +27,7 @@ class Cost:
     def time_ns(self, network: Network, gradient_bytes: int) -> int:
         """Return the time of one synchronisation in ns, rounded up once.
 
-        Raises `InvalidInputError` if the size is none, or the time does not fit in 63 bits.
+        Raises `InvalidInputError` if the size is invalid, or the time does not fit in 63 bits.
         """
         size = integer(gradient_bytes, "gradient_bytes")
         if not size:

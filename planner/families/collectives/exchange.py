@@ -2,7 +2,7 @@
 
 Method: ranks are numbers with mixed radices, and a lane goes through the digits in its order. In
 step w every rank sends to each rank that differs from it in the w-th digit the chunks whose owners
-agree with the receiver in the first w+1 digits; then it goes backwards to hand the sums out. One
+agree with the receiver in the first w+1 digits. The same steps in reverse hand out the sums. One
 digit gives the direct exchange, digits of radix 2 recursive halving and doubling, one digit per
 level the hierarchy, and k lanes with rotated orders BML's Algorithm 1.
 Guarantee: each rank sends (N-1)/N of a lane's data per half, the minimum; two steps per digit.
@@ -235,9 +235,9 @@ def tensors_on(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
 #
 # log2 N steps leave every server with the sum of 1/N of the gradient; log2 N more hand it back. If
 # N is no power of two, let p be the largest below it: the N - p folded servers first send their
-# whole gradient to a partner and get the sum back at the end. That has a cost only: `bruck` takes
-# fewer steps and bytes. On BCube(n, k), n a power of two, partners are neighbours and one
-# NIC is in use.
+# whole gradient to a partner and get the sum back at the end. This case has a cost but no program:
+# `bruck` takes fewer steps and bytes. On BCube(n, k), n a power of two, partners are neighbours and
+# one NIC is in use.
 # Guarantee: volume 2(N-1)/N, the lower bound for one NIC, in 2·log2 N steps at powers of two. Else
 # 2(p-1)/p + 2 in 2·log2 p + 2 steps, and a partner adds one whole gradient more.
 # Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004; Thakur,

@@ -155,7 +155,7 @@ def by_shares(shares: Sequence[Fraction], elements: int, element_bytes: int) -> 
 
 @dataclass(frozen=True)
 class GivenLayout(Layout):
-    """Pieces that begin where it is said (bytes); the last number is the end of the last piece."""
+    """Pieces with given starts (bytes); the last number is the end of the last piece."""
 
     edges: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Predicts what was not measured: a collective among other numbers of ranks, and its NIC.
+"""Predicts unmeasured costs: a collective among other numbers of ranks, and its NIC.
 
 Problem: a network has tables of times by size, each of one collective among some ranks, g per host.
 What does a collective cost among N ranks?
@@ -141,7 +141,7 @@ def _of_others(
 
 
 def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:
-    """Return the tables with as many ranks per host; within one host those of one host."""
+    """Return the tables with the same ranks per host; within one host, the tables of one host."""
     if ranks == per_host:
         return [table for table in tables if table.hosts == 1]
     return [table for table in tables if table.hosts > 1 and table.per_host == per_host]
@@ -224,7 +224,7 @@ def _fitted(
 
 
 # ---
-# The NIC on which a ring (or BML) would cost what a collective was measured at.
+# The NIC on which a ring (or BML) would cost as much as a measured collective.
 #
 # Yan's model, BML and slices on Spark send single messages, and need NICs where collectives are
 # measured as a whole. A ring among N ranks takes N-1 steps per half and carries (N-1)/N bytes per

@@ -1,7 +1,7 @@
 """Collective programs: who sends which chunk to whom in which step, as plain data.
 
 A collective is cut into chunks. In each step ranks send ranges of chunks to each other, all at
-once: a message carries what was there before the step. The receiver adds it or stores it.
+once: a message carries the data from before the step. The receiver adds it or stores it.
 Executors, the checker and the pricing need nothing else, and every algorithm is generated in this
 form. In the first half of an all-reduce (`scatter_steps`) each chunk is summed up on its owner; in
 the second half the sums are handed out.

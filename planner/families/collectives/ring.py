@@ -79,7 +79,7 @@ def gray_cycle(bcube: BCube) -> Iterator[int]:
 
 
 # ---
-# Bruck's algorithm: halving and doubling for any number of ranks, each with a share in between.
+# Bruck's algorithm: halving and doubling for any number of ranks; a rank sums up one share.
 #
 # Method: ranks stand in a circle. In step i of the all-gather a rank sends the 2^i shares that
 # begin with its own, or as many as are missing, to the rank 2^i places before it. The

@@ -6,7 +6,7 @@ Method: ranks are numbers with mixed radices. Adding digits modulo their radices
 takes every rank to every other one, and a symmetric program is invariant under it. It is given by
 hops relative to the sender. A lane has one chunk per rank, its owner; the chunks of a hop are those
 whose owners agree with some rank in the first digits of the lane's order, which is one range.
-Guarantee: what holds for the chunks of rank 0, one per lane, holds for all: the shifts map them
+Guarantee: a fact about the chunks of rank 0, one per lane, holds for all: the shifts map them
 there. So `planner.families.collectives.checker` proves the program by following these chunks only.
 Complexity: O(digits) per message; `way` O(N) per lane. Source: own.
 """

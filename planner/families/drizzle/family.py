@@ -1,4 +1,4 @@
-"""The methods by name, how their plans are judged, and how a plan of another job is adapted."""
+"""The methods by name, the pricing of their plans, and the adaptation of another job's plan."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -65,7 +65,7 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
         return problem.compute_ns + problem.always_ns + problem.once_ns, False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
-        """Return an old plan with the tasks of the problem's stages.
+        """Adapt an old plan to the tasks of the problem's stages.
 
         InvalidPlanError if the plan has other stages.
         """
@@ -77,11 +77,11 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
         return replace(plan, stages=stages)
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        """Return the best plan: the closed form needs no old one."""
+        """Return the optimal plan: the closed form needs no start plan."""
         return solve_exact(problem, deadline)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
-        """Return the problem with the times of a scenario: all scheduling is start-up."""
+        """Return the problem with the times of a scenario; all scheduling is start-up cost."""
         fields = ("bandwidth", "late", "spread", "part")
         refuse_changes(scenario, fields, "drizzle has no network and no passes")
         names = ("group_ns", "task_ns", "constant_task_ns")
@@ -90,7 +90,7 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
         return replace(problem, compute_ns=compute, **times)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
-        """Raise an error: a group that is too small for a scenario is no plan in it."""
+        """Raise an error: a group that is too small for a scenario is infeasible in it."""
         reason = "not for problem drizzle: the size of a group follows from its limits"
         raise NotApplicableError("scenarios", reason)
 

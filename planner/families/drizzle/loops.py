@@ -1,10 +1,10 @@
-"""Training loops found in an engine's log: jobs that repeat, their rounds, and what was observed.
+"""Training loops in an engine's log: jobs that repeat, their rounds, and measured times.
 
 Problem: given the jobs of a log in order, find the iterations of a training loop, their
 computation, and the driver's overhead. Method: docs/spark.md, "How loops are found".
 
-Guarantee: none that the loop is what its author calls an iteration. Times are medians, so a few
-slow rounds, such as the first, do not matter.
+Guarantee: none that a round is what the author of the job calls an iteration. Times are medians, so
+a few slow rounds, such as the first, do not matter.
 Complexity: O(jobs · 64). Source: own; the constants are those of `planner.drizzle.calibrate`.
 """
 
@@ -39,7 +39,7 @@ class StageShape:
 class Job:
     """A job that has ended."""
 
-    number: int  # the engine's
+    number: int  # as the engine counts jobs
     start_ns: int
     end_ns: int
     iterations: int  # iterations run at once; 0 if the job does not say, which counts as 1

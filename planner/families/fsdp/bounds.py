@@ -2,8 +2,8 @@
 
 Bounds: for each mesh the largest of (1) the best units with nothing gathered twice
 (`planner.families.fsdp.partitions`); on long chains first each pass by itself, with affine costs;
-(2) with a memory limit, liquid transfers at the least time per byte, with memory limiting the bytes
-ahead of their use or behind their computation; (3) with a memory limit and up to `MAX_LAYERS`
+(2) with a memory limit, fluid transfers at the least time per byte; memory limits the bytes that
+wait before their use or after their computation; (3) with a memory limit and up to `MAX_LAYERS`
 layers, busy and idle time of the channels (`planner.families.fsdp.channel_bound`). The least of all
 meshes bounds the problem. Guarantee: no plan is faster. Proofs: docs/fsdp.md, "Why the bounds
 hold". Complexity: O(layers · log layers), and on short chains that of the best units. Source: own.
@@ -195,7 +195,7 @@ def _limits(problem: Problem, fitting: Fitting, shards: int) -> _Limits:
 
 
 def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
-    """Return the bound by liquid transfers: the time of the fullest schedule."""
+    """Return the bound by fluid transfers: the time of the fullest schedule."""
     fitting, costs = Fitting(problem, mesh), mesh_costs(problem, mesh)
     limits = _limits(problem, fitting, mesh.shards)
     gathering, reducing = _rates(problem, mesh, fitting)
@@ -244,7 +244,7 @@ def _apart(
     now: Fraction,
     last: int,
 ) -> Fraction:
-    """Return the time of the liquid backward pass if gathers and reduce-scatters share no links."""
+    """Return the time of the fluid backward pass if gathers and reduce-scatters share no links."""
     sizes, gradients = problem.parameter_bytes, problem.gradients
     there = Fraction(limits.turn)  # bytes gathered or kept, counted from the last layer
     used = made = 0
@@ -272,7 +272,7 @@ def _together(
     rates: tuple[Fraction, Fraction, Fraction],
     now: Fraction,
 ) -> Fraction:
-    """Return the time of the liquid backward pass on shared links, counted in link time."""
+    """Return the time of the fluid backward pass on shared links, counted in link time."""
     sizes, gradients = problem.parameter_bytes, problem.gradients
     gather, reduce, summed = rates
     credit = limits.turn * gather

@@ -43,9 +43,9 @@ class Fitting:
         self.room = problem.memory_bytes - problem.state_bytes(mesh.shards)
 
     def fits(self, start: int, stop: int, *, longer: bool = False) -> bool:
-        """Return whether these layers can be a unit; or `longer` units, with layers behind them.
+        """Return whether these layers can be a unit; if `longer`, a unit with later layers too.
 
-        A unit may fit where one that ends sooner does not: less is scattered while it computes.
+        A longer unit may fit where a shorter one does not: less is scattered while it computes.
         """
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         following, later = self._following[stop], self._shares[-1] - self._shares[stop]
@@ -88,11 +88,11 @@ class Fitting:
 class _Arc(NamedTuple):
     """A unit as an arc from its first to its last layer; times in ns.
 
-    `busy` is the time of its transfers, gathered once, and idle time if the channel carries what
-    fits; `more` is idle too if the next unit does not fit. The last fields are the first place
-    where the unit before may begin: with this unit gathered ahead in the forward pass, and its own
-    parameters kept or gathered ahead in the backward pass (`held`); to be gathered again (`again`);
-    at all (`beside`).
+    `busy`: time of the unit's transfers, gathered once, plus idle time if all transfers that fit
+    proceed; `more_forward`, `more`: further idle time if no gather proceeds during its forward, or
+    backward, computation. The last fields are the first place where the unit before may begin: if
+    this unit is gathered ahead in the forward pass, and if that unit is kept or gathered ahead in
+    the backward pass (`held`); if that unit is gathered again (`again`); in any case (`beside`).
     """
 
     before: int  # place of the first layer

@@ -1,8 +1,9 @@
 """Price a plan: simulate the schedule of an iteration, and the memory at each moment.
 
-A step issues its own gather if that is not on its way, waits for it, issues its prefetches, and
-computes. A backward step then waits until few enough reduce-scatters are under way, and issues its
-own. Memory depends on the order of events only. The model: docs/fsdp.md, "What is in memory when".
+A step issues its own gather if no earlier step did, waits for it, issues its prefetches, and
+computes. A backward step then waits until few enough reduce-scatters hold their input, and issues
+its own. Memory depends on the order of events only. Details: docs/fsdp.md, "The model" and "What is
+in memory when".
 
 Complexity: O(units). Source: ``_fsdp_param_group.py`` and ``_fsdp_collectives.py`` of torch 2.13
 for the order of events; own model of when a stream frees memory.
@@ -99,7 +100,7 @@ class Evaluation:
     state_bytes : int
         Memory that is used all the time.
     levels : tuple of Level
-        Memory in addition to it, moment by moment.
+        Memory in addition to `state_bytes`, moment by moment.
     loads : tuple of Load
         Bytes and times of each unit.
     """

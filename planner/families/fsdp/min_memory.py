@@ -225,7 +225,7 @@ def _first(
 # Problem: with little memory transfers hide behind little computation. Which units that fit
 # minimise the sum of transfers, each unit gathered twice and scattered once? Method: dynamic
 # programming from the last layer to the first; labels are the cost and the gradients of the first
-# unit. Why a unit tells by itself whether it fits: docs/fsdp.md, "How the best units are found".
+# unit. Why each unit alone decides whether it fits: docs/fsdp.md, "How the best units are found".
 # Guarantee: least sum for units of up to `EVERY` smallest units; of more, lengths about an eighth
 # apart are tried. Complexity: O(layers · lengths · log labels). Source: own.
 

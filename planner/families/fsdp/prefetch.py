@@ -64,7 +64,7 @@ class MemoryNeeds(NamedTuple):
 
 
 def needs_of(problem: Problem, plan: Plan) -> MemoryNeeds:
-    """Return the memory that a plan needs which issues every gather in its own step (`at_use`)."""
+    """Return the memory needs of a plan that issues every gather in its own step (`at_use`)."""
     count, keep = len(plan.units), [unit.keep for unit in plan.units]
     kept_from = max((u for u, kept in enumerate(keep) if not kept), default=count)
     needed = [*range(count)]
@@ -128,7 +128,7 @@ def issued_by(plan: Plan, steps: Sequence[int], issued: Sequence[int]) -> Plan:
 
 
 def keeping_last(plan: Plan, kept: int, buffers: int) -> Plan:
-    """Return a plan (`at_use`) that keeps the parameters of the last units, first needed again."""
+    """Return a plan (`at_use`) that keeps the last units, which are needed again first."""
     first = len(plan.units) - kept
     units = (unit._replace(keep=u >= first) for u, unit in enumerate(plan.units))
     return at_use(plan.mesh, units, buffers)

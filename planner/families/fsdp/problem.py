@@ -113,7 +113,8 @@ class Problem:
     activation_bytes : sequence of int, shape (L,), optional
         Bytes that each layer saves from its forward to its backward computation; by default 0.
     checkpoint_bytes : sequence of int, shape (L,), optional
-        Bytes that it saves if it is recomputed, such as its input; without, no recomputation.
+        Bytes that each layer saves if it is recomputed, such as its input; by default no layer can
+        be recomputed.
     meshes : sequence of Mesh
         Meshes to choose from; all with the same number of ranks.
     channels : {"one", "two", "shared"}
@@ -325,10 +326,10 @@ class Unit(NamedTuple):
         Whether the activations are computed a second time, layer by layer.
     forward_at : int
         Step that issues the gather for the forward pass, when that step's own parameters have
-        arrived. The unit's own step issues it as soon as the step before has ended.
+        arrived. The unit's own step issues the gather as soon as the step before has ended.
     backward_at : int or None
         The same for the backward pass; None exactly if `keep`. A step after the unit's forward
-        step; for the last unit also that step, as FSDP2's streams gather it during its computation.
+        step. The last unit's forward step may issue its gather too, as FSDP2's streams do.
     """
 
     start: int

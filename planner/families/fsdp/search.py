@@ -106,9 +106,9 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def improved_start(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     """Return an old plan improved within `REFITTING` simulated steps, which takes milliseconds.
 
-    It keeps the mesh and the units, and issues gathers as early as memory allows. If the units do
-    not fit any more, it keeps no parameters; if that does not fit, it is an `InvalidPlanError`.
-    Then local search. Never worse than the old plan if that still fits.
+    The plan keeps the mesh and the units, and issues gathers as early as memory allows. If it does
+    not fit, it keeps no parameters; if it still does not fit, that is an `InvalidPlanError`. Then
+    local search improves it. Never worse than the old plan if the old plan still fits.
     """
     pool, shape = _Pool(problem, 0), at_use(plan.mesh, plan.units, plan.buffers)
     with suppress(InvalidPlanError):
@@ -125,7 +125,7 @@ def improved_start(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[
 
 
 class _Pool:
-    """The incumbent, and the effort left; it is replaced by what is better in `Merit`'s order."""
+    """The incumbent, which plans better in `Merit`'s order replace, and the effort left."""
 
     best: _Candidate | None = None
 
@@ -326,7 +326,7 @@ CLOSE = Fraction(1, 2**10)
 
 
 class _Slim(_Pool):
-    """The same for plans that are as fast: they are replaced by what is better otherwise."""
+    """A pool for plans of equal time: those better in the other criteria replace the incumbent."""
 
     best: _Candidate
 

@@ -53,7 +53,7 @@ def contention_relaxation(problem: Problem) -> int:
         return 0
     assert problem.cost is not None
     assert problem.layer_bytes is not None
-    # The last layer overlaps no transfer: a pull computes it after all arrived, a push before any.
+    # The last layer overlaps no transfer: a pull computes it after all transfers, a push before.
     return contention_bound(
         problem.interference,
         problem.compute_prefix[-1],

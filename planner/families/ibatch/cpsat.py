@@ -1,7 +1,7 @@
 """Constraint program over all batches, an independent cross-check of the exact methods.
 
 Model: a Boolean per feasible batch; each layer lies in exactly one chosen batch. The objectives are
-on docs/ibatch.md ("Why two solvers cross-check").
+in docs/ibatch.md ("Why two solvers cross-check").
 Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45. Larger
 times are rounded in the model; plans are priced exactly afterwards. At a time limit, which includes
 building the model, returns CP-SAT's incumbent or a greedy plan.
@@ -50,7 +50,7 @@ def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 Chosen = list[tuple[Arc, Any]]
-"""Every batch, and whether it is chosen."""
+"""Every batch, with the Boolean that says whether it is chosen."""
 
 
 def _scaled(problem: Problem, chosen: Chosen) -> tuple[list[int], list[int]]:

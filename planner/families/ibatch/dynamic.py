@@ -59,7 +59,7 @@ def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> li
     count, computed = problem.layers, problem.compute_prefix
     arrived = np.full(count + 1, _NEVER, dtype=np.int64)
     arrived[0] = 0
-    rounds: list[Ends] = []  # first layers of the last batches, by number of batches
+    rounds: list[Ends] = []  # first layer of the last batch at each boundary, by number of batches
     while len(rounds) < below - 1 and arrived[count] == _NEVER:
         later = np.full(count + 1, _NEVER, dtype=np.int64)
         before = np.zeros(count + 1, dtype=np.int64)
@@ -81,7 +81,7 @@ def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> li
 
 
 # ---
-# Exact Eq. 4 under Eq. 5, over two boundaries.
+# Exact minimum of Eq. 4 under Eq. 5, by dynamic programming over two boundaries.
 #
 # Problem: minimise all communication plus the computation of the last batch (Eq. 4), such that
 # communication of each batch lasts at least as long as computation of the batch before (Eq. 5).
@@ -114,7 +114,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _least_communication(problem: Problem, deadline: Deadline) -> Ends | None:
-    """Return V[b][c]; None when time is up."""
+    """Return the table V[b][c] of least total communication; None when time is up."""
     count = problem.layers
     computed = np.array(problem.compute_prefix, dtype=np.int64)
     value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)

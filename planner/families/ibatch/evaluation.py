@@ -1,4 +1,4 @@
-"""Price, check and schedule batches; the only place that does, and independent of all solvers.
+"""Price, check and schedule batches, independently of all solvers; no other module does this.
 
 The makespan follows the recurrence comm_end(k) = comm_end(k-1) + Ts + T(k), comp_end(k) =
 max(comm_end(k), comp_end(k-1)) + C(k). Pull and push are computed separately, not by time reversal.

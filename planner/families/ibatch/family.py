@@ -130,7 +130,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return {"compute_ns": tuple(slower)}, sum(transfers), alone
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        """Return the best plan where an exact method takes milliseconds, or else the start plan."""
+        """Return the best plan if an exact method takes milliseconds, otherwise the start plan."""
         check(problem, plan)
         free = problem.interference.is_none and problem.target is None
         additive = problem.transfer_prefix is not None
@@ -140,7 +140,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         outcome = exact(problem, deadline)
         assert outcome.plan is not None
         better = self.lasting(problem, outcome.plan) < self.lasting(problem, plan)
-        fewest = additive and not outcome.timed_out  # of the best, one with the fewest batches
+        fewest = additive and not outcome.timed_out  # the exact plan has the fewest batches
         return outcome if better or fewest else replace(outcome, plan=plan)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
@@ -194,7 +194,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return robust(problem, plan, deadline)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
-        """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""
+        """Return the problem unchanged, as layers have a fixed order; refuse objective eq4."""
         if problem.objective != "makespan":
             raise InvalidInputError("objective", "scenarios are planned for by the makespan")
         return problem
@@ -236,7 +236,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return (f"{case.name}, {self.summary(case.problem)}",)
 
     def compared(self, case: Case[Problem]) -> Sequence[str]:
-        """Return the methods, a target's default among them; of long problems no cross-check."""
+        """Return the methods to compare: a target's default too, but no slow cross-check."""
         left_out = () if case.problem.layers <= CROSS_CHECK_MAX_UNITS else CROSS_CHECKS
         return [
             name for name in without_auto(self.methods_for(case.problem)) if name not in left_out

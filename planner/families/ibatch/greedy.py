@@ -3,8 +3,8 @@
 Problem: boundaries such that communication of each batch covers computation of the batch before
 (Eq. 5). How gaps in the paper are closed: docs/ibatch.md, "How the published algorithms are read".
 Guarantee: none.
-Complexity: O(L log L), since monotone conditions are bisected; O(L²) with a cost table whose times
-fall somewhere. These scans stop at the deadline.
+Complexity: O(L log L), since monotone conditions are bisected; O(L²) with a cost table in which a
+larger size can take less time. These scans stop at the deadline.
 Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1}; the last batch, l_{N-1}+1
 … L, is meant).
 """
@@ -20,7 +20,7 @@ from planner.solving.methods import Outcome
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the better of Algorithms 1 and 2, among equals that of Algorithm 1."""
+    """Return the better plan of Algorithms 1 and 2; if equal, that of Algorithm 1."""
     candidates = []
     for algorithm in (greedy_forward, greedy_backward):
         outcome = algorithm(problem, deadline)
@@ -82,7 +82,7 @@ def _covers(problem: Problem, start: int, boundary: int, stop: int) -> bool:
 
 
 def _first_boundary(problem: Problem, deadline: Deadline) -> int | None:
-    """Return l_1: the most computation that a second batch can cover, then the cheapest batch."""
+    """Return l_1 with the most computation that a second batch covers; ties: cheapest batch."""
     count, computed = problem.layers, problem.compute_prefix
     if problem.is_monotone and problem.max_batch_bytes is None:
         # Moving l_1 right adds computation and takes communication away: bisect the last feasible.
@@ -94,7 +94,7 @@ def _first_boundary(problem: Problem, deadline: Deadline) -> int | None:
     best: int | None = None
     for boundary in range(min(problem.reach(0), count - 1), 0, -1):
         if deadline.passed or (best is not None and computed[boundary] < computed[best]):
-            break  # boundaries farther left cover less computation
+            break  # with boundaries farther left, less computation is covered
         if _shortest_cover(problem, boundary, computed[boundary]) is not None and (
             best is None or problem.transfer_time(0, boundary) <= problem.transfer_time(0, best)
         ):
@@ -124,7 +124,7 @@ def _longest_covered(problem: Problem, boundary: int, stop: int) -> int | None:
 
 
 def _last_boundary(problem: Problem) -> int | None:
-    """Return l_{N-1}: the most covered computation, then the shortest last batch."""
+    """Return l_{N-1} with the most covered computation; ties: shortest last batch."""
     computed = problem.compute_prefix
     best, best_overlap = None, -1
     for boundary in range(max(1, _reach_left(problem, problem.layers)), problem.layers):
@@ -132,7 +132,7 @@ def _last_boundary(problem: Problem) -> int | None:
         if start is None:
             continue
         overlap = computed[boundary] - computed[start]
-        if overlap >= best_overlap:  # among equals the last one leaves the least computation
+        if overlap >= best_overlap:  # of equal ones the last boundary leaves least computation
             best, best_overlap = boundary, overlap
     return best
 

@@ -67,7 +67,7 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
     latest, step = -total, arrival[count] + (count + 1) * behind
     while at < count:
         startups += behind
-        # With the time of all bytes up to a batch's last and `total`, when the plan ends for it.
+        # lead + arrival[stop] + total is the makespan that the batch at … stop-1 implies.
         lead = startups - done[at]
         stop = bisect_right(arrival, slack - lead, at + 1) - 1
         reach = problem.reach(at) if capped else count

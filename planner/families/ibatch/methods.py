@@ -3,7 +3,7 @@
 Baselines take O(L) each, without a guarantee: one batch (the default parameter server), layer by
 layer (Poseidon, without merging), and for gradients the merging rule of MG-WFBP and the buckets of
 PyTorch's DDP. A baseline whose batches break a constraint of the problem has no plan. `auto` is
-`exact`: it takes less time than reading its input (``benchmarks/ibatch_speed.py``).
+`exact`, which takes less time than reading the request (``benchmarks/ibatch_speed.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,23 +150,23 @@ OWN_METHODS: Mapping[str, Method] = {
     "cpsat": within_cap(over_all_batches("cpsat", "OR-Tools")),
     **BASELINES,
 }
-"""Every method by the name requests use, but for plug-ins."""
+"""Every method by its name in requests, without plug-ins."""
 
 
 # ---
 # Batches for FSDP2 as the target: its all-gathers are the pulls.
 #
-# Problem: FSDP2 gathers the modules of one ``fully_shard`` call together. If unsharded ahead, it
+# Problem: FSDP2 gathers the modules of one ``fully_shard`` call together. If unsharded ahead, FSDP2
 # issues all gathers from the start of the forward pass in a given order. So any batches of whole
 # layers are possible. Gradients are scattered in the same units, so pushes are not planned here
-# (`planner.fsdp` plans both). Method: the family's methods and the target's default: the faster of
-# one unit per layer and one unit for all layers. Guarantee: `auto` and `exact` are never slower
-# than the default, except at the time limit. Source: own; the rules are in
+# (`planner.fsdp` plans both). Method: the family's methods, and the target's default, which is the
+# faster of one unit per layer and one unit for all layers. Guarantee: `auto` and `exact` are never
+# slower than the default, except at the time limit. Source: own; the rules are in
 # `planner.solving.targets.FSDP2`.
 
 
 def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> None:
-    """Check that each layer has whole modules, which a target sends in one piece.
+    """Check that no module is split between layers, because a target sends it in one piece.
 
     Raises `InvalidInputError` if parameters of one module are in two layers.
     """
@@ -183,7 +183,7 @@ def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> Non
 
 
 def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:
-    """Return the default plan: every layer a unit, or all in one if faster and within the cap."""
+    """Return the default plan: a unit per layer, or one unit if faster and within the cap."""
     too_large = problem.too_large()
     if too_large is not None:
         return Outcome(None, infeasibility=too_large)

@@ -1,7 +1,7 @@
 """Mixed-integer program over all batches, an independent cross-check of the exact methods.
 
 Model: a path of arcs (batches) from 0 to L, one binary variable per arc; the constraints of both
-objectives are on docs/ibatch.md ("Why two solvers cross-check").
+objectives are in docs/ibatch.md ("Why two solvers cross-check").
 Guarantee: optimal up to the solver's tolerance; plans are priced exactly afterwards. At a time
 limit, which includes building and writing the model, returns CBC's incumbent or a greedy plan.
 Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows; up to
@@ -39,7 +39,7 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     _solve_with_cbc(model, deadline, time.monotonic() - begin)
     late = deadline.remaining_s == 0
     if late and model.sol_status != pulp.LpSolutionIntegerFeasible:
-        return out_of_time(problem)  # CBC then says "infeasible" although it only ran out of time
+        return out_of_time(problem)  # CBC says "infeasible" if it runs out of time
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
     stops = [arc.stop for arc, x in program.chosen if (x.value() or 0.0) > 0.5]
@@ -49,7 +49,7 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 class _Program:
-    """The path of arcs; the objective and its constraints are added."""
+    """The program of a path of arcs; methods add an objective and its constraints."""
 
     def __init__(self, problem: Problem, deadline: Deadline) -> None:
         self.problem, self.deadline = problem, deadline
@@ -110,7 +110,7 @@ class _Program:
 
 
 # ---
-# CBC with a time limit that holds; neither PuLP nor CBC keeps one by itself.
+# CBC with a time limit that holds; neither PuLP nor CBC enforces a limit by itself.
 #
 # PuLP writes the model and reads the solution; CBC runs as a subprocess and is killed after the
 # deadline. CBC checks its clock only between search steps, and the root relaxation of a large model

@@ -4,7 +4,7 @@ Problem: which plan is best for each algorithm × mode (replicated or sharded)?
 Method: algorithms of equal cost are planned once, the cheapest first, beginning with their mixture.
 If the bound of an algorithm and a mode is below the best plan so far, the best plan is searched
 (`planner.caramel`, or iBatch's batches both ways, `interleaved` and the baselines); if not, a plan
-is made without a search. Transfers over the cap are cut; `filling` competes.
+is made without a search. Transfers over the cap are cut; plans of `greedy_fill` compete.
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
 minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
 Under contention a plan is no longer than any baseline's or any plan made without it, except at
@@ -200,7 +200,7 @@ class Planner:
             refused = any(option.refusal(mode) for option in problem.cheapest)
             if not small and (
                 not late or cheapest or refused
-            ):  # these hold for all, if there are any
+            ):  # the cheapest algorithms' bounds hold for all, if these have plans
                 bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
             reason = small or (LATE if late else too_many_transfers(problem, mode))
             if reason:  # plans may exist, though none is made: their bound counts
@@ -275,7 +275,7 @@ class Planner:
         return plans, timed_out
 
     def _nested(self, least: int) -> Plan:
-        """Return the best plan of all-reduces that needs no search."""
+        """Return the best plan of all-reduces that is made without a search."""
         name = self.way.algorithm
         gradients = self.problem.gradients[name]
         pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
@@ -308,8 +308,9 @@ class Planner:
     def contended(self, mode: Mode, plans: Sequence[Plan]) -> tuple[list[Plan], bool]:
         """Return plans of one mode under contention, and whether the time limit ended the search.
 
-        `plans`, made without it, and all baselines' are among them. Sharded plans are searched by
-        the fixed point of `planner.solving.contention`; all-reduces were, by `planner.caramel`.
+        The result contains `plans`, made without contention, and the plans of all baselines.
+        Sharded plans are searched by the fixed point of `planner.solving.contention`; all-reduces
+        have been searched by `planner.caramel`.
         """
         problem, way, deadline = self.problem, self.way, self.deadline
         of_baselines, timed_out = plans_by(BY_ANY_ALGORITHM, problem, way, deadline)
@@ -357,7 +358,7 @@ class Planner:
         return [*known, outcome.plan], timed_out or outcome.timed_out
 
     def _best(self, mode: Mode, plans: Sequence[Plan], least: int) -> Alternative:
-        """Return the best of the plans of one mode, none of which is below a bound."""
+        """Return the best of the plans of one mode; none takes less than `least` (ns)."""
         problem, way, deadline = self.problem, self.way, self.deadline
         room, timed_out = problem.transfer_limit(mode), False
         tight = room is not None and any(
@@ -385,7 +386,7 @@ class Planner:
 
 
 def _is_cut(problem: Problem, plan: Plan) -> bool:
-    """Return whether a sharded plan cuts a parameter: it pushes and pulls each of them."""
+    """Return whether a sharded plan cuts a parameter: else each has one push and one pull."""
     parts = sum(len(transfer.parts) for transfer in plan.transfers)
     return parts > len(problem.pushed) + len(problem.pulled)
 

@@ -3,7 +3,7 @@
 A baseline's best plan over the algorithms of today's libraries counts; but iBatch sends by
 parameter servers, BigDL by shuffles and BML by itself, as their papers do. Baselines with gradients
 only (`ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`) are methods of
-`planner.caramel`; all but Caramel enforce no op order; the others use the activation order.
+`planner.caramel`; of these only Caramel enforces an op order. All others use the activation order.
 
 Guarantee: none.
 Complexity: that of the families' methods.

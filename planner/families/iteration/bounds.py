@@ -4,9 +4,9 @@ Problem: bound the iteration under one synchronisation algorithm, however gradie
 and ordered. Method: the largest of several bounds. Replicated plans:
 `planner.families.caramel.bounds`. Sharded plans: the same on all pushes and pulls together, and
 `sharded_bound`. `tightened_bound` adds bounds for concave costs. Proofs: docs/iteration.md, "Why
-the bounds hold". Guarantee: no plan of the mode and the op order lasts less; by the cost of
-`synchronisation.least`, none by any algorithm. Contention leaves the bounds valid. Complexity: that
-of `planner.families.caramel.bounds` and of the sharded bound. Source: own.
+the bounds hold". Guarantee: no plan of the mode and the op order lasts less; with the cost of
+`synchronisation.least`, no plan by any algorithm does. Contention leaves the bounds valid.
+Complexity: that of `planner.families.caramel.bounds` and of the sharded bound. Source: own.
 """
 
 from bisect import bisect_right
@@ -114,7 +114,7 @@ def tightened_bound(
 ) -> int:
     """Return a bound of at least `least_ns`, stronger if costs are concave.
 
-    `least_ns` is the result of `bound`, `plan_ns` the value of some plan. If that is near the
+    `least_ns` is the result of `bound`, `plan_ns` the value of some plan. If `plan_ns` is near the
     bound, or costs are not concave, `least_ns` is returned.
     """
     if len(synchronisation.options) == 1 or plan_ns <= least_ns + least_ns // NEAR:
@@ -199,7 +199,7 @@ def sharded_bound(
 
 
 def _least_end(moments: Sequence[int], sizes: Sequence[int], cost: UnitCost) -> int:
-    """Return when the transfers of one side end at the earliest: the least max F_e, or G_m."""
+    """Return the earliest end of the transfers of one side: the least max F_e, or G_m."""
     order = sorted(range(len(moments)), key=lambda j: -moments[j])
     sent = cost.beyond(sizes[j] for j in order)
     return earliest_end([moments[j] * cost.unit for j in order], sent, cost.startup)
@@ -317,7 +317,7 @@ class _Search:
         return state._replace(least=min(state.least, self._startup * state.pulls + due))
 
     def _with(self, state: _State, opened: int, place: int) -> _State | None:
-        """Return the state with more opened at a window, or None if that is impossible."""
+        """Return the state after opening transfers at a window, or None if that is impossible."""
         left_push, right_pull, right_push = (
             bool(opened & kind) for kind in (LEFT_PUSH, RIGHT_PULL, RIGHT_PUSH)
         )
@@ -339,5 +339,5 @@ class _Search:
 
 
 def _no_worse(first: tuple[int, _State], second: tuple[int, _State]) -> bool:
-    """Return whether one state reaches as far as another with no more of anything."""
+    """Return whether a state reaches as far as another, and no field of it is larger."""
     return first[0] >= second[0] and all(a <= b for a, b in zip(first[1], second[1], strict=True))

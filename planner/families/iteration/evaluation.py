@@ -33,7 +33,7 @@ Costs = Mapping[How, Way]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation(GradientEvaluation):
-    """The timeline and the cost of a plan: as of a plan of gradient transfers, and start-ups.
+    """Timeline and cost of a plan: those of a plan of gradient transfers, and the start-ups.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ def _prices(problem: Problem, plan: Plan, costs: Costs) -> list[Price]:
 def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evaluation:
     """Price a checked plan.
 
-    `costs` are those of transfers by each algorithm at each depth, if not those of the cluster.
+    `costs`: costs of transfers by each algorithm at each depth; by default those of the cluster.
     """
     known = problem.costs if costs is None else costs
     made = scheduled(problem.graph, plan.as_gradients, _prices(problem, plan, known))

@@ -129,7 +129,7 @@ def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: 
 
 
 def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> list[Plan]:
-    """Return a baseline's plan with each algorithm it may use, the best first.
+    """Return a baseline's plans, one for each algorithm that it may use, the best first.
 
     Raises `NotApplicableError` if there is none.
     """
@@ -248,14 +248,14 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         return improved_start(problem, plan, deadline)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
-        """Return the problem with the start-ups and bandwidths of all links multiplied."""
+        """Return the problem with the computation, start-ups and bandwidths of a scenario."""
         cluster = scaled_cluster(
             problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
         )
         return replace(problem, graph=scaled_graph(problem.graph, scenario), cluster=cluster)
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
-        """Return a plan with fewer transfers, all of one kind sent together as in `caramel`."""
+        """Return a plan with fewer transfers: merge neighbours of one kind, as in `caramel`."""
         if problem.target is None:
             plan = fewer_transfers(problem, plan, most_ns, deadline)
         return super().simplest(problem, plan, most_ns, deadline)
@@ -286,7 +286,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield plans by the usual plan's algorithm, and plans for scenarios, adapted to it."""
+        """Yield plans by the usual plan's algorithm: those of rules, then those for scenarios."""
         start, *made = plans
         way = next(option for option in problem.options if option.algorithm == start.way)
         rules: list[Rule] = [servers]
@@ -377,7 +377,7 @@ def solve_all(
 def best_of(
     problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
-    """Return the best alternative as a result; of equally long ones the simplest.
+    """Return the best alternative as a result; ties go to the simplest plan.
 
     They took `runtime_s` seconds.
     """

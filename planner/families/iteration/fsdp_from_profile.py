@@ -175,7 +175,7 @@ def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
 
 
 def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> fsdp.Problem:
-    """Return the problem of a profile on a cluster, as `planner.fsdp.FSDP`'s options ask for it."""
+    """Return the problem of a profile on a cluster, with the options of `planner.fsdp.FSDP`."""
     assert place.cluster is not None
     return sharded_problem(
         profile,

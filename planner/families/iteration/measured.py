@@ -1,6 +1,6 @@
-"""Costs of transfers on a measured network, and notes on what of them was not measured.
+"""Costs of transfers on a measured network, and notes on the parts that were not measured.
 
-Method: what the tables of each collective say for the cluster's workers
+Method: predict each collective from its tables for the cluster's workers
 (`planner.families.collectives.prediction`), by the algorithm the library chose.
 Guarantee: as measured at a table's points. Complexity: O(tables · sizes) per collective.
 Source: own.

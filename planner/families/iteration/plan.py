@@ -60,7 +60,7 @@ class Synchronisation:
     gather : AffineCost or TableCost, optional
         Cost of a pull, if it differs from that of a push.
     messages_ns : tuple of int
-        What further messages are of the start-ups of `half` and of an all-reduce on this cluster.
+        Parts of the start-ups of `half` and of an all-reduce that are further messages.
     """
 
     algorithm: str

@@ -228,7 +228,7 @@ class Problem:
 
     @cached_property
     def by_name(self) -> Mapping[str, Way]:
-        """The same by algorithm, with the depths that cost least for some size."""
+        """Algorithms the cluster allows by name, with the depths that cost least for some size."""
         largest = max(sum(self.pushed), sum(self.pulled))
         names = dict.fromkeys(option.algorithm for option in self.single)
         return {
@@ -320,7 +320,7 @@ class Problem:
         return self.pushed if self.pull_bytes is None else tuple(self.pull_bytes)
 
     def transfer_limit(self, mode: Mode) -> int | None:
-        """Return the largest transfer that the cap and the memory limit allow (bytes); None if any.
+        """Return the largest transfer within cap and memory limit (bytes); None if unlimited.
 
         Below `element_bytes` there is no plan, unless all parameters are smaller.
         """

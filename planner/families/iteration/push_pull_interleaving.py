@@ -70,12 +70,12 @@ class _Sides:
         return UnitCost(self.lines)
 
     def cost_ns(self, size: int) -> int:
-        """Return the same in ns, rounded up."""
+        """Return the cost of a push, or a pull, in ns, rounded up."""
         return self.cost.ns(self.cost.of(size))
 
     @cached_property
     def order(self) -> list[int]:
-        """Parameters, those read last first; of those read at once, the one ready first."""
+        """Parameters, the last read first; ties go to the parameter that is ready first."""
         known = self.windows
         return sorted(range(len(self.pulled)), key=lambda j: (known.tails[j], known.heads[j], j))
 
@@ -122,7 +122,7 @@ class _Sides:
         return tuple(load)
 
     def _batches(self, tails: Sequence[int], left: Sequence[int]) -> list[Load]:
-        """Return pulls that end as early as possible; given heads, pushes, the last first."""
+        """Return the pulls that end earliest; if `tails` are heads, the pushes, the last first."""
         rest = sorted((j for j, size in enumerate(left) if size), key=lambda j: (-tails[j], j))
         units = [tuple(unit) for _, unit in groupby(rest, key=lambda j: tails[j])]
         nested = Nested(

@@ -71,8 +71,8 @@ class Candidate:
 class Sizing:
     """The chosen number of machines (None if none has a plan), and the numbers compared.
 
-    `candidates` are one, all, the planned ones, and those with the next lowest bounds. `timed_out`:
-    the deadline left a number unplanned that might be better.
+    `candidates`: one machine, all machines, planned numbers, and those with the next lowest bounds.
+    `timed_out`: the deadline left a number unplanned that might be better.
     """
 
     candidates: tuple[Candidate, ...]
@@ -145,7 +145,7 @@ def choose_size(
 
 
 def _iterations(epoch_samples: int, together: int) -> int:
-    """Return the iterations of an epoch, the last one filled up."""
+    """Return the number of iterations of an epoch; the last one is filled up."""
     most = MAX_VALUE // together
     if epoch_samples > most * together:
         raise InvalidInputError(
@@ -211,7 +211,7 @@ class _Search:
         return total(epoch, "epoch_samples", "the time of an epoch")
 
     def _bounded(self, machines: int, iteration_ns: int) -> int:
-        """Keep a bound on the iteration, and return that on the epoch."""
+        """Record a bound on the iteration, and return the bound on the epoch."""
         known = self._known[machines].bound_ns or 0
         bound_ns = max(known, self._epoch(machines, iteration_ns))
         self._note(machines, bound_ns=bound_ns)
@@ -301,7 +301,7 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
 
 
 def scheduling_problem(cluster: Cluster, iteration_ns: int, **limits: Any) -> drizzle.Problem:
-    """Return the problem of the group size of iterations, which last so long unscheduled."""
+    """Return the problem of the group size; unscheduled, an iteration takes `iteration_ns`."""
     scheduling = cluster.scheduling
     if scheduling is None:
         raise NotApplicableError(

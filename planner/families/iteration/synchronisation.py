@@ -325,7 +325,7 @@ def _refuse_broken(cluster: Cluster, name: str) -> None:
 
 @lru_cache(maxsize=16)  # the same failures recur with other start-ups and sizes
 def _half_of_replan(bcube: BCube, failed: Failures, rounds: int) -> _Half:
-    """Return the cost of a half of BML's re-plan; in rounds, which have no halves, of the whole.
+    """Return the cost of a half of BML's re-plan; with several rounds, which have no halves, all.
 
     Raises `NotApplicableError` if there is no re-plan.
     """

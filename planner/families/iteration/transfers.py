@@ -1,7 +1,7 @@
-"""Transfers of a plan: within cap and memory limit, each by its algorithm, few, and adapted.
+"""Fit transfers to cap and memory limit, assign their algorithms, merge them, and adapt old ones.
 
-Problem: decide whether a mode has any transfer, and not too many or too long ones; cut a plan to
-fitting transfers.
+Problem: decide whether a mode has feasible transfers, and not too many; cut transfers over the
+limit.
 Guarantee: a cut plan sends the same bytes in the same order.
 Complexity: O(parts + transfers).
 Source: own.
@@ -177,10 +177,10 @@ def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None
 # ---
 # Plans of all-reduces with fewer transfers, by the tie-breaking of `caramel`.
 #
-# Problem: of the plans by a plan's algorithms within a time, find one with few transfers.
-# Guarantee: no longer than allowed and no more transfers; the fewest of whole parameters if these
-# are few and the algorithm is one, except at the time limit. Under contention the plan stays
-# unchanged. Complexity: that of `caramel`: O(parts), and O(3^n) for few parameters.
+# Problem: among plans by the same algorithms within a given time, find one with few transfers.
+# Guarantee: no longer than allowed and no more transfers; the fewest transfers of whole parameters
+# if these are few and there is one algorithm, except at the time limit. Under contention the plan
+# stays unchanged. Complexity: that of `caramel`: O(parts), and O(3^n) for few parameters.
 
 
 def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
@@ -204,8 +204,8 @@ def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadli
 #
 # Method: parameters of another size are cut at the same shares. All-reduces are improved as in
 # `planner.families.caramel.search`; pushes and pulls compete with iBatch's batches both ways
-# (`planner.families.iteration.baselines`). Each transfer takes the algorithm that suits its size
-# now, of those the old plan chose from. Transfers over the limit are cut, unless there would be
+# (`planner.families.iteration.baselines`). Each transfer takes the algorithm of the old plan's
+# algorithms that suits its size now. Transfers over the limit are cut, unless there would be
 # none or too many. Guarantee: never worse than the old transfers in the old order; mode and
 # algorithms stay. Complexity: that of `planner.families.caramel.search`. Source: own.
 
@@ -213,8 +213,8 @@ def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadli
 def adapt(problem: Problem, plan: Plan) -> Plan:
     """Adapt an old plan to the sizes of the problem's parameters.
 
-    If an algorithm is no longer available, transfers take those that suit their sizes, of the
-    plan's algorithms. Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
+    If an algorithm is no longer available, each transfer takes the plan's algorithm that suits its
+    size. Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
     """
     kinds = {}
     for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):

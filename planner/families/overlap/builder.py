@@ -1,4 +1,4 @@
-"""Overlap problems by the names of their nodes, so that nobody counts nodes.
+"""Build overlap problems by the names of nodes instead of their numbers.
 
 The wait for a collective stands just before the first node that needs it, as in a traced graph, or
 at the end. Complexity: O(nodes + dependences + readers).
@@ -46,7 +46,7 @@ class Builder:
         Raises
         ------
         InvalidInputError
-            If there is one of that name.
+            If a kind of that name exists.
         """
         if name in self._kinds:
             raise InvalidInputError("name", f"there is a kind {shown(name)} already")
@@ -58,16 +58,16 @@ class Builder:
         Parameters
         ----------
         name : str
-            Its name; no other node's.
+            Its name, which no other node has.
         duration_ns : int
             Time on the rank.
         after : iterable of str
-            The nodes it needs; of a collective it needs the result.
+            The nodes it depends on; a collective's name stands for its result.
 
         Raises
         ------
         InvalidInputError
-            If the name is taken, or a node is not there yet.
+            If the name is taken, or a node does not exist yet.
         """
         self._add((name,), after)
         self._durations[name] = duration_ns
@@ -80,20 +80,20 @@ class Builder:
         Parameters
         ----------
         name : str
-            Its name; no other node's.
+            Its name, which no other node has.
         kind : str
             Name of its kind.
         size_bytes : int
             Bytes, as in its kind's times.
         after : iterable of str
-            The nodes its start needs.
+            The nodes that its start depends on.
         **merged : int
             `pack_ns`, `unpack_ns`, `pack_bytes`, `unpack_bytes`, as in `Collective`.
 
         Raises
         ------
         InvalidInputError
-            If the name is taken, or a node or the kind is not there yet.
+            If the name is taken, or a node or the kind does not exist yet.
         """
         if kind not in self._kinds:
             raise InvalidInputError("kind", _unknown("kind", kind, self._kinds))
@@ -117,7 +117,7 @@ class Builder:
         Raises
         ------
         InvalidInputError
-            If a tensor names a node that is not there, or the problem is invalid.
+            If a tensor names a node that does not exist, or the problem is invalid.
         """
         place: dict[str, int] = {}
         nodes: list[Node] = []

@@ -1,8 +1,8 @@
-"""Plans, and their price: the one simulator for every order, ours and the compiler's.
+"""Overlap plans, and the simulator that prices every order, ours and the compiler's.
 
-The rank issues node after node. A transfer goes to its channel after the last start of its group,
-and packing. A wait blocks the rank until the transfer has ended, then unpacks. Every transfer is
-waited for, so the rank ends last.
+The rank issues node after node. A transfer goes to its channel when the last start of its group has
+packed. A wait blocks the rank until the transfer has ended, then unpacks. Every transfer is waited
+for, so the rank ends last. Details: docs/overlap.md, "The problem".
 Complexity: O(nodes + collectives + readers of tensors).
 """
 

@@ -1,9 +1,9 @@
-"""List scheduling with look-ahead: transfers as late as computation allows, if memory is short.
+"""List scheduling with look-ahead: transfers start as late as possible if memory is short.
 
 Method: each unit has a due time along a given order; units are issued by due time, waits are filled
 with computation, and idle channels start early. A banker's check keeps the given order feasible
 within the memory limit. Details: docs/overlap.md, "How the list schedule looks ahead".
-Guarantee: the plan keeps to the limit; there is a plan if the given order keeps to it.
+Guarantee: the plan keeps to the limit; there is a plan if the given order keeps to the limit.
 Complexity: O(n log n) for n units and dependences, and O(n) more for each unit far ahead of its
 place.
 Source: own; due dates after the rules of list scheduling (Graham, 1966).

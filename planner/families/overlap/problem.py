@@ -32,7 +32,7 @@ def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def is_acyclic(after: Sequence[Sequence[int]], later: Sequence[Sequence[int]]) -> bool:
-    """Return whether no node waits for itself; `later` are the followers."""
+    """Return whether the graph has no cycle; `later` are the followers."""
     missing = [len(earlier) for earlier in after]
     free = [node for node, count in enumerate(missing) if not count]
     for node in free:
@@ -81,7 +81,7 @@ def check_waits(problem: "Problem") -> None:
 
 
 def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
-    """Return, by reader, the producers of its tensors that it does not name.
+    """Return, by reader, the producers of its tensors that are not in its `after`.
 
     Some may be implied by other dependences: adding them changes nothing.
     """
@@ -190,7 +190,7 @@ class Tensor:
     size_bytes : int
         Its size.
     producer : int or None
-        The node that allocates it; None if it exists from the begin.
+        The node that allocates it; None if it exists from the beginning.
     readers : tuple of int
         The nodes that need it; they depend on its producer. It is freed after the last reader, or
         after its producer if it has none. Without producer and readers it stays.
@@ -219,7 +219,7 @@ class Problem:
     collectives : sequence of Collective
         Each with nodes of its own, its wait after its start.
     tensors : sequence of Tensor
-        What occupies memory.
+        Tensors, which occupy memory.
     memory_limit_bytes : int, optional
         Limit on the bytes of tensors at any time; by default none.
 

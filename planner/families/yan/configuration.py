@@ -14,7 +14,7 @@ from planner.model.validation import integer, set_integer
 # The canonical mapping: which worker of a replica holds which segment of a layer.
 #
 # Problem: segments (partition p of copy r) occupy distinct workers, and a worker with segments of
-# both layers fetches less; costs must depend on the last layer's choice only.
+# two consecutive layers fetches less; the mapping must make costs depend on their choices only.
 #
 # Rule: within each class of copies that share samples, segments of consecutive layers are matched
 # evenly, and matched segments share a worker; unmatched ones go to free workers in order. See
@@ -119,7 +119,7 @@ class Space:
     most_replicas: int
 
     def rows(self) -> Iterator[tuple[int, int]]:
-        """Yield numbers of replicas, and the most workers of each."""
+        """Yield each number of replicas, with the largest number of workers of a replica."""
         room = self.machines - self.fewest_servers
         for replicas in range(1, min(self.most_replicas, room) + 1):
             yield replicas, min(self.most_workers, room // replicas)
@@ -177,7 +177,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A configuration to price instead of a search; without layers the best layers complete it.
+    """A configuration to price instead of a search; if layers are left out, the best are found.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def check_segments(choice: LayerChoice, workers: int, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A configuration, the best one of its triple unless its layers were given, with its price."""
+    """A configuration with its price; the best of its triple unless its layers were given."""
 
     configuration: Configuration
     epoch: Fraction  # exact time of an epoch (ns)
@@ -275,7 +275,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """How many triples of workers, replicas and servers there are, and how many bounds cut."""
+    """The number of triples of workers, replicas and servers, and how many of them bounds cut."""
 
     triples: int
     triples_cut: int

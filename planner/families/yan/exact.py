@@ -1,4 +1,4 @@
-"""The optimal configuration under the canonical mapping, of all kinds or of one; the fallback.
+"""The optimal configuration under the canonical mapping, of all kinds or of one; a fallback.
 
 Problem: choose servers, replicas, workers, and partitions, copies and threads of every layer, so
 that an epoch is shortest (`planner.families.yan.model`) and everything fits in memory. The two ends
@@ -154,8 +154,8 @@ def price_fixed(
 ) -> Outcome[Plan]:
     """Return the ranking of the configurations in `fixed`.
 
-    `made` returns configurations of one of them, and a bound; None for the price of the best.
-    `holder` names a machine in the error if there are none.
+    `made` returns configurations for one entry of `fixed`, and a bound; None stands for the best
+    price. `holder` names the kind of machine in the error if no configuration fits.
     """
     ranking, bounds = [], []
     for place, fixed in enumerate(problem.fixed):
@@ -189,9 +189,9 @@ def quick(
     space: Space | None = None,
     dealt: Callable[[Configuration], Configuration] | None = None,
 ) -> Outcome[Plan]:
-    """Return a configuration whose triple is in `space`, all by default.
+    """Return a configuration whose triple is in `space` (default: all triples).
 
-    `dealt` returns a configuration with its machines, where they differ.
+    If machines differ, `dealt` assigns them to a configuration.
     """
     if problem.fixed:
         reason = "the time limit passed before the configurations in fixed were priced"

@@ -1,4 +1,4 @@
-"""The methods by name, how their plans are judged, and how a plan of another job is adapted.
+"""The methods by name, how their plans are checked, and how a plan of another job is adapted.
 
 `auto` is `exact` where all machines are alike, else `ordered`.
 """
@@ -27,12 +27,12 @@ from planner.solving.methods import Outcome, lazy_method
 from planner.solving.scenarios import Scenario, refuse_changes
 
 RANKED = 4
-"""Configurations of an old plan that are priced again: the first ones that are still valid."""
+"""Configurations of an old plan that are priced again: the first ones of its ranking."""
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 SAMPLES = 10**6
-"""Samples of an epoch, if nobody says how many: any number is ranked alike."""
+"""Default samples of an epoch; the ranking is the same for any number."""
 
 _MACHINES = replace(MACHINES, least=2)
 
@@ -43,9 +43,9 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _checked(problem: Problem, plan: Plan) -> Estimate:
-    """Price every configuration again, and return the price of the first.
+    """Price every configuration of the plan's ranking again, and return the price of the first.
 
-    A plan says its whole ranking.
+    InvalidPlanError if a price differs or the ranking is not in order.
     """
     priced = cache(partial(estimate, problem))  # a request may ask for one configuration often
     prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]
@@ -105,7 +105,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
         return total(-int(-evaluation.epoch // 1), "constants", "the time of an epoch")
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[None, bool]:
-        """Return none: every method proves a bound, unless there was no time for it."""
+        """Return no bound, because every method proves its own unless it had no time for it."""
         return None, False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
@@ -126,11 +126,11 @@ class _Yan(Family[Problem, Plan, Estimate]):
         if not ranking:
             raise InvalidPlanError("ranking", f"none can be run: {refused}")
         ranking.sort(key=lambda known: known.epoch)
-        explored = Explored(len(ranked), 0)  # not what the old search was
+        explored = Explored(len(ranked), 0)  # the counts of the old search do not apply
         return Plan(ranking[0].configuration, tuple(ranking), explored)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
-        """Return the problem with other constants; those of computation are three."""
+        """Return the problem with scaled constants; a scenario's computation scales three."""
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         if not scenario.startup:
@@ -141,7 +141,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
         return scaled(problem, "nic_bits_per_s", scenario.bandwidth)
 
     def repriced(self, problem: Problem, plan: Plan) -> Plan:
-        """Return the plan's own configuration with its price; the ranking holds no other."""
+        """Return the plan with its new price; its ranking then holds this configuration only."""
         price = estimate(problem, plan.configuration).epoch
         ranking = (Ranked(plan.configuration, price),)
         return replace(plan, ranking=ranking, any_mapping_bound_ns=None)
@@ -149,7 +149,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield the configurations that are ranked in any scenario."""
+        """Yield a plan for each configuration in the ranking of any of the plans."""
         for plan in plans:
             for ranked in plan.ranking:
                 yield replace(plan, configuration=ranked.configuration, ranking=(ranked,))

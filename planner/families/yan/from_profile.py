@@ -54,7 +54,7 @@ class ProfiledProblem(NamedTuple):
 def nic_rate(cluster: Cluster) -> Fraction:
     """Return the bandwidth of a worker (bytes per second) over its NICs and any shared link."""
     rate = cluster.nic.bytes_per_s
-    if not isinstance(cluster.topology, Rails):  # there each accelerator has one NIC
+    if not isinstance(cluster.topology, Rails):  # on rails each accelerator has one NIC
         rate *= cluster.nic.per_machine
     shared = cluster.shared_bytes_per_s
     return rate if shared is None else min(rate, shared)
@@ -166,7 +166,7 @@ NEEDED = ("kind", "output_shape", "connections", "weights")
 """Fields that the model needs of every layer, besides its times."""
 
 WINDOW = ("kernel", "stride")
-"""Fields that it needs of layers that see a window."""
+"""Fields that the model needs of layers that see a window."""
 
 LIGHT = ("norm", "activation", "pool", "view")
 """Kinds without products."""
@@ -174,7 +174,7 @@ LIGHT = ("norm", "activation", "pool", "view")
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Layers that become one, with the window that cuts them, if there is one."""
+    """Layers that become one layer of the model, with their window of rows if they can be cut."""
 
     layers: tuple[Layer, ...]
     rows: int
@@ -186,7 +186,7 @@ class _Unit:
 
     @property
     def vector(self) -> bool:
-        """Whether it is a fully connected layer, with operations on single neurons at most."""
+        """Whether the unit is a fully connected layer, at most with operations on neurons."""
         full = [layer for layer in self.layers if layer.kind == "full"]
         others = [layer for layer in self.layers if layer.kind != "full"]
         return (

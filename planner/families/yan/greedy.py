@@ -167,7 +167,7 @@ class Greedy(Engine):
     ) -> _Layer:
         own, options = program.own[place], program.options[place]
         seen = self._seen(place - 1, before.placed, program.options[place - 1])
-        # V of the layer before, by placement and threads; infinite in states with another
+        # V of the layer before, by placement and threads; infinite where the state has another
         # placement.
         known = np.arange(len(before.placed.row))[:, None]
         value = before.value[before.placed.row]
@@ -183,7 +183,7 @@ class Greedy(Engine):
             partition, copy, ahead = self._placements(place, choice, seen)
             back = self._back(place, choice, seen, partition, copy)
             # V(b, H) = own(b, H) + min over placements [F(H) + min over H' (V(H') + B(H'))], as in
-            # `planner.families.yan.layerwise`; the first of equal ones.
+            # `planner.families.yan.layerwise`; ties take the first.
             left = value + back / program.replicas
             by_threads = left.argmin(axis=1)
             total = left.min(axis=1)[:, None] + ahead / program.replicas

@@ -4,8 +4,8 @@ Problem: given the choices of each layer, their own costs, and the costs of choi
 layers, find the choices with the least sum, also under a limit on memory.
 
 Method: values in floating point (`LayerProgram`), then labels: partial paths that may be best
-except for rounding, of which fractions decide between equal ones (`best_path`). See docs/yan.md,
-"Why the dynamic program can cut states" and "When memory is short".
+within rounding errors, compared in fractions (`best_path`). See docs/yan.md, "Why the dynamic
+program can cut states" and "When memory is short".
 
 Guarantee: `LayerProgram.best` is the least sum except for rounding, `best_path` the exact one.
 Complexity: O(L·K·C²) for C choices a layer, then O(labels · C); mostly one label a layer, with
@@ -103,7 +103,7 @@ class LayerProgram:
 
     @cached_property
     def values(self) -> tuple[list[Array], list[Array]]:
-        """V of every layer; and for every layer but the first `left`, by pairs of choices."""
+        """Return V of every layer, and `left` of every layer but the first, by pairs of choices."""
         values, between = [self.own[0]], []
         for place in range(1, len(self.options)):
             value = values[-1]
@@ -125,8 +125,8 @@ class LayerProgram:
         last = len(values) - 1
         b, h = divmod(int(values[-1].argmin()), values[-1].shape[1])
         states = [state_at(self.options[last], b, h)]
-        # Recompute the sums to find the choice and threads that attain each least value, the first
-        # of equal ones.
+        # Recompute the sums to find the choice and threads that attain each least value; ties take
+        # the first.
         for place in range(last, 0, -1):
             before = self.options[place - 1]
             ahead, back = self.tables.pair(place, before, [self.options[place][b]])
@@ -187,7 +187,7 @@ class Exact:
         return self._share(state) * sum(self.phases(place, state, None, after).backward)
 
     def own(self, place: int, state: LayerState) -> Fraction:
-        """Return the costs that do not depend on other layers' choices, without reading."""
+        """Return the costs that do not depend on other layers' choices, without weight reads."""
         times = self.phases(place, state, None, None)
         total = times.update
         if place == 0:
@@ -236,8 +236,8 @@ def best_path(
 ) -> tuple[Fraction, tuple[LayerState, ...]] | None:
     """Return the exact least time of a triple, and its states.
 
-    `cap` bounds the time of the path, its bytes at their price included; by default the least time
-    of the program. None if no path fits, or without a cap if too many paths are within rounding.
+    `cap` bounds the time of the path, with its bytes at their price; by default the least time of
+    the program. None if no path fits, or, without a cap, if too many paths are within rounding.
     """
     sizes, room, price = limit or Limit([np.zeros_like(cost) for cost in program.own], 0.0)
     slack, most = 1 + 2 * program.tables.error, float("inf")

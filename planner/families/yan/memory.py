@@ -57,7 +57,7 @@ def _any(_: Choice) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeastSplit:
-    """The split of a job that needs least memory a machine."""
+    """The split of a job that needs least memory per machine."""
 
     servers: int
     server_bytes: int  # of each server
@@ -179,7 +179,7 @@ class Memory:
         return sum(needed) <= self.room
 
     def smallest(self, triple: Triple) -> tuple[LayerState, ...] | None:
-        """Return the states that need least memory, or None if even they do not fit."""
+        """Return the states that need least memory, or None if even these do not fit."""
         options = self.layerwise.choices(triple.workers)
         states = tuple(
             state_at(choices, *divmod(int(size.argmin()), size.shape[1]))

@@ -130,7 +130,7 @@ def computed_times(
 
 
 def speeds_of(problem: Problem, configuration: Configuration) -> list[Speeds]:
-    """Return the speeds of the workers of each replica; of replicas that are equal only one."""
+    """Return the speeds of the workers of each replica; equal replicas appear only once."""
     count, speeds = configuration.workers_per_replica, problem.machine_speeds
     if speeds is None or problem.uniform:
         return [None if speeds is None else (speeds[0],) * count]
@@ -142,7 +142,7 @@ def speeds_of(problem: Problem, configuration: Configuration) -> list[Speeds]:
 
 
 class Phases(NamedTuple):
-    """Times of one layer's slowest segments for one sample (ns); computation, communication."""
+    """Times of one layer's slowest segments for one sample (ns): computation, communication."""
 
     forward: tuple[Fraction, Fraction]
     backward: tuple[Fraction, Fraction]
@@ -180,7 +180,7 @@ def phases(
 
 
 def distinct(segments: Iterable[Segment], *, differ: bool) -> list[Segment]:
-    """Return one of all equal segments, in order; `differ`: on other workers they are not equal."""
+    """Return one of all equal segments, in order; `differ`: segments on other workers differ."""
     kinds: dict[tuple[int, ...], Segment] = {}
     for segment in segments:  # hashing fractions is slow
         received = (*segment.activations.as_integer_ratio(), *segment.errors.as_integer_ratio())

@@ -1,8 +1,8 @@
 """Heterogeneous machines: which machine is a server, and which works where.
 
-Problem: as `planner.families.yan.exact`, but machines differ, and the slowest sets the pace.
-Method: the fastest machines work, dealt to replicas round-robin; layers come from the exact method
-for equal machines. See docs/yan.md, "Machines that differ".
+Problem: as `planner.families.yan.exact`, but machines differ, and the slowest machine decides.
+Method: the fastest machines are workers, dealt to replicas round-robin; layers come from the exact
+method for equal machines. See docs/yan.md, "Machines that differ".
 
 Guarantee: none for the plan; a lower bound for every triple under any mapping and any choice of
 machines. Triples with a bound above the best plan are not examined.
@@ -191,7 +191,7 @@ def _ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         problem.top,
         deadline,
         stronger=[cluster.bound],
-        monotone=False,  # a plan is no optimum, and may be better with fewer servers
+        monotone=False,  # plans are not optimal, and fewer servers may give a better plan
     )
     if not best:
         reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"

@@ -1,8 +1,8 @@
-"""The least time of an epoch for every number of machines: the Pareto front of the two.
+"""The least time of an epoch for every number of machines, as a Pareto front.
 
-For one number of machines after the other, bounds (`planner.families.yan.layerwise`) on
-configurations that need all of them cut nearly all triples; the others are solved, most promising
-first, with shared caches. See docs/yan.md, "Why the front of machines is fast".
+For each number of machines, bounds (`planner.families.yan.layerwise`) on configurations that need
+all machines cut nearly all triples; the remaining triples are solved, most promising first, with
+shared caches. See docs/yan.md, "Why the front of machines is fast".
 
 Guarantee: each point is the exact least time under the canonical mapping. Complexity: N ln N bounds
 O(L·K·C) for C choices a layer, times some numbers of servers; then 2 to 3 dynamic programs for each
@@ -99,14 +99,14 @@ class _Candidates:
                 triples.append(triple._replace(servers=min(last, triple.servers)))
                 lowest.append(bound)
         self.triples = triples
-        """With as many servers as can be of use."""
+        """Each with the largest useful number of servers."""
         self.used = np.array(
             [triple.workers * triple.replicas for triple in triples], dtype=np.int64
         )
         self.last = np.array([triple.servers for triple in triples], dtype=np.int64)
         self.lowest = np.array(lowest)
         self.bounds: list[dict[int, float]] = [{} for _ in triples]
-        """By number of servers, for configurations with a segment on every worker."""
+        """Bounds by number of servers, on configurations with a segment on every worker."""
 
     def best(self, machines: int, fewer: Ranked | None) -> Ranked | None:
         """Return the best configuration with exactly `machines` machines if it beats `fewer`."""

@@ -54,10 +54,10 @@ class SearchResult:
     """Result of a search."""
 
     solutions: list[Solution] = field(default_factory=list)  # by time, with ties
-    bound: float = float("inf")  # on every other triple, except for rounding
+    bound: float = float("inf")  # on every triple outside `solutions`, except for rounding
     triples: int = 0  # in the space
     solved: int = 0
-    cut: int = 0  # by bounds: all unsolved ones, or 0 if the time was up
+    cut: int = 0  # triples that bounds cut: all unsolved triples, or 0 if the time was up
     least: float = float("inf")  # bound on every solved triple
     timed_out: bool = False
 
@@ -88,7 +88,7 @@ def search(
     `solve` returns the time of a triple, at least its bound, or None. One triple is solved even
     after the deadline; TimeUpError if `solve` raises it for the first one. `stronger` are the
     bounds of a triple with its own servers, the last one the strongest. If `monotone`, fewer
-    servers take as long at least; else only the bound holds for them.
+    servers never take less time; else only the triple's bound holds for fewer servers.
     """
     stronger = stronger or (layerwise.bound, lambda triple: layerwise.coarse(triple)[1])
     last = len(stronger)  # the stage in which a triple is solved
@@ -100,14 +100,14 @@ def search(
     result = SearchResult(triples=space.count)
     heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
     error = layerwise.tables.error
-    waiting: dict[Triple, float] = {}  # solved, but others may be better
+    waiting: dict[Triple, float] = {}  # solved triples, while other triples may be better
     every, more = bounded(layerwise, space), True
     while more and not (result.solutions or waiting):
         more = False
         for bounds in every:
             heap += [(bound, 0, -triple.servers, triple) for bound, triple in bounds]
             if deadline.passed and heap:
-                more = True  # continued only if no triple here has a solution
+                more = True  # continues only if no triple so far has a solution
                 break
         heapify(heap)
         while heap:

@@ -92,7 +92,7 @@ def _received(
 ) -> list[list[Fraction]]:
     """Return the mean numbers that segments receive of another layer, by partition and copy.
 
-    A share g / R' of the samples of a copy is of each copy r' ≡ copy (mod g) of the other layer.
+    Each copy r' ≡ copy (mod g) of the other layer holds a share g / R' of a copy's samples.
     """
     layer, source = problem.layers[place], problem.layers[neighbour]
     if neighbour < place:  # activations, of the units that the layer before passes on

@@ -204,7 +204,7 @@ class Tables:
         return self._lowest[key]
 
     def needed(self, place: int) -> tuple[int, int]:
-        """Return the activations and error terms that each partition needs; 0 if only some."""
+        """Return the activations and error terms if every partition needs all of them, else 0."""
         layers = self.problem.layers
         inputs = errors = 0
         if place and layers[place].needs_all:

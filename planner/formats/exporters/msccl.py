@@ -79,7 +79,7 @@ def write_msccl(program: Program) -> str:
 def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> bool:
     """Add the thread blocks of one rank; return whether input and output may be two buffers.
 
-    They may not if of a message's chunks only some were received before: a step reads one buffer.
+    They may not be if only some chunks of a message were received before: a step reads one buffer.
     """
     apart = True
     sent, received = list(program.sends(rank)), list(program.receives(rank))

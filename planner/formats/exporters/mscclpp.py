@@ -52,7 +52,7 @@ class _Chunks(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """An operation, before it has its place in a thread block."""
+    """An operation that is not yet placed in a thread block."""
 
     name: str
     channels: tuple[_Channel, ...] = ()
@@ -60,7 +60,7 @@ class _Operation(NamedTuple):
     targets: tuple[_Chunks, ...] = ()
 
     def needs(self, before: "_Operation") -> bool:
-        """Whether this one must not begin before all threads have done an earlier one."""
+        """Whether this operation has to wait until all threads have done an earlier one."""
         if before.name == "sem_acquire" and len(self.channels) > 1:
             return True  # one thread acquires for all
         for names in (_WAITING, _SENDING):
@@ -81,8 +81,8 @@ def write_mscclpp(program: Program) -> str:
     """Return an all-reduce as a plan of MSCCL++, in place, with one GPU per rank.
 
     The executor takes it for buffers of a multiple of 16 bytes times the chunks.
-    A program that is none among at least two ranks with chunks of one size, that the format cannot
-    express, or that is too large for the executor is an `InvalidInputError`.
+    InvalidInputError unless the program is an all-reduce among at least two ranks with chunks of
+    one size that the format can express, and is small enough for the executor.
     """
     check_all_reduce(program, "MSCCL++")
     if program.ranks == 1:
@@ -314,7 +314,7 @@ class _Rank:
             block.add(operation)
 
     def written(self) -> dict[str, Any]:
-        """Return the thread blocks and what they refer to, as plain values."""
+        """Return the thread blocks with their channels, buffers and semaphores, as plain values."""
         remotes = {
             remote: number
             for number, remote in enumerate(

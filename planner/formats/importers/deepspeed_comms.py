@@ -2,7 +2,7 @@
 
 The table has a row per operation and message size: count, total and average time. It says neither
 the number of ranks nor how many share a host, and times of a job include waiting for other ranks.
-With ``show_straggler=True`` a second table has them without this waiting; then that one is read.
+With ``show_straggler=True`` a second table has times without this waiting, and is read instead.
 The size of an all-gather is one rank's share, that of a reduce-scatter all that a rank holds;
 planner counts the whole message of both. Averages are printed in 0.01 ms and leave out the largest
 and smallest time; the total is more exact where both agree. A summary contains all earlier ones, so

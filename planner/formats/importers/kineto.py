@@ -3,10 +3,10 @@
 Each step gives ops with times and the order of complete gradients
 (`planner.formats.importers.kineto_steps`). Steps are the ranges ``ProfilerStep#N``, else they end
 with ``Optimizer.step#…``, else the trace is one step. Steps with the same ops are merged, each op's
-time being the median; the commonest kind of step is used. Op times are
-computation only (`planner.formats.importers.kineto_steps`), and sum to at most the step. A trace
-has no dataflow, so the ops form a chain in their recorded order. A layer is a forward op with its
-backward ops; a parameter is named after the op that reads it first and its shape.
+time being the median; the commonest kind of step is used. Op times are computation only, and sum to
+at most the step. A trace has no dataflow, so the ops form a chain in their recorded order. A layer
+is a forward op with its backward ops; a parameter is named after the op that reads it first and its
+shape.
 """
 
 from collections import Counter

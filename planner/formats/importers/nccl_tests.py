@@ -58,7 +58,7 @@ _WORDS = {
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
     *("bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2", "sum", "prod", "mulsum"),
 }
-"""Types and operations: every row has one, whatever else is damaged."""
+"""Types and operations: even a damaged row has one of these words."""
 
 
 class _Side(NamedTuple):
@@ -80,7 +80,7 @@ class _ListedRank(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row, printed or of JSON; it is read only if wanted."""
+    """A row, printed or of JSON, which is parsed only when needed."""
 
     where: str
     content: list[str] | NcclResult

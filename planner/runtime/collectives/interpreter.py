@@ -39,7 +39,7 @@ _KEPT_SCRIPTS = 1024
 PARTS = 8
 """Largest number of parts of a large tensor: lanes differ in pace, and links should stay busy."""
 _PARTS_OF_ONE = 2
-"""The same with one thread: one part is in flight while another is added."""
+"""Largest number of parts with one thread: one part is in flight while another is added."""
 _MESSAGE_BYTES = 2**16
 """Cutting never makes messages smaller than this."""
 _LARGE = 2**40
@@ -105,7 +105,7 @@ class Interpreter:
         seen = _seen(program, messages, size_bytes or _LARGE)
         listed = f" {seen}" if isinstance(program, ListedProgram) else ""  # without a generator
         self.name = f"{program.name}{listed}{f' in {depth} parts' if depth > 1 else ''}"
-        """What ranks compare."""
+        """The name that ranks compare before the first transfer."""
         world.agree("the program of the all-reduce", f"{self.name} {seen}")
         if world.size != program.ranks:
             raise InvalidInputError(

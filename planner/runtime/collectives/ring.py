@@ -55,11 +55,11 @@ class Ring:
         self._group = group
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        """Sum in place."""
+        """Replace a tensor by the sum of all ranks' tensors."""
         self._begun(flat, min(depth, flat.numel()))()
 
     def begin(self, flat: Tensor) -> Callable[[], object]:
-        """Begin a sum in place behind all earlier ones; return the function that waits for it."""
+        """Queue a sum in place after all earlier sums; return the function that waits for it."""
         return self._begun(flat, pieces_of(flat))
 
     def _begun(self, flat: Tensor, pieces: int) -> Callable[[], object]:

@@ -114,14 +114,14 @@ class Executor(ABC):
 
     @abstractmethod
     def complete(self, numbers: Sequence[int], batch: int) -> None:
-        """Finish parameters, by number, whose transfers have ended, the last one with `batch`."""
+        """Finish parameters, given by number; `batch` is the last transfer that has ended."""
 
     @uncompiled
     def finish(self) -> None:
         """Finish all pending parameters, and serve the other ranks to the end.
 
-        Call before any read of parameters outside the model's forward pass and `state_dict`, which
-        finish parameters themselves. No other rank has to call it.
+        Call this method before you read parameters outside the model's forward pass and
+        `state_dict`, which finish parameters themselves. No other rank has to call it.
         """
         while self.arrived < len(self.awaited):
             self.channel.wait(self.next_wanted(None))
@@ -174,12 +174,12 @@ class Executor(ABC):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let copies of a model that has `no_sync` as an attribute have one without effect."""
+        """Give copies of a model whose `no_sync` is this executor's a `no_sync` without effect."""
         return copyreg.__newobj__, (type(self),), {"_accumulating": False}  # type: ignore[attr-defined]
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward passes accumulate gradients without sending them, all but the last one."""
+        """Let the backward passes inside, all of a step but the last, send no gradients yet."""
         self._accumulating, before = True, self._accumulating
         try:
             yield
@@ -279,9 +279,9 @@ class Executor(ABC):
         arriving: Sequence[Iterable[nn.Parameter]],
         instead: str,
     ) -> None:
-        """Take the parameters of all transfers of a step, in order.
+        """Register the parameters of all transfers of a step, in order.
 
-        Those of `sending` leave with gradients, those of `arriving` finish parameters; `instead`
+        Transfers of `sending` carry gradients, transfers of `arriving` finish parameters; `instead`
         completes the message about a changed gradient.
         """
         self._instead = instead
@@ -305,7 +305,7 @@ class Executor(ABC):
         """The transfers with the next step's gradients."""
         self.awaited: list[Ticket] = []
         """The transfers that finish the current step's parameters."""
-        self.arrived = 0  # how many of them have ended
+        self.arrived = 0  # the number of `awaited` transfers that have ended
         self._versions: list[int] = []
 
     def begin_step(self) -> Taken:

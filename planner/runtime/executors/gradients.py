@@ -33,8 +33,8 @@ _WORTH = 2**18
 class GradientExecutor(Executor):
     """Executes a `GradientProgram`.
 
-    `interpreters` sum up the batches that name their programs, `all_reduce` or else gloo's ring all
-    others.
+    `interpreters` sum up the batches that name a program; `all_reduce`, by default gloo's ring,
+    sums up all others.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class GradientExecutor(Executor):
         self._synchronised = True
 
     def next_wanted(self, needed: int | None) -> Ticket:
-        """Return the needed batch, or an earlier one with which enough bytes for an update come."""
+        """Return the needed batch, or an earlier one if enough bytes for an update come by then."""
         left, size = self.awaited[self.arrived :], 0
         for wanted in [ticket for ticket in left if ticket.begun_ns] or left[:1]:
             size += self._messages[wanted.batch].size

@@ -266,7 +266,7 @@ def room_for(messages: Sequence[SliceMessage]) -> Tensor:
 
 
 class Exchange(NamedTuple):
-    """The messages of a batch, and what they travel by; `room` is that of `room_for`."""
+    """The messages of a batch, and the `halves` that carry them; `room` comes from `room_for`."""
 
     halves: Halves
     messages: Sequence[SliceMessage]

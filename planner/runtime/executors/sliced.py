@@ -189,9 +189,9 @@ class SlicedExecutor(Executor):
     after pushes, the channel's thread updates this rank's slices. The next forward pass waits for a
     parameter's last pull where it reads the parameter.
 
-    ``executor.optimizer.state_dict()`` is the state of these elements alone: a checkpoint needs one
-    of every rank, and as many ranks to resume. `close` gives the optimiser its parameters back,
-    without that state.
+    ``executor.optimizer.state_dict()`` is the state of these elements alone: a checkpoint needs the
+    state of every rank, and a resumed job as many ranks. `close` gives the optimiser its parameters
+    back, without that state.
 
     Values written into the model's parameters between steps count if all ranks write them after
     `finish`.
@@ -200,7 +200,7 @@ class SlicedExecutor(Executor):
     def begin(
         self, transfers: Sequence[Sent], slices: Iterable[Elements], means: Sequence[Tensor]
     ) -> None:
-        """Take over the optimiser, to update this rank's slices, none empty, with their means."""
+        """Take over the optimiser: it updates this rank's slices, none empty, with their means."""
         instead = "to clip or scale gradients takes their means, which no rank has as a whole"
         pulls, pushes = (
             [sent.parameters for sent in transfers if sent.direction == direction]
@@ -263,7 +263,7 @@ class SlicedExecutor(Executor):
         return self.awaited[-1 if needed is None else needed]
 
     def complete(self, numbers: Sequence[int], batch: int) -> None:  # noqa: ARG002
-        """Put new values in place."""
+        """Give parameters the values that have arrived."""
         with torch.inference_mode(mode=False), torch.no_grad():
             for number in numbers:
                 parameter = self.numbered[number]

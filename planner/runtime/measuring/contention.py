@@ -1,21 +1,22 @@
 """Measure the contention (`beside`) between transfers and computation (`planner.model.contention`).
 
-Method: Transfers run through an executor's channel, one after the other; products of matrices, or
-passes of the model, run in this thread. Each round times transfers of all sizes alone, and then
-computes without a pause: for each size some passes alone, and some with transfers until the last
-one ends. The computation's delay per transfer is the transfer's processor time, copies and
-hand-overs included. Medians over the rounds count, of the rank that loses most; lines through those
-of all sizes are fitted by least squares.
-Guarantee: All ranks return the same.
-Complexity: (1 + rounds) · sizes samples of `SAMPLE_S`, or of one longer pass; three of each.
+Method: Transfers run through an executor's channel; products of matrices, or passes of the model,
+run in this thread. Each round times transfers of all sizes alone, one after the other, and then
+computes without a pause: some passes alone, and for each size some with transfers until the last
+transfer ends. The computing thread releases these at a pace, as gradients become ready: a transfer
+that finds the network idle costs more than one that waits behind another. The computation's delay
+per transfer is the transfer's processor time, copies and hand-overs included. For each size the
+median over the rounds counts, of the rank that loses most; lines through the medians of all sizes
+are fitted by least squares.
+Guarantee: All ranks return the same result.
+Complexity: (1 + rounds) · (1 + 2 · sizes) samples, each of `SAMPLE_S` or of one longer pass.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -36,12 +37,16 @@ from planner.runtime.executors.trace import Trace
 from planner.runtime.measuring.sweep import transfer
 from planner.runtime.world.world import World
 
-SAMPLE_S = 0.2
+SAMPLE_S = 0.3
 """Duration of the transfers in one round, alone and with computation."""
 
 SIZES = (2**17, 2**19, 2**21)
-"""Sizes (bytes) of the transfers, as plans have them. Smaller ones mostly wait for each other, and
-that takes longer where nothing computes: processors sleep."""
+"""Sizes (bytes) of the transfers, as plans have them. In smaller transfers ranks mostly wait for
+each other, and longer where nothing computes, because processors sleep."""
+
+PACE = 4 / 3
+"""Time between the releases of two transfers, over the time of one alone: some transfers find the
+network idle, the others wait for it, as in plans."""
 
 SIDE = 512
 """Side of the matrices: a product takes some ms on a core, as layers do, and exceeds its cache."""
@@ -50,12 +55,15 @@ DECIMALS = 4
 """Digits of the slowdown, and of the processor time per byte."""
 
 
-_Made = Callable[[int], list[Ticket]]
-"""Makes a number of transfers."""
+Tick = Callable[[], object]
+"""Is called now and then by what computes; it may release a transfer."""
+
+_Made = Callable[[int, bool], list[Ticket]]
+"""Makes a number of transfers, ready to leave or not."""
 
 
 class _Sample(NamedTuple):
-    """Of one transfer: its processor time, its time alone, and its extra time under contention."""
+    """The processor time of a transfer, its time alone, and its extra time under contention."""
 
     processor_ns: float
     alone_ns: float
@@ -68,18 +76,23 @@ def measure_interference(
     sizes: Sequence[int] = SIZES,
     rounds: int = 5,
     *,
-    compute: Callable[[], object] | None = None,
+    compute: Callable[[Tick], object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Interference:
     """Measure contention of transfers and computation; all ranks call it with the same arguments.
 
-    `sizes` are at least two, in bytes, multiples of 4; `rounds` follow an unmeasured one. `compute`
-    computes for a while, such as `passes_of` a model; by default it multiplies matrices. `progress`
-    is called after each round with the number done and the total.
+    `sizes` holds at least two sizes (bytes), multiples of 4. An unmeasured round comes before the
+    `rounds`. `compute` computes for a while and calls its argument now and then, such as
+    `passes_of` a model; by default it multiplies matrices. `progress` is called after each round
+    with the number done and the total.
     """
     if compute is None:
         matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
-        compute = partial(torch.mm, matrix, matrix, out=out)
+
+        def compute(tick: Tick) -> object:
+            tick()
+            return torch.mm(matrix, matrix, out=out)
+
     ring = Ring(world.new_group()) if collective == "all_reduce" else collective
     kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
     counts, passes, rows = [1] * len(sizes), list[float](), list[list[_Round]]()
@@ -88,18 +101,18 @@ def measure_interference(
         clock = _Clock(world, compute, channel, trace)
         for number in range(rounds + 1):
             alone = [clock.alone(*pair) for pair in zip(kinds, counts, strict=True)]
-            compute()  # the first pass after a pause takes longer
+            compute(_nothing)  # the first pass after a pause takes longer
+            passes.append(clock.computing())
             row = []
             for made, count, alone_ns in zip(kinds, counts, alone, strict=True):
-                passes.append(clock.computing())
-                row.append(_Round(alone_ns, *clock.together(made, count)))
+                row.append(_Round(alone_ns, *clock.together(made, count, alone_ns)))
             if number:
                 rows.append(row)
             else:
                 counts = _counts(world, alone, max(passes))
             if progress is not None:
                 progress(number + 1, rounds + 1)
-        pass_ns = median(passes)  # of all rounds: a slow one must not count as a transfer's
+        pass_ns = median(passes)  # of all rounds, so a slow pass adds nothing to a transfer
         samples = [[each.sample(pass_ns) for each in column] for column in zip(*rows, strict=True)]
         worst = torch.tensor(
             [[median(values) for values in zip(*column, strict=True)] for column in samples],
@@ -145,21 +158,21 @@ def _transfers(world: World, collective: Collective | AllReduce, elements: int) 
         (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
         gradient = torch.zeros(elements)
 
-        return lambda count: [
-            sent(message, collective, [(gradient, 0)], 0, number, ready=True)
+        return lambda count, ready: [
+            sent(message, collective, [(gradient, 0)], 0, number, ready=ready)
             for number in range(count)
         ]
     run, _, _ = transfer(world, collective, elements, torch.zeros(2, elements + world.size))
-    return lambda count: [Ticket(run, 0, number, ready=True) for number in range(count)]
+    return lambda count, ready: [Ticket(run, 0, number, ready=ready) for number in range(count)]
 
 
 class _Round(NamedTuple):
-    """A round's measurements of a size: of one transfer, in the mean."""
+    """The measurements of a size in one round, as means per transfer."""
 
     alone_ns: float
     overlapped_ns: float
     lasted_ns: float  # until the overlapping passes had ended
-    passes: float  # how many these were
+    passes: float  # the number of these passes
 
     def sample(self, pass_ns: float) -> _Sample:
         """Return the times of one transfer; `pass_ns` is the time of a pass without transfers."""
@@ -172,57 +185,83 @@ class _Clock:
     """Times transfers, computation, and both."""
 
     world: World
-    compute: Callable[[], object]
+    compute: Callable[[Tick], object]
     channel: Channel
     trace: Trace
 
     def alone(self, made: _Made, count: int) -> float:
         """Return the time (ns) of each of `count` transfers."""
-        start, last = self._begun(made, count)
-        self.channel.wait(last)
-        return self._lasted(start) / count
+        _, tickets = self._begun(made(count, True))
+        self.channel.wait(tickets[-1])
+        return self._lasted() / count
 
     def computing(self) -> float:
         """Return the time (ns) of a pass."""
-        lasted, passes = self._computed(lambda ns: ns < SAMPLE_S * 1e9)
+        lasted, passes = self._computed(lambda ns: ns < SAMPLE_S * 1e9, _nothing)
         return lasted / passes
 
-    def together(self, made: _Made, count: int) -> tuple[float, float, float]:
-        """Return the time of an overlapped transfer, that until the passes end, and their number.
+    def together(self, made: _Made, count: int, alone_ns: float) -> tuple[float, float, float]:
+        """Return the times of an overlapped transfer and until the passes end, and their number.
 
         All three are divided by the number of transfers.
         """
-        start, last = self._begun(made, count)
+        start, tickets = self._begun(made(count, False))
+        last, released = tickets[-1], 0
+
+        def release() -> None:
+            nonlocal released
+            due = (time.monotonic_ns() - start) / (PACE * alone_ns)
+            while released < count and released <= due:
+                released += 1
+                self.channel.release(tickets[released - 1])
 
         def going(_: int) -> bool:
             self.channel.check()
             return not last.done
 
-        _, passes = self._computed(going)
+        _, passes = self._computed(going, release)
         ended = time.monotonic_ns()
-        return self._lasted(start) / count, (ended - start) / count, passes / count
+        return self._lasted() / count, (ended - start) / count, passes / count
 
-    def _begun(self, made: _Made, count: int) -> tuple[int, Ticket]:
-        tickets = made(count)
+    def _begun(self, tickets: list[Ticket]) -> tuple[int, list[Ticket]]:
         self.trace.clear()
         distributed.barrier(group=self.world.group)
         start = time.monotonic_ns()
         self.channel.submit(tickets)
-        return start, tickets[-1]
+        return start, tickets
 
-    def _lasted(self, start: int) -> int:
+    def _lasted(self) -> int:
         events = (event for event in self.trace.events if event.kind == "transfer")
-        return max(event.end_ns for event in events) - start
+        return sum(event.end_ns - event.start_ns for event in events)
 
-    def _computed(self, go_on: Callable[[int], bool]) -> tuple[int, int]:
+    def _computed(self, go_on: Callable[[int], bool], tick: Tick) -> tuple[int, int]:
         """Compute repeatedly; return the total time (ns) and the number of repetitions."""
         count, start = 0, time.monotonic_ns()
         while count == 0 or go_on(time.monotonic_ns() - start):
-            self.compute()
+            self.compute(tick)
             count += 1
         return time.monotonic_ns() - start, count
 
 
-def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], object]:
-    """Return a function that runs a model's forward and backward pass, to measure contention."""
-    return partial(time_bare, model, inputs, clock_for(model))
+def _nothing() -> None:
+    """Release no transfer."""
+
+
+def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[Tick], object]:
+    """Return a function that runs a model's forward and backward pass, to measure contention.
+
+    It calls its argument before each module and at each complete gradient.
+    """
+    clock = clock_for(model)
+
+    def passes(tick: Tick) -> object:
+        with ExitStack() as hooks:
+            for module in model.modules():
+                hooks.callback(module.register_forward_pre_hook(lambda *_: tick()).remove)
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    hook = parameter.register_post_accumulate_grad_hook(lambda _: tick())
+                    hooks.callback(hook.remove)
+            return time_bare(model, inputs, clock)
+
+    return passes

@@ -28,7 +28,7 @@ Run = tuple[Sequence[Sequence[Event]], int]
 """The events of each rank, and the first step that counts."""
 
 _COMPARED = ("step", "exposed communication", "forward phase", "backward phase", "computation")
-"""What is compared with predictions, in the order of `StepTime`."""
+"""Names of the times that are compared with predictions, in the order of `StepTime`."""
 
 _KINDS: dict[str, Kind] = {"": "all_reduce", "push": "push", "pull": "pull"}
 
@@ -38,7 +38,7 @@ class StepTime(NamedTuple):
 
     step_ns: int
     exposed_ns: int  # exposed communication: the computation waits for transfers
-    forward_phase_ns: int  # for plans that pull and push, as the next: see the module
+    forward_phase_ns: int  # for plans that pull and push, like the next field: see the module
     backward_phase_ns: int
     computation_ns: int  # the passes without waiting
 
@@ -138,7 +138,7 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
 
 
 def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
-    """Return the predictions of plans with the measured times; under FSDP2 the step's alone."""
+    """Return the predicted and measured times of plans; under FSDP2 only the step's time."""
     predicted: dict[str, int | None] = dict.fromkeys(_COMPARED)
     for answer in answers:
         if isinstance(answer, CaramelAnswer | IterationAnswer):
@@ -270,10 +270,10 @@ _COMPUTATION, _NETWORK = "computation", "network"
 def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
     """Return the predicted timeline of a step, from the start of its backward pass, or None.
 
-    Of plans that push and pull, the pulls begin at the end of the pushes.
+    For plans that push and pull, the pulls begin at the end of the pushes.
     """
     if len({answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}) == 1:
-        return None  # half a step
+        return None  # a plan of one direction is half a step
     ordered = sorted(answers, key=lambda answer: getattr(answer, "direction", "") != "push")
     intervals: list[Interval] = []
     begin = 0
@@ -296,9 +296,9 @@ def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
 
 
 def shown_step(runs: Sequence[Run], usual_ns: int) -> tuple[int, int, int, int]:
-    """Return run, rank, number and time (ns) of the step nearest to the usual one.
+    """Return run, rank, number and time (ns) of the step whose time is nearest to `usual_ns`.
 
-    A step lasts from its backward pass to the next one's; each run counts at least two.
+    A step lasts from its backward pass to the next backward pass; each run has at least two steps.
     """
     shown: list[tuple[int, int, int, int]] = []
     for run, (ranks, first) in enumerate(runs):
@@ -317,7 +317,7 @@ def beside_each_other(
 ) -> tuple[str, Timeline, int | None]:
     """Return a title, a timeline of prediction and measurement, and the step's lower bound.
 
-    A bound above the measured time is left out: then the model computed faster than planned for.
+    A bound above the measured time is left out: the model computed faster than the plan assumes.
     """
     steps = [step for events, first in runs for step in slowest(events, first)]
     usual = compared(answers, steps)[0].median_ns
@@ -333,7 +333,7 @@ def beside_each_other(
     else:
         ratio = usual / max(predicted.end_ns, 1)
         title += f", {ratio:.2f} times as long as predicted"
-        least = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two: of no step
+        least = answers[0].lower_bound_ns if len(answers) == 1 else None  # two bound no step
         bound = least if least is not None and least <= took else None
         shown = {"predicted": (predicted, predicted.end_ns), **shown}
     lanes = {

@@ -6,7 +6,7 @@ repeated within a sample, in gloo's queue where executors use it, behind half as
 their number comes from the warm-up. The time of a sample is that of the slowest rank.
 Guarantee: Ranks with different arguments stop with an error before the first transfer. All ranks
 return the same sweep.
-Complexity: (warm-up + repetitions) · sizes · depths samples, each half again as long as timed.
+Complexity: (warm-up + repetitions) · sizes · depths samples, each 1.5 times as long as its timing.
 """
 
 import time
@@ -54,13 +54,13 @@ class _Repeated(NamedTuple):
     least: int = 0  # untimed before a sample: gloo's queue starts slowly, with few pieces in flight
 
     def sample(self, sample_ns: int, once_ns: int) -> tuple[int, int]:
-        """Return how many transfers a sample sends untimed and timed; one takes `once_ns`."""
+        """Return the numbers of untimed and timed transfers of a sample; one takes `once_ns`."""
         count = min(max(round(sample_ns / once_ns), 1), _MOST_REPEATS)
         lead = max(-(-count // 2) if once_ns < _LONG_NS else 0, self.least)
         return -(-lead // self.together) * self.together, -(-count // self.together) * self.together
 
     def timed(self, lead: int, count: int) -> int:
-        """Run transfers, the first `lead` untimed; return the time of each other one (ns)."""
+        """Run transfers, the first `lead` untimed; return the mean time of the others (ns)."""
         waits, ends = deque[Callable[[], object]](), [time.perf_counter_ns()]
         for number in range(lead + count + self.ahead):
             if number < lead + count:
@@ -141,7 +141,7 @@ def measure_network(
                 repeated.append(_Repeated(partial(line.begin, flat), AT_ONCE, together, least))
             else:
                 run, _, _ = transfer(world, collective, elements, room, depth)
-                # Nothing is begun before it is waited for.
+                # These transfers begin only when the program waits for them.
                 repeated.append(_Repeated(partial(lambda waiting: waiting, run)))
         rounds = _rounds(world, repeated, repetitions, warmup, sample_ns, progress)
     timings = [

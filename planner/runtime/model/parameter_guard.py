@@ -5,8 +5,8 @@ weights, `nn.MultiheadAttention`, functional code), must wait for its parameter,
 Method: In a forward pass a torch function mode finishes pending parameters among the arguments of
 each torch call. If scripted or compiled code may exist, which hides its reads (`hidden`), all are
 finished earlier. Hooks on inner modules serve calls outside the model's forward pass.
-Guarantee: No visible torch call reads a pending parameter. After a hidden read, which leaves it in
-`unread`, its gradient is refused. The exception is in docs/runtime.md.
+Guarantee: No visible torch call reads a pending parameter. A hidden read leaves its parameter in
+`unread`, whose gradients are refused. The exception is in docs/runtime.md.
 Complexity: O(arguments) per torch call while parameters are pending.
 """
 
@@ -48,7 +48,7 @@ class ParameterGuard:
         self._entered = entered
         self._left = left
         self.depth = 0
-        """Modules that the current forward pass is inside of, as far as they have hooks."""
+        """The number of modules with hooks that the current forward pass is inside of."""
         self._mode = _Reads(self)
         self._watching = False
         self._late = False

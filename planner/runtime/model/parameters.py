@@ -249,7 +249,7 @@ class SomeParameters:
         self._settings: list[dict[str, Any]] = []
 
     def remember(self, groups: Iterable[Mapping[str, Any]] | None = None) -> None:
-        """Remember the current settings of the optimiser's groups, or of others."""
+        """Remember the current settings of the optimiser's groups, or of the given groups."""
         self._settings = [
             {key: copied(value) for key, value in group.items() if key != "params"}
             for group in (self._optimizer.param_groups if groups is None else groups)
@@ -317,7 +317,7 @@ def agree(
 ) -> None:
     """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each.
 
-    So any difference stops every rank before the first transfer. Reads the optimiser's state once.
+    Any difference stops every rank before the first transfer. The optimiser's state is read once.
     """
     packed, as_text = optimizer.state_dict(), partial(json.dumps, default=_plain)
     settings = type(optimizer).__name__, as_text(packed["param_groups"])
@@ -325,7 +325,7 @@ def agree(
     world.agree("the plan", plan)
     world.agree("the model's parameters", digest(shapes))
     world.agree("the optimiser and its settings", digest(settings))
-    # In one order, whatever a checkpoint had.
+    # Sorted, because a checkpoint may have brought another order.
     state = sorted(packed["state"].items(), key=lambda entry: str(entry[0]))
     world.agree("the optimiser's state", digest(as_text(state)))
 

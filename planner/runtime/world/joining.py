@@ -28,8 +28,8 @@ from planner.runtime.world.world import World, only, ranks_named
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
     """Join the job for which a launcher has started this process.
 
-    If `torch.distributed` is initialised already, with any backend, the job is the same one, and
-    all its ranks have to join. It stays initialised when they leave.
+    If `torch.distributed` is initialised already, with any backend, all its ranks have to join, and
+    are the ranks of the job. `torch.distributed` stays initialised when they leave.
 
     Parameters
     ----------

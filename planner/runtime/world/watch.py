@@ -1,4 +1,4 @@
-"""Failure detection: every rank learns that a rank has failed, and which.
+"""Failure detection: every rank learns which rank has failed.
 
 Method: A thread per rank polls the job's store. The first rank that notices a problem writes a
 record. The threads of all ranks then answer a roll call with their progress and the state of their
@@ -34,7 +34,7 @@ _STORE_TIMEOUT = timedelta(seconds=2)
 def timeout_margin_s(timeout_s: float) -> float:
     """Return how long a roll call waits for missing answers (s).
 
-    The time suits a busy machine and is short against the time-out.
+    The time suffices on a busy machine, and is short compared with the time-out.
     """
     return min(max(timeout_s / 2, 1.0), 10.0)
 
@@ -179,7 +179,7 @@ class Watch:
         return there
 
     def _heard(self, ranks: Iterable[int], what: str, limit_s: float) -> dict[int, str]:
-        """Wait until ranks have done `what` or left, up to the limit; return which each has."""
+        """Wait, up to the limit, until ranks have done `what` or left; return which, by rank."""
         missing, heard, end = set(ranks), dict[int, str](), time.monotonic() + limit_s
         while True:
             for rank in sorted(missing):

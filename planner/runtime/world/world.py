@@ -17,10 +17,10 @@ from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, timeout_margin_s
 
 _LET_GO_S = 0.02
-"""How long gloo's threads may take, without this thread, to drop what their last transfers held.
+"""Time (s) for gloo's threads, without this thread, to free the objects of their last transfers.
 
-That needs Python's lock. An interpreter that ends first makes them abort the process (torch 2.13:
-an `AsyncWork` holds Python objects, and a thread that may not take the lock is unwound).
+To free them takes Python's lock. An interpreter that ends first makes them abort the process (torch
+2.13: an `AsyncWork` holds Python objects, and a thread that may not take the lock is unwound).
 """
 
 AT_ONCE = 2
@@ -64,7 +64,7 @@ class World:
     watch: Watch  # the failure detection
     turns: Iterator[int] = field(default_factory=count)  # number exchanges, so names may repeat
     attached: set[int] = field(default_factory=set)  # parameters (by `id`) of this rank's executors
-    guest: bool = False  # other code has initialised `torch.distributed`, which stays so on leaving
+    guest: bool = False  # other code has initialised `torch.distributed`; `leave` does not end it
 
     def __enter__(self) -> Self:
         return self
@@ -91,8 +91,8 @@ class World:
     def agree(self, what: str, value: str) -> None:
         """Check that all ranks give the same value.
 
-        Every rank has to call it, with the same `what`; no call returns before. If some differ from
-        rank 0, a `DisagreementError` is raised on every rank.
+        Every rank has to call it, with the same `what`; no call returns before all ranks have
+        called. If values differ from rank 0's, a `DisagreementError` is raised on every rank.
         """
         values = self.gather(what, value)
         different = tuple(rank for rank, theirs in enumerate(values) if theirs != values[0])

@@ -12,7 +12,7 @@ from torch import Tensor
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
-from planner.runtime.measuring import beside
+from planner.runtime.measuring import contention
 from planner.runtime.measuring.contention import _fitted, _Round, _Sample, measure_interference
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
@@ -190,7 +190,7 @@ def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
 @pytest.mark.slow
 @in_each_rank()
 def test_all_ranks_find_the_same_interference(world: World) -> None:
-    beside.SAMPLE_S = 0.05
+    contention.SAMPLE_S = 0.05
     done: list[int] = []
     found = measure_interference(
         world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)

@@ -6,8 +6,8 @@ term), and C_interf(H): the time of H processes on H cores, relative to one proc
 Method: medians over rounds that measure all quantities one after the other; docs/yan.md, "How
 constants are measured and fitted".
 
-Guarantee: none beyond the spread in the provenance. The weights stay in the caches here; layers
-that do not fit take longer, which only fits (`planner.families.yan.calibration.fit`) show.
+Guarantee: none beyond the spread in the provenance. The weights stay in the caches here; larger
+layers take longer, which only fits (`planner.families.yan.calibration.fit`) show.
 Complexity: O(repetitions · cores) windows of `WINDOW_NS`. Source: Yan et al. (KDD'15), slides
 "Feedforward - Local computation time" and "Chip-level Multiprocessing".
 """

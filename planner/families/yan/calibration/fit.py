@@ -129,7 +129,7 @@ class _Model:
 
 
 class Solution(NamedTuple):
-    """Fitted constants with nine digits; the names of the held ones, and of those at the floor."""
+    """Fitted constants with nine digits, the names of held constants, and of those at the floor."""
 
     constants: Constants
     held: tuple[str, ...]
@@ -144,7 +144,7 @@ class _Point(NamedTuple):
 
 
 def solve(start: Constants, effects: Sequence[Array]) -> Solution:
-    """Return the constants fitted to some measurements, relative to whose times effects are."""
+    """Return the fitted constants; `effects` are relative to the measured times."""
     search = _Search(start, effects)
     point = search.fitted(search.scaled, frozenset())
     nothing = len(effects) * SAME**2
@@ -220,9 +220,9 @@ class _Search:
         return best
 
     def _descended(self, begin: _Point, free: NDArray[np.intp]) -> _Point:
-        """Return the best point towards the least squares with the slowest segments of `begin`.
+        """Return the best point towards the least squares for the slowest segments of `begin`.
 
-        Other segments may be the slowest there, so shorter and shorter steps are tried.
+        Other segments may be the slowest at such a point, so shorter and shorter steps are tried.
         """
         from scipy.optimize import lsq_linear
 
@@ -293,7 +293,7 @@ def correlations(
 
 
 def regret(predictions: Sequence[Fraction], measured: Sequence[int]) -> Fraction:
-    """Return the relative excess of the predicted best over the measured best; ties at worst."""
+    """Return the relative excess of the predicted best over the measured best; worst of ties."""
     least = min(predictions)
     chosen = max(
         known
