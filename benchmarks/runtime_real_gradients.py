@@ -88,7 +88,7 @@ def as_document(interference: Interference) -> dict[str, Any]:
 def described(interference: Interference) -> str:
     """Return a clause about interference."""
     return (
-        f"beside computation a transfer takes {interference.startup_ns / 1e3:.0f} µs and "
+        f"during computation a transfer takes {interference.startup_ns / 1e3:.0f} µs and "
         f"{float(interference.ns_per_byte):.3g} ns/B from it and lasts "
         f"{float(interference.slowdown):.2f} times as long and "
         f"{interference.delay_ns / 1e6:.1f} ms"

@@ -215,7 +215,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("bml", {**NIC, "message_ns": 1}, "message_ns", FREE),
     ("ibatch", {**NIC, "ns_per_byte": 1}, "ns_per_byte", "not together with bytes_per_s"),
     ("ibatch", {"bytes_per_s": 1}, "startup_ns", "missing: it comes with bytes_per_s"),
-    ("ibatch", {"startup_ns": 1, "per_machine": 2}, "per_machine", f"missing beside it: {RATE}"),
+    ("ibatch", {"startup_ns": 1, "per_machine": 2}, "per_machine", f"needs {RATE} too"),
     ("ibatch", {"network": AFFINE, "ranks": 2}, "collective", "missing: it comes with network"),
     ("ibatch", HALF, "network.ns_per_byte", "missing: it comes with startup_ns"),
     ("ibatch", {"startup_ns": 1, RATE: 0}, RATE, "expected a number > 0, got 0"),

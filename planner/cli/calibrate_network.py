@@ -67,10 +67,10 @@ def add_network(kinds: Any) -> None:
             "untimed, so that what the link passes at once (a token bucket's burst) is spent; "
             "default: 0.02",
             "--timeout S (60)": "seconds to wait for another rank; default: 60",
-            "--interference MODULE:FACTORY": "the model (as for planner profile) beside whose "
+            "--interference MODULE:FACTORY": "the model (as for planner profile) during whose "
             "passes transfers are timed, too: what they take from computation, and how much longer "
             "they last there; default: products of matrices",
-            "--alone": "do not time transfers beside computation; plans are then not said to be "
+            "--alone": "do not time transfers during computation; plans are then not said to be "
             "worth running",
             **{option: f"with that model: {text}" for option, text in MODEL_INPUT.items()},
             "-o, --output FILE": "where rank 0 writes the models, with provenance",

@@ -58,7 +58,7 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = NO_CO
         )
     if not interference.is_none:
         lines.append(
-            f"beside computation a transfer takes {format_ns(interference.startup_ns)} and "
+            f"during computation a transfer takes {format_ns(interference.startup_ns)} and "
             f"{float(interference.ns_per_byte):g} ns/B from it, and lasts "
             f"{float(interference.slowdown):.2f} times as long and "
             f"{format_ns(interference.delay_ns)}"

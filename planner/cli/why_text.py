@@ -183,7 +183,7 @@ def _open(answer: Why) -> str:
         most = format_ns(saving.exposed_ns + saving.doubtful_ns)
         known += f", and if all kernels in doubt are transfers, {most}: {told}"
     elif any(rank.doubtful for rank in answer.ranks):
-        known += f", and the kernels in doubt run beside other computation: {told}"
+        known += f", and the kernels in doubt run during other computation: {told}"
     else:
         known = (
             "the job has several ranks, and its traces show no transfer: record the device too, or "

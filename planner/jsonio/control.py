@@ -120,7 +120,7 @@ class TargetAnswer(Struct, frozen=True, kw_only=True):
 
     name: str
     version: Annotated[str, says("whose code the rules were read from")]
-    settings: Annotated[tuple[str, ...], says("what to set beside the buckets")]
+    settings: Annotated[tuple[str, ...], says("further settings in addition to the buckets")]
 
 
 class ExportedAnswer(Struct, frozen=True, kw_only=True):

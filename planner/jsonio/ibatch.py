@@ -173,7 +173,7 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
         end = max(max(row.transfer_end_ns, row.compute_end_ns) for row in self.schedule)
         batches = counted(len(self.schedule), "batch", "batches")
         computed = "forward" if self.direction == "pull" else "backward"
-        return f"A {self.direction} in {batches} beside the {computed} pass takes {format_ns(end)}"
+        return f"A {self.direction} in {batches} during the {computed} pass takes {format_ns(end)}"
 
 
 def to_answer(

@@ -172,7 +172,7 @@ def planned(
     elif epoch_samples is not None:
         raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:
-        raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
+        raise InvalidInputError(next(iter(limits)), "needs cluster.scheduling too")
     end = Deadline.of(time_limit, cancel)
     if time_limit is not None and regret and not unhurried:
         time_limit /= 2

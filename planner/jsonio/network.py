@@ -230,7 +230,7 @@ def _described(document: NetworkDocument) -> Described:
             reason = f"not together with {needed[0]}"
             if form == "affine":
                 forms = (form for form in _FORMS.values() if any(field in group for group in form))
-                reason = f"missing beside it: {next(forms)[0][0]}"
+                reason = f"needs {next(forms)[0][0]} too"
             raise InvalidInputError(field, reason)
     contention: InterferenceDocument | None = given.pop("interference", None)
     disturbs = NO_CONTENTION if contention is None else contention.typed("interference")
@@ -292,10 +292,10 @@ def _costs(document: CostsDocument) -> AffineCost | TableCost | DepthCost:
                 raise InvalidInputError("", f"expected a depth from 1 to {MAX_DEPTH}")
             cost = _cost(at_depth)
             if has_base and key == "1" and cost != by_depth[1]:
-                raise InvalidInputError("", "not the cost given beside depths: give it once")
+                raise InvalidInputError("", "not the cost given outside depths: give it once")
         by_depth[int(key)] = cost
     if 1 not in by_depth:
-        what = "missing: give the cost at depth 1 here or beside depths"
+        what = "missing: give the cost at depth 1 here or outside depths"
         raise InvalidInputError("depths.1", what)
     return DepthCost(tuple(sorted(by_depth.items(), key=lambda pair: pair[0])))
 

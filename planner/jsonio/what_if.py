@@ -71,7 +71,9 @@ class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     part: Annotated[
         Part | UnsetType, says("what is late: all, a pass, a third of the backward pass")
     ] = UNSET
-    weight: Annotated[PositiveRate | UnsetType, says("how likely, beside the others; or 1")] = UNSET
+    weight: Annotated[
+        PositiveRate | UnsetType, says("how likely, relative to the others; or 1")
+    ] = UNSET
 
 
 class ProspectAnswer(Struct, frozen=True, kw_only=True):
@@ -125,7 +127,7 @@ def requested_scenarios(
     name = "outlook" if scenarios is UNSET else "scenarios"
     if outlook is UNSET and scenarios is UNSET:
         if percentile is not UNSET:
-            raise InvalidInputError("percentile", "missing beside it: scenarios")
+            raise InvalidInputError("percentile", "needs scenarios too")
         return None if lacks or method != "auto" or target is not None else measured()
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
@@ -139,7 +141,7 @@ def requested_scenarios(
     if scenarios is not UNSET:
         return _weighted(scenarios, counts)
     if lacks:
-        raise InvalidInputError("outlook", f"missing beside it: {lacks}")
+        raise InvalidInputError("outlook", f"needs {lacks} too")
     return measured(counts)
 
 

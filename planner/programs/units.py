@@ -87,7 +87,7 @@ def _told(plan: Plan, channels: Channels) -> Plan:
     if by_streams(told, channels) != plan:
         raise NotApplicableError(
             f"units[{len(units) - 1}].backward_at",
-            "only FSDP2's own streams gather a unit again beside its own forward computation, and "
+            "only FSDP2's own streams gather a unit again during its own forward computation, and "
             "these cannot issue the other gathers when the plan does",
         )
     return told

@@ -126,7 +126,7 @@ def make_plan(
             "all_reduce",
             rounds=3,
             compute=passes_of(*copied),
-            progress=partial(show, "network beside computation: round"),
+            progress=partial(show, "network during computation: round"),
         )
         show("planning", 0, 1)
         text = ""

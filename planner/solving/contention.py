@@ -1,4 +1,4 @@
-"""Contention (`beside`): plan with transfers and computation that slow each other down.
+"""Contention: plan with transfers and computation that slow each other down.
 
 Problem: families plan without contention (`planner.model.contention`). With it, durations depend on
 the schedule. Which plan is shortest then? Method: fixed-point iteration. Plan with the durations

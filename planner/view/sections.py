@@ -136,13 +136,13 @@ def time_parts(answer: IterationAnswer) -> Html:
         )
         for kind, text, time in parts
     ]
-    beside = "costs no time"
+    costs = "costs no time"
     if answer.slowed_ns is not UNSET:
-        beside = f"slows it down by {format_ns(answer.slowed_ns)} in all"
+        costs = f"slows it down by {format_ns(answer.slowed_ns)} in all"
     sent = (
         f"The network is busy for {format_ns(answer.communication_ns)} of the "
         f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
-        f"start-ups; what happens beside the computation {beside}."
+        f"start-ups; what happens during the computation {costs}."
     )
     runner_up = "there is no other way of synchronising here that costs something else"
     if why.runner_up is not None:
@@ -216,7 +216,7 @@ def regret_table(answer: IterationAnswer) -> Html:
     """Return the table of regrets with an explanation."""
     return joined(
         paragraph(
-            "The plan as it is, beside the best plan found for these numbers. The regret is how "
+            "The unchanged plan, and the best plan found for these numbers. The regret is how "
             "much longer it takes than the best plan there is: at least by what it takes longer "
             "than the best one found, at most by what it exceeds the lower bound."
         ),

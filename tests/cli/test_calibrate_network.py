@@ -78,7 +78,7 @@ def test_interference_is_measured_and_counted(line: Line) -> None:
     document, (shown, _) = measured(2, line.folder, f"{QUICK} --largest 100kB")
     assert document["interference"].keys() == {"startup_ns", "ns_per_byte", "slowdown", "delay_ns"}
     assert document["interference"]["slowdown"] >= 1
-    assert "beside computation a transfer takes" in shown
+    assert "during computation a transfer takes" in shown
     write("network.json", {**document, "interference": {"ns_per_byte": 2, "slowdown": 1.5}})
     command = "compare scaled.json --problem caramel --network network.json --methods ddp,search"
     for row in line(command, "--json").json:

@@ -57,7 +57,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--method ps --mode replicated", "--mode: the plans of ps"),
         ("--for ddp --mode sharded", "--mode: the plans of Distributed"),
         ("--for ddp --epoch-samples 9", "--epoch-samples: not with target ddp"),
-        ("--max-overhead 0.1", "--max-overhead: missing beside it"),
+        ("--max-overhead 0.1", "--max-overhead: needs"),
         ("--picture a.bmp", "--picture: expected a name ending in"),
         ("--for fsdp2 --mode sharded", "--mode: the plans of FSDP2"),
         ("--for dpp", "invalid choice: 'dpp'"),

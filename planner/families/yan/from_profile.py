@@ -149,7 +149,7 @@ def _assumed(problem: Problem, cluster: Cluster, batch: int, read_every: int | N
     )
     transfers = (
         f"every transfer of a batch starts up in {format_ns(cluster.nic.startup_ns)}, whatever is "
-        "sent beside it; nothing overlaps computation, and gradients reach servers for nothing"
+        "sent with it; nothing overlaps computation, and gradients reach servers for nothing"
     )
     assumed = [computed, halves, transfers]
     if read_every is None:

@@ -1,4 +1,4 @@
-"""Measure the contention (`beside`) between transfers and computation (`planner.model.contention`).
+"""Measure the contention between transfers and computation (`planner.model.contention`).
 
 Method: Transfers run through an executor's channel; products of matrices, or passes of the model,
 run in this thread. Each round times transfers of all sizes alone, one after the other, and then
