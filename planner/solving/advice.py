@@ -18,8 +18,8 @@ WORTH = Fraction(103, 100)
 """Least gain at which a plan is worth running.
 
 Of ten models at three bandwidths (`benchmarks/runtime_real.py`), this threshold decides 28 of 30
-cases rightly. Thresholds of 6 to 8 %, the 95th percentile of how much too high the gains of the
-other models are predicted, decide 22 rightly."""
+cases rightly. Thresholds of 6 to 12 %, the 95th percentile of how much too high the gains of the
+other models are predicted, decide 24 rightly."""
 
 
 @dataclass(frozen=True, slots=True)

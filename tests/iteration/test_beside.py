@@ -19,7 +19,7 @@ from planner.families.iteration import (
 )
 from planner.families.iteration.alternatives import Planner
 from planner.families.iteration.baselines import BASELINES, BY_ANY_ALGORITHM, plans_by
-from planner.families.iteration.bounds import raised
+from planner.families.iteration.bounds import tightened_bound
 from planner.families.iteration.evaluation import check_times
 from planner.families.iteration.plan import BML, MODES, Mode
 from planner.model.clusters import Cluster, Nic
@@ -118,7 +118,7 @@ def test_every_method(problem: Problem) -> None:
             room = problem.transfer_limit(mode)
             if (room is None or room >= problem.element_bytes) and option.refusal(mode) is None:
                 known = bound(problem, option, mode, best.plan)
-                most = raised(problem, option, mode, known, best.objective_ns, best.plan)
+                most = tightened_bound(problem, option, mode, known, best.objective_ns, best.plan)
                 assert best.lower_bound_ns <= most
 
 
@@ -168,7 +168,7 @@ def test_every_rule_is_a_plan_to_choose_from(problem: Problem, mode: Mode) -> No
     if way.refusal(mode):
         return
     with patch.object(Planner, "sharded", lambda *_, **__: ([plan], False)):
-        plans, timed_out = Planner(problem, way, NEVER).beside(mode, [plan])
+        plans, timed_out = Planner(problem, way, NEVER).contended(mode, [plan])
     assert not timed_out
     known = plans_by(BY_ANY_ALGORITHM, problem, way, NEVER)[0]
     assert {made for made in known if made.mode == mode} <= {*plans}

@@ -78,9 +78,8 @@ def test_what_layers_keep_counts_where_it_is_known() -> None:
 
     def room(**options: object) -> int | None:
         options = {"modes": ("replicated",), **options}
-        return Problem.from_profile(profile, machines(4, 200), **options).transfer_limit(
-            "replicated"
-        )  # type: ignore[arg-type]
+        problem = Problem.from_profile(profile, machines(4, 200), **options)  # type: ignore[arg-type]
+        return problem.transfer_limit("replicated")
 
     assert room() == 200 - 48 - 48 - 79
     assert room(activation_bytes=5) == 200 - 48 - 48 - 5

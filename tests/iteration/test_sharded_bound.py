@@ -13,7 +13,7 @@ from planner.families.caramel.grid_bounds import ConcaveCost
 from planner.families.caramel.windows import Windows
 from planner.families.iteration import Problem, bound, solve
 from planner.families.iteration import bounds as module
-from planner.families.iteration.bounds import raised, sharded_bound
+from planner.families.iteration.bounds import sharded_bound, tightened_bound
 from planner.families.iteration.pushes_in_forward_bound import earliest_end, right_pushes_bound
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, DepthCost
@@ -147,13 +147,13 @@ def test_plans_whose_transfers_take_several_depths_are_near_their_bounds() -> No
     for mode in ("replicated", "sharded"):
         quick = bound(problem, way, mode)
         assert quick < 0.95 * result.objective_ns
-        strong = raised(problem, way, mode, quick, result.objective_ns)
+        strong = tightened_bound(problem, way, mode, quick, result.objective_ns)
         assert strong > 0.99 * result.objective_ns
-        assert raised(problem, way, mode, strong, strong) == strong  # near: nothing to do
+        assert tightened_bound(problem, way, mode, strong, strong) == strong  # near: nothing to do
 
 
 def test_where_transfers_cost_one_line_nothing_is_raised() -> None:
     problem = recurrent()
     ring = problem.costs["ring", 1]
     for mode in ("replicated", "sharded"):
-        assert raised(problem, ring, mode, 1, 10**9) == 1
+        assert tightened_bound(problem, ring, mode, 1, 10**9) == 1
