@@ -85,7 +85,7 @@ def links_of(request: Any, levels: int) -> Links:
     for name in ("link_bytes_per_s", "latency_ns"):
         if getattr(request, name) is not UNSET:
             raise InvalidInputError(name, "not together with network")
-    return links(measured_as(request.resolved(), None), levels, added)
+    return links(measured_as(request.resolved_network(), None), levels, added)
 
 
 # ---
