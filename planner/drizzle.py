@@ -1,4 +1,4 @@
-"""The short name of `planner.families.drizzle`."""
+"""`planner.drizzle`: an alias of the package `planner.families.drizzle`."""
 
 from planner.families.drizzle import *
 from planner.families.drizzle import __all__ as __all__

@@ -1,4 +1,4 @@
-"""The short name of `planner.families.iteration`."""
+"""`planner.iteration`: an alias of the package `planner.families.iteration`."""
 
 from planner.families.iteration import *
 from planner.families.iteration import __all__ as __all__

@@ -83,7 +83,7 @@ def _with(start: Constants, values: Sequence[Fraction | int]) -> Constants:
 
 
 def _values(start: Constants) -> tuple[Fraction, ...]:
-    """Return the values for which `_with` returns `start`."""
+    """Return the fitted values of some constants, the inverse of `_with`."""
     per_bit = 10**9 / start.nic_bits_per_s
     return start.muladd_ns, start.activation_ns, start.error_ns, Fraction(1), per_bit
 
