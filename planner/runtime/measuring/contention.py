@@ -1,5 +1,6 @@
 """Measure the contention between transfers and computation (`planner.model.contention`).
 
+Problem: what a transfer takes from the computing core depends on what it meets.
 Method: Transfers run through an executor's channel; products of matrices, or passes of the model,
 run in this thread. Each round times transfers of all sizes alone, one after the other, and then
 computes without a pause: some passes alone, and for each size some with transfers until the last
@@ -10,6 +11,7 @@ median over the rounds counts, of the rank that loses most; lines through the me
 are fitted by least squares.
 Guarantee: All ranks return the same result.
 Complexity: (1 + rounds) · (1 + 2 · sizes) samples, each of `SAMPLE_S` or of one longer pass.
+Source: own.
 """
 
 import time

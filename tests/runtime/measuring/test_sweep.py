@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,8 +13,16 @@ from torch import Tensor
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
+from planner.runtime.executors.channel import Ticket
+from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.measuring import contention
-from planner.runtime.measuring.contention import _fitted, _Round, _Sample, measure_interference
+from planner.runtime.measuring.contention import (
+    _Clock,
+    _fitted,
+    _Round,
+    _Sample,
+    measure_interference,
+)
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
@@ -225,9 +234,35 @@ def test_what_was_there_is_found(interference: Interference) -> None:
 
 
 def test_what_passes_take_without_transfers_is_not_the_transfers() -> None:
-    beside = _Round(alone_ns=5.0, overlapped_ns=7.0, lasted_ns=100.0, passes=4.0)
-    assert beside.sample(20.0) == _Sample(20.0, 5.0, 2.0)
-    assert beside.sample(30.0) == _Sample(0.0, 5.0, 2.0)
+    overlapped = _Round(alone_ns=5.0, overlapped_ns=7.0, lasted_ns=100.0, passes=4.0)
+    assert overlapped.sample(20.0) == _Sample(20.0, 5.0, 2.0)
+    assert overlapped.sample(30.0) == _Sample(0.0, 5.0, 2.0)
+
+
+def test_overlapped_transfers_are_released_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By passes of 10 ns with a tick each, a transfer of 30 ns alone leaves every 40 ns."""
+    now, released, trace = 0, list[tuple[int, int]](), Trace()
+    monkeypatch.setattr(contention, "time", Mock(monotonic_ns=lambda: now))
+    monkeypatch.setattr(contention.distributed, "barrier", lambda **_: None)
+
+    def compute(tick: Callable[[], object]) -> None:
+        nonlocal now
+        tick()
+        now += 10
+
+    def release(ticket: Ticket) -> None:
+        released.append((ticket.batch, now))
+        trace.add(Event("transfer", 0, ticket.batch, now, now + 35))
+        ticket.done = True
+
+    clock = _Clock(Mock(), compute, Mock(release=release), trace)
+
+    def made(count: int, ready: bool) -> list[Ticket]:
+        return [Ticket(int, 0, number, ready=ready) for number in range(count)]
+
+    overlapped_ns, lasted_ns, passes = clock.together(made, 4, 30.0)
+    assert released == [(0, 0), (1, 40), (2, 80), (3, 120)]
+    assert (overlapped_ns, lasted_ns, passes) == (35.0, 130 / 4, 13 / 4)
 
 
 def test_noise_makes_nothing_negative() -> None:
