@@ -27,7 +27,7 @@ from planner.profiling import measure
 from planner.profiling.samples import loss_of
 from planner.runtime import AllReduce, World, attach
 from planner.runtime.executors.trace import Event
-from planner.runtime.measuring.measured import StepTime, steps_of
+from planner.runtime.measuring.measured import StepTime, mean_time, steps_of
 from planner.runtime.measuring.trial import timed_steps
 
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]
@@ -273,7 +273,7 @@ def take_turns(
     Returns
     -------
     dict, dict
-        For each variant the steps of each round, each as long as on the slowest rank; and the
+        For each variant the steps of each round, as means over the ranks; and the
         events of its last turn on this rank.
     """
     runs = {variant.name: _run_of(world, make(), variant) for variant in variants}
@@ -299,10 +299,7 @@ def take_turns(
     ranks = [json.loads(text) for text in world.gather("times", json.dumps(own))]
     return {
         name: tuple(
-            tuple(
-                StepTime(*map(max, *(rank[name][turn][step] for rank in ranks)))
-                for step in range(steps)
-            )
+            tuple(mean_time(row[name][turn][step] for row in ranks) for step in range(steps))
             for turn in range(rounds)
         )
         for name in names

@@ -179,7 +179,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         "--hosts", type=int, default=2, help="of gradients; more than cores share them; default: 2"
     )
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
-    parser.add_argument("--steps", type=int, default=1, help="of each variant a round; default: 1")
+    parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep settings, and go on")
     parser.add_argument("--anyway", action="store_true", help="on a busy machine, too")
     options = parser.parse_args(argv)

@@ -31,8 +31,8 @@ Every rank of a job runs this command: start it with torchrun, or any launcher t
 sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. PLAN is a plan of planner plan, or
 one of caramel, fsdp, bigdl or ibatch; of ibatch there can be two, one to pull parameters
 and one to push gradients. A step is a forward pass, a backward pass of a stand-in loss, and the
-update; pictures and traces show one from a backward pass to the next. Times are those
-of the slowest rank.
+update; pictures and traces show one from a backward pass to the next. Times are means
+over the ranks.
 """
 
 

@@ -51,7 +51,7 @@ class RatioReport(Struct, frozen=True, kw_only=True):
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """A run, from rank 0; times are those of the slowest rank, without warm-up steps."""
+    """A run, from rank 0; times are means over the ranks, without warm-up steps."""
 
     plans: tuple[PlanReport, ...]
     model: str

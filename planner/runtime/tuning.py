@@ -283,7 +283,7 @@ def _tried(
     ddp: Mapping[str, int | None],
     steps: int,
 ) -> dict[str, list[float]]:
-    """Return the median time of a step on the slowest rank (ns), of each variant in each turn."""
+    """Return the median time of a step (ns) of each variant in each turn."""
     times: dict[str, list[float]] = {name: [] for name in ("plan", *ddp)}
     show = Progress(quiet=job.rank > 0)
     for turn in range(ROUNDS):

@@ -20,7 +20,7 @@ from planner.profiling.samples import loss_of
 from planner.programs import Plan, UnitProgram
 from planner.runtime.attaching import attach
 from planner.runtime.executors.trace import Event
-from planner.runtime.measuring.measured import StepTime, slowest
+from planner.runtime.measuring.measured import StepTime, mean_steps
 from planner.runtime.world.world import World
 from planner.solving.diagnostics import MeasurementConditions
 
@@ -35,8 +35,8 @@ class Trial(NamedTuple):
 
     @property
     def steps(self) -> tuple[StepTime, ...]:
-        """The times of each step that counts, of the slowest rank."""
-        return slowest(self.events, self.warmup)
+        """The times of each step that counts, as means over the ranks."""
+        return mean_steps(self.events, self.warmup)
 
 
 def run_plan(

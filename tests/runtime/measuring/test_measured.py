@@ -14,9 +14,9 @@ from planner.runtime.measuring.measured import (
     batches_of,
     beside_each_other,
     compared,
+    mean_steps,
     predicted_timeline,
     shown_step,
-    slowest,
     steps_of,
     timeline_of,
 )
@@ -74,13 +74,13 @@ def test_phases_end_with_the_last_push_and_begin_with_the_first_pull() -> None:
     assert steps_of([*STEP, pulls[0]._replace(start_ns=210)])[2].forward_phase_ns == 281 - 220
 
 
-def test_the_slowest_rank_counts_field_by_field() -> None:
+def test_the_mean_over_the_ranks_counts_field_by_field() -> None:
     later = [event._replace(end_ns=event.end_ns + 1000 * (event.kind == "step")) for event in STEP]
     quick = [event for event in later if event.kind != "wait"]
-    both = slowest([STEP, quick], 1)
-    assert [(step.step_ns, step.exposed_ns) for step in both] == [(1120, 30), (1080, 30)]
-    assert slowest([STEP, STEP[:-1]], 0) == (steps_of(STEP)[1],)  # complete on all ranks
-    assert slowest([STEP], 3) == ()
+    both = mean_steps([STEP, quick], 1)
+    assert [(step.step_ns, step.exposed_ns) for step in both] == [(620, 15), (580, 15)]
+    assert mean_steps([STEP, STEP[:-1]], 0) == (steps_of(STEP)[1],)  # complete on all ranks
+    assert mean_steps([STEP], 3) == ()
 
 
 def test_batches_take_as_long_as_on_the_slowest_rank_which_others_wait_for() -> None:
@@ -189,7 +189,7 @@ def test_both_are_on_one_axis_and_the_title_has_the_median_of_the_table() -> Non
     predicted = predicted_timeline([CARAMEL])
     assert predicted is not None
     rounds = [([steps(50, 70, 60, 50)], 1), ([steps(50, 104, 104, 50), steps(50, 98, 66, 50)], 1)]
-    times = [step for events, first in rounds for step in slowest(events, first)]
+    times = [step for events, first in rounds for step in mean_steps(events, first)]
     assert compared([CARAMEL], times)[0].median_ns == 65  # of 70, 60, 50, 104, 104, 50
     title, shown, _ = beside_each_other("m", [CARAMEL], rounds)
     assert title == (
