@@ -287,7 +287,7 @@ def _tried(
     times: dict[str, list[float]] = {name: [] for name in ("plan", *ddp)}
     show = Progress(quiet=job.rank > 0)
     for turn in range(ROUNDS):
-        show("steps by turns: round", turn, ROUNDS)
+        show("steps of the plan and of DDP: round", turn, ROUNDS)
         # Copied together, so that the copied optimiser updates the copied parameters.
         other, updates = copy.deepcopy((model, optimizer))
         trials = {"plan": run_plan(other, inputs, plan, updates, job, steps=steps)}

@@ -207,9 +207,9 @@ def check_bound(trial: Trial, problem: Any, result: AnyResult) -> None:
             continue
         assert cost is not None
         if bound is not None and trial.family.same_bound(result.plan, other.plan):
-            assert bound <= other.objective_ns, f"{name} undercuts the bound"
+            assert bound <= other.objective_ns, f"a plan of {name} costs less than the lower bound"
         if trial.name == "auto" and name in trial.family.baselines:
-            assert cost <= other.objective_ns, f"{name} is better"
+            assert cost <= other.objective_ns, f"a plan of {name} costs less than that of auto"
 
 
 def check_least(
