@@ -1,12 +1,14 @@
 """Runs a benchmark and keeps what it prints as data.
 
     python benchmarks/record.py NAME [-o FILE | --check] [ARGUMENT …]
+    python benchmarks/record.py --all
 
 NAME is a script beside this one, without its suffix: `ibatch_speed`, `reproduction/caramel`. Its
 arguments follow; what it prints is printed too, and written to `benchmarks/results/NAME.json` or to
 FILE (see `results`). With `--check` nothing is written: the run ends with an error if it prints a
 table that the results file has not, by its columns. So a short run, say with `--quick`, tells
-whether the script still makes what is kept.
+whether the script still makes what is kept. `--all` runs the command of each results file again, in
+one go on one machine, but for those that this code has made; run it again to go on after a stop.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from results import FOLDER, Results, dumps, load, sections, unknown
@@ -36,12 +39,32 @@ def machine() -> str:
     return f"{os.cpu_count()} processors, {name}; Python {platform.python_version()}"
 
 
+def again(files: Sequence[Path]) -> str | None:
+    """Record results files by their own commands; return which could not be, or None."""
+    failed = []
+    for place, path in enumerate(files, 1):
+        kept = load(path.relative_to(FOLDER).with_suffix("").as_posix())
+        if kept.commit == commit():
+            continue
+        print(f"{place} of {len(files)}: {kept.command}", file=sys.stderr)
+        arguments = shlex.split(kept.command)[2:]
+        command = [sys.executable, __file__, kept.benchmark, "-o", str(path), *arguments]
+        if subprocess.run(command, check=False).returncode:
+            failed.append(path.name)
+    return f"not recorded: {', '.join(failed)}" if failed else None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("name", metavar="NAME", help="of a script beside this one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of a script beside this one")
+    parser.add_argument("--all", action="store_true", help="every results file, by its command")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: see above")
     parser.add_argument("--check", action="store_true", help="compare the columns, write nothing")
     options, arguments = parser.parse_known_args()
+    if options.all:
+        sys.exit(again(sorted(FOLDER.rglob("*.json"))))
+    if options.name is None:
+        parser.error("expected a NAME, or --all")
     script = HERE / f"{options.name}.py"
     if not script.is_file():
         parser.error(f"no benchmark of the name {options.name!r}")

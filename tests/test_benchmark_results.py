@@ -134,6 +134,23 @@ def test_a_short_run_is_checked_against_the_file(monkeypatch: pytest.MonkeyPatch
         run_record(monkeypatch, *short)
 
 
+def test_all_files_are_recorded_by_their_own_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that this code has made is left as it is; one that cannot be made is named."""
+    kept = load("reproduction/bigdl")
+    old = replace(kept, command="python benchmarks/reproduction/bigdl.py 3", commit="old")
+    (tmp_path / "old.json").write_text(dumps(old))
+    (tmp_path / "new.json").write_text(dumps(replace(kept, commit=versions.commit(), date="1.1.")))
+    (tmp_path / "wrong.json").write_text(dumps(replace(old, command="python x.py --nothing")))
+    monkeypatch.setattr("results.FOLDER", tmp_path)
+    monkeypatch.setattr(record, "FOLDER", tmp_path)
+    with pytest.raises(SystemExit, match=r"not recorded: wrong\.json"):
+        run_record(monkeypatch, "--all")
+    assert load("old").sections == [kept.section("Fig. 3")]
+    assert load("new").date == "1.1."
+
+
 @pytest.mark.parametrize(("prints", "status"), [("| a |", 3), ("skipped: no network", 0)])
 def test_a_run_that_fails_or_is_skipped_is_not_kept(
     prints: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
