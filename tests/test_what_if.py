@@ -18,7 +18,7 @@ from planner.solving.advice import advise
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result, Status
-from planner.solving.scenarios import MAX_LOSS, SCENARIOS, ExpectedCost, Scenario, ScenarioSet
+from planner.solving.scenarios import SCENARIOS, ExpectedCost, Scenario, ScenarioSet
 from planner.solving.what_if import Regret, regrets, robust_plan
 from planner.testing import problems as drawn_problems
 from tests.fsdp.making import every_plan
@@ -141,7 +141,7 @@ def check_robust(
     assert family.price(problem, result.plan) == result.objective_ns
     assert prospect.usual_ns == usual.objective_ns
     assert result.objective_ns is not None
-    assert result.objective_ns <= MAX_LOSS * prospect.usual_ns
+    assert result.objective_ns <= family.max_loss * prospect.usual_ns
     if family.name != "iteration" or usual.status == Status.OPTIMAL:
         assert prospect.usual_ns <= result.objective_ns
     assert result.lower_bound_ns is None or result.lower_bound_ns <= result.objective_ns
@@ -188,7 +188,7 @@ def test_every_row_of_regret_is_priced_apart_from_the_family(
     method = data.draw(st.sampled_from(sorted(QUICK & {*case.family.methods})))
     plan, _ = planned(case.family, problem, method)
     rows = check_regret(case, problem, method)
-    assert plan is None or [row.scenario for row in rows] == list(SCENARIOS)
+    assert plan is None or [row.scenario for row in rows] == list(case.family.scenarios)
     for row in rows:
         assert row.plan_ns == lasts(problem, plan, row.scenario)
         other = case.family.perturb(problem, row.scenario)
@@ -205,7 +205,7 @@ def check_regret(case: Case, problem: Any, method: str = "auto") -> tuple[Regret
     rows = regrets(family, problem, plan, NEVER)
     meant = [
         scenario
-        for scenario in SCENARIOS
+        for scenario in family.scenarios
         if all(getattr(scenario, field) == getattr(Scenario(), field) for field in case.refused)
     ]
     if family.name not in ("iteration", "drizzle"):  # there a plan may break a limit
@@ -273,7 +273,7 @@ def least_value(
             continue
     if not priced:
         return None
-    most = MAX_LOSS * min(time for time, _ in priced)
+    most = family.max_loss * min(time for time, _ in priced)
     variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
     return min(
         outlook.of([family.price(variant, plan) for variant in variants])

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from planner.cli.common import (
     command,
@@ -20,7 +20,7 @@ from planner.cli.spark_logs import import_spark
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
-from planner.formats.importers.fx import problem_of
+from planner.formats.importers.fx import Freed, problem_of
 from planner.formats.importers.nccl_tests import read_nccl_tests
 from planner.formats.importers.timed_rows import Read, TimedRow, network_of, read_vidur
 from planner.jsonio import encode_profile
@@ -99,6 +99,9 @@ def add_parser(commands: Any) -> None:
             "--link N=RATE": "of timed collectives, where hosts have several kinds of link: the "
             "line rate in one direction of the slowest that joins N ranks of a host; again for "
             "more: --link 2=300GB/s --link 4=32GB/s",
+            f"--freed-inputs {'|'.join(get_args(Freed))}": "of fx: which inputs of the graph are "
+            "freed after their last reader, parameters (primals_1) never: named, the default: "
+            "those whose names tell that they are none (arg0_1 does not)",
             f"--collective {'|'.join(COLLECTIVES)}": "of nccl-tests: what was timed, where neither "
             "a file nor its name says it",
         },
@@ -112,6 +115,8 @@ def run(options: argparse.Namespace) -> int:
     check_integers(options, {"batch_size": 1, "ranks": 2, "ranks_per_host": 1})
     if reader is None:
         refuse(options, _OF_MODELS, "only of models")
+    if name != FX:
+        refuse(options, ("--freed-inputs",), "only of fx")
     if name not in NETWORKS:
         refuse(options, _OF_COLLECTIVES, "only of timed collectives")
     if name in NETWORKS:
@@ -185,6 +190,6 @@ def _import_graph(options: argparse.Namespace) -> None:
     file = options.file[0]
     data = read(file)
     with in_file(file):
-        problem = problem_of(decode_fx(data))
+        problem = problem_of(decode_fx(data), options.freed_inputs or "named")
     peak = evaluate(problem, own_order(problem)).peak_bytes
     write_json(encode_request(with_limit(problem, peak)), options.output)

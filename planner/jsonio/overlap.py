@@ -1,19 +1,23 @@
 """The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.json import encode
 
 from planner.families import overlap
+from planner.families.overlap.robust import USUAL
 from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base, check_priced
 from planner.jsonio.control import method_names
 from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Index, Moment, Size, Time, as_dataclass, as_document
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
+from planner.jsonio.what_if import OutlookField, WhatIfAnswer, WhatIfRequest
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
 from planner.solving.result import Result
+from planner.solving.scenarios import ScenarioSet
 from planner.solving.timeline import Interval, Timeline
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(overlap.METHODS)})]
@@ -51,6 +55,7 @@ class GraphCollective(
     unpack_ns: Time = 0
     pack_bytes: Size = 0
     unpack_bytes: Size = 0
+    input_tensor: Index | None = None
 
 
 class GraphTensor(
@@ -74,10 +79,26 @@ class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
     tensors: tuple[GraphTensor, ...] = ()
     memory_limit_bytes: Size | UnsetType = UNSET
     method: MethodName = "auto"
+    outlook: OutlookField = UNSET
 
     def to_problem(self) -> overlap.Problem:
         """Return the typed problem."""
         return problem_of(self)
+
+    def lacks_spreads(self, _problem: overlap.Problem, /) -> str:
+        """Return nothing: every graph has scenarios."""
+        return ""
+
+    def usual_scenarios(self, percentile: Fraction | None, /) -> ScenarioSet:
+        """Return the scenarios of a request that names none."""
+        return replace(USUAL, percentile=percentile)
+
+    def to_scenario_set(self, problem: overlap.Problem) -> ScenarioSet | None:
+        """Return the scenarios to plan for; none by default where a search begins with a plan."""
+        asked = (self.outlook, self.scenarios, self.percentile)
+        if self.start_plan is not UNSET and all(each is UNSET for each in asked):
+            return None
+        return super().to_scenario_set(problem)
 
 
 class GraphTransfer(Struct, frozen=True, kw_only=True):

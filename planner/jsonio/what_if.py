@@ -71,6 +71,9 @@ class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     part: Annotated[
         Part | UnsetType, says("what is late: all, a pass, a third of the backward pass")
     ] = UNSET
+    shared: Annotated[
+        bool | UnsetType, says("whether all channels carry one transfer at a time; or false")
+    ] = UNSET
     weight: Annotated[
         PositiveRate | UnsetType, says("how likely, relative to the others; or 1")
     ] = UNSET
@@ -107,14 +110,20 @@ OutlookField = (
 
 
 def requested_scenarios(
-    given: Mapping[str, Any], *, lacks: str, method: str, chooses: str, target: Target | None
+    given: Mapping[str, Any],
+    *,
+    lacks: str,
+    method: str,
+    chooses: str,
+    target: Target | None,
+    usual: Callable[[Fraction | None], ScenarioSet] = measured,
 ) -> ScenarioSet | None:
     """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
     `given` holds `outlook`, `scenarios` and `percentile`; `lacks` names what the request lacks to
-    have measured spreads (empty if it has them); `chooses` is the method behind `auto`, the only
-    one that takes scenarios. Raises InvalidInputError, with a path, if the fields contradict each
-    other.
+    have scenarios of its own (empty if it has them), which `usual` returns for a percentile;
+    `chooses` is the method behind `auto`, the only one that takes scenarios. Raises
+    InvalidInputError, with a path, if the fields contradict each other.
     """
     outlook, scenarios, percentile = (
         given.get(name, UNSET) for name in ("outlook", "scenarios", "percentile")
@@ -128,7 +137,7 @@ def requested_scenarios(
     if outlook is UNSET and scenarios is UNSET:
         if percentile is not UNSET:
             raise InvalidInputError("percentile", "needs scenarios too")
-        return None if lacks or method != "auto" or target is not None else measured()
+        return None if lacks or method != "auto" or target is not None else usual(None)
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
     if method not in ("auto", chooses):
@@ -142,7 +151,7 @@ def requested_scenarios(
         return _weighted(scenarios, counts)
     if lacks:
         raise InvalidInputError("outlook", f"needs {lacks} too")
-    return measured(counts)
+    return usual(counts)
 
 
 def unless_tied(
@@ -208,6 +217,9 @@ class RegretAnswer(Struct, frozen=True, kw_only=True):
     layers_ns: Annotated[int, Meta(ge=0, description="ns layer by layer")] | None
     at_least: Annotated[float, Meta(ge=1, description="regret: plan_ns over best_ns")]
     at_most: Annotated[float, Meta(ge=1, description="plan_ns over lower_bound_ns")] | None
+    shared: Annotated[bool, says("where all channels carry one transfer at a time")] | UnsetType = (
+        UNSET
+    )
 
 
 class AdviceAnswer(Struct, frozen=True, kw_only=True):
@@ -234,7 +246,14 @@ def regret_answers(rows: Sequence[Regret[Any]] | None) -> tuple[RegretAnswer, ..
     if rows is None:
         return UNSET
     return tuple(
-        as_document(RegretAnswer, row, row.scenario, lower_bound_ns=row.bound_ns) for row in rows
+        as_document(
+            RegretAnswer,
+            row,
+            row.scenario,
+            lower_bound_ns=row.bound_ns,
+            shared=row.scenario.shared or UNSET,
+        )
+        for row in rows
     )
 
 
@@ -262,6 +281,10 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
         """Return what the request lacks to have measured spreads; empty if it has them."""
         return "scenarios"
 
+    def usual_scenarios(self, percentile: Fraction | None, /) -> ScenarioSet:
+        """Return the scenarios of a request that names none but lacks nothing."""
+        return measured(percentile)
+
     def to_scenario_set(self, problem: Any) -> ScenarioSet | None:
         """Return the scenarios to plan a problem for, or None."""
         return requested_scenarios(
@@ -270,6 +293,7 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
             method=self.method,
             chooses=self.chooses,
             target=getattr(problem, "target", None),
+            usual=self.usual_scenarios,
         )
 
 

@@ -141,7 +141,8 @@ def _collective(node: Node, name: str, copy_gbps: float) -> dict[str, Any]:
         "mergeable": mergeable,
         "pack_ns": _copy_ns(read, copy_gbps) if mergeable else 0,
         "unpack_ns": _copy_ns(made, copy_gbps) if gathers else 0,
-        "pack_bytes": read if mergeable else 0,
+        # Gathers are packed into the place of their output.
+        "pack_bytes": read if mergeable and not gathers else 0,
         "unpack_bytes": made if gathers else 0,
     }
 

@@ -21,7 +21,7 @@ from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method, Outcome, with_plugins, without_auto
 from planner.solving.plugins import is_plugged
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
-from planner.solving.scenarios import Scenario
+from planner.solving.scenarios import MAX_LOSS, SCENARIOS, Scenario
 
 
 class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
@@ -31,6 +31,8 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     plan_type: Any  # the class of its plans, or the union of their classes
     own_methods: Mapping[str, Method[ProblemT, PlanT]]  # by name, `auto` first; see `methods`
     baselines: tuple[str, ...] = ()  # methods whose plan follows from a rule
+    scenarios: Sequence[Scenario] = SCENARIOS  # of a plan's regret
+    max_loss: Fraction = MAX_LOSS  # of a plan for several scenarios, at the nominal numbers
     near: int = 0  # the local search stops within one `near`-th of the bound; 0: only at the bound
 
     # The columns that ``planner compare`` shows, and the options that make a problem of a profile.
@@ -113,6 +115,10 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     def fix_order(self, problem: ProblemT, plan: PlanT) -> ProblemT:
         """Return the problem with the decisions of a plan that all scenarios share."""
         return problem
+
+    def quick(self, problem: ProblemT) -> str:
+        """Return the method that a search over scenarios asks for a plan of each."""
+        return "auto"
 
     def narrow(self, problem: ProblemT, plan: PlanT) -> ProblemT:
         """Return a scenario's problem with fewer choices, to search for its plans."""

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph, Phase
-from planner.model.validation import exact, one_of, set_exact
+from planner.model.validation import exact, one_of, set_exact, shown
 
 Part = Literal["all", "backward", "first", "middle", "last", "forward"]
 """Computation that is longer by its spread: all, a pass, or a third of the backward pass."""
@@ -44,9 +44,14 @@ class Scenario:
     # of the backward pass in its stable topological order, by time.
     spread: Fraction = Fraction(0)
     part: Part = "all"
+    # Whether all channels of a graph carry one transfer at a time, as groups on one NIC do.
+    shared: bool = False
 
     def __post_init__(self) -> None:
         one_of(self.part, get_args(Part), "part")
+        shared: object = self.shared
+        if not isinstance(shared, bool):
+            raise InvalidInputError("shared", f"expected true or false, got {shown(shared)}")
         set_exact(self, "spread")
         set_exact(self, "computation", positive=True)
         set_exact(self, "startup")

@@ -3,8 +3,8 @@
 Problem: a plan is made for one table of times, but the real times differ. What does the plan cost
 (`regrets`), and which plan costs least over weighted scenarios (`robust_plan`)?
 Method: a scenario is a problem of the same family. `robust_plan` starts from the plans of all
-scenarios, in the op order of the usual plan. At nominal numbers its plan costs at most `MAX_LOSS`
-times as much as the usual plan.
+scenarios, in the op order of the usual plan. At nominal numbers its plan costs at most
+`Family.max_loss` times as much as the usual plan.
 Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse
 over the scenarios than the usual one. Neither a mean nor a percentile falls if a time rises, so the
 scenarios' own bounds make its bound. Complexity: a run of ``auto`` and some rules a scenario, each
@@ -29,8 +29,6 @@ from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import (
-    MAX_LOSS,
-    SCENARIOS,
     SLOWER,
     ExpectedCost,
     Scenario,
@@ -91,20 +89,21 @@ def regrets(
     plan: PlanT,
     deadline: Deadline,
     progress: Progress | None = None,
-    scenarios: Iterable[Scenario] = SCENARIOS,
+    scenarios: Iterable[Scenario] | None = None,
     *,
     known: Iterable[PlanT] = (),
     again: Callable[[ProblemT, int, Deadline], Planned[PlanT]] | None = None,
     rules: Sequence[str] = (DDP, LAYERS),
 ) -> tuple[Regret[PlanT], ...]:
-    """Return the regret of a plan in each scenario, such as for each factor of one number.
+    """Return the regret of a plan in each scenario, by default in those of the family.
 
     Scenarios for which no time is left, whose numbers are too large, or in which the plan breaks a
     constraint, are left out. `progress` is called before each. `known` are more plans to price in
     every scenario. `again` returns new plans for a problem, given the least cost known; by default
     those of ``auto``. `rules` names the rules to price, of `DDP` and `LAYERS`.
     """
-    listed, others = list(scenarios), list(known)
+    listed = list(family.scenarios if scenarios is None else scenarios)
+    others = list(known)
 
     def solved(problem: ProblemT, method: str, limit: Deadline) -> Planned[PlanT]:
         made = None
@@ -193,10 +192,11 @@ def robust_plan(
         with inside(f"scenarios[{place}]"):
             perturbed.append(family.perturb(problem, scenario))
     if usual is None:
-        usual = family.solve(problem, time_limit=deadline.share(parts))
+        slow = family.quick(problem) == "auto"  # then scenarios take as much time
+        usual = family.solve(problem, time_limit=deadline.share(parts if slow else 2))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
-    fixed, most_ns = family.fix_order(problem, usual.plan), MAX_LOSS * usual.objective_ns
+    fixed, most_ns = family.fix_order(problem, usual.plan), family.max_loss * usual.objective_ns
     variants = [family.fix_order(variant, usual.plan) for variant in perturbed]
     start = scenario_set.of([family.lasting(variant, usual.plan) for variant in variants])
 
@@ -212,6 +212,7 @@ def robust_plan(
             return None
         return scenario_set.of([family.lasting(variant, plan) for variant in variants])
 
+    quick = family.quick(problem)
     made, bounds, narrowed = [], [0] * len(variants), False
     for place, variant in enumerate(variants):
         if deadline.passed:
@@ -219,7 +220,7 @@ def robust_plan(
         narrow = family.narrow(variant, usual.plan)
         narrowed |= narrow is not variant
         share = deadline.share(parts - 1 - place)
-        own = family.solve(narrow, time_limit=share, tie_break=None)
+        own = family.solve(narrow, method=quick, time_limit=share, tie_break=None)
         bounds[place] = own.lower_bound_ns or 0
         if own.plan is not None:
             made.append(own.plan)
@@ -266,7 +267,8 @@ def _first(
         with suppress(InvalidInputError):  # the numbers are too large
             longer = family.narrow(family.perturb(fixed, scenario), usual)
             share = deadline.share(left + 1)
-            plan = family.solve(longer, time_limit=share, tie_break=None).plan
+            method = family.quick(longer)
+            plan = family.solve(longer, method=method, time_limit=share, tie_break=None).plan
             if plan is not None:
                 plans.append(plan)
                 yield plan

@@ -163,6 +163,9 @@ def _overlap(draw: st.DrawFn, size: int) -> overlap.Problem:
         tensors.append(
             overlap.Tensor(draw(st.integers(0, 5)), producer, readers, draw(st.booleans()))
         )
+    for number, it in enumerate(made):
+        read = [n for n, tensor in enumerate(tensors) if it.start in tensor.readers]
+        made[number] = replace(it, input_tensor=draw(st.sampled_from([None, *read])))
     problem = overlap.Problem(nodes=nodes, kinds=kinds, collectives=made, tensors=tensors)
     if draw(st.booleans()):
         return problem

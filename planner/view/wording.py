@@ -220,6 +220,8 @@ def scenario_text(row: RegretAnswer) -> str:
     parts = [f"{what} × {factor:g}" for what, factor in factors.items() if factor != 1]
     if row.late:
         parts.append(f"a rank falls behind by {row.late:g} of the backward pass")
+    if row.shared is True:
+        parts.append("all channels carry one transfer at a time")
     return ", ".join(parts) or "as planned"
 
 

@@ -61,6 +61,28 @@ def read_graph(document: dict[str, Any]) -> Any:
     return problem_of(decode_fx(json.dumps(document).encode()))
 
 
+@pytest.mark.parametrize(
+    ("name", "freed", "kept"),
+    [
+        ("primals_1", "all", True),
+        ("tangents_1", "named", False),
+        ("arg0_1", "named", True),
+        ("arg0_1", "all", False),
+        ("tangents_1", "none", True),
+    ],
+)
+def test_inputs_that_may_be_parameters_stay(
+    document: dict[str, Any], name: str, freed: Any, kept: bool
+) -> None:
+    """Only parameters are marked in a document; of other inputs only the name is known."""
+    text = json.dumps(document).replace('"arg0_1"', f'"{name}"')
+    other = json.loads(text)
+    other["nodes"][0]["kept"] = name == "primals_1"
+    problem = problem_of(decode_fx(json.dumps(other).encode()), freed)
+    assert problem.tensors[0].producer is None
+    assert problem.tensors[0].kept == kept
+
+
 def place(document: dict[str, Any], test: Callable[[dict[str, Any]], Any]) -> int:
     return next(n for n, row in enumerate(document["nodes"]) if test(row))
 
@@ -75,7 +97,9 @@ def test_a_graph_of_torch_is_planned(document: dict[str, Any]) -> None:
     (kind,) = problem.kinds
     assert kind.name == "all_gather_into_tensor float32"
     first = problem.collectives[0]
-    assert first.size_bytes == first.pack_bytes == 2 * 8 * 4
+    assert first.size_bytes == 2 * 8 * 4
+    assert first.pack_bytes == 0  # a gather is packed into the place of its output
+    assert first.input_tensor is not None
     assert first.unpack_bytes == 4 * first.size_bytes
     assert (first.pack_ns, first.unpack_ns) == (2 * 64, 2 * 256)
     # What is gathered is there from its start; the wait returns the same memory.
@@ -84,8 +108,7 @@ def test_a_graph_of_torch_is_planned(document: dict[str, Any]) -> None:
     shards = [t for t in problem.tensors if t.size_bytes == 64]
     assert len(shards) == 2
     assert all(t.producer is None for t in shards)
-    # The transfer reads its shard until it has been waited for.
-    assert first.wait in next(t for t in shards if first.start in t.readers).readers
+    assert problem.tensors[first.input_tensor] in shards
     own = check(problem, own_order(problem))
     best = solve(problem)
     assert best.objective_ns is not None
@@ -131,7 +154,10 @@ def test_the_command_makes_a_request(document: dict[str, Any], line: Line) -> No
     own = check(problem, own_order(problem))
     assert read("made.json")["memory_limit_bytes"] == own.peak_bytes
     assert "not hidden" in line("compare made.json --methods greedy,own_order").out
+    line("import fx graph.json -o freed.json --freed-inputs all")
+    assert not any(tensor.get("kept") for tensor in read("freed.json")["tensors"][:1])
     line.error("import fx graph.json --name x")
+    line.error("import pipedream graph.txt --freed-inputs all")
     assert "expected one of fx" in line.error("import fx graph.json graph.json")
 
 

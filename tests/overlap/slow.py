@@ -70,9 +70,13 @@ def slow_peak(problem: Problem, plan: Plan) -> int:
     for now in range(len(plan.order)):
         issued, before = set(plan.order[: now + 1]), set(plan.order[:now])
         held = 0
-        for tensor in problem.tensors:
+        merged = {member for members in plan.merged for member in members}
+        for number, tensor in enumerate(problem.tensors):
             made = tensor.producer is None or tensor.producer in issued
             users = set(tensor.readers) or {tensor.producer} - {None}
+            for member, it in enumerate(problem.collectives):
+                if it.input_tensor == number and member not in merged:
+                    users.add(it.wait)
             over = bool(users) and users <= before and not tensor.kept
             held += tensor.size_bytes if made and not over else 0
         for members in plan.merged:

@@ -91,7 +91,7 @@ class _Bml(Family[Problem, Plan, Evaluation]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         reason = "the synchronisation of bml has no passes and no spreads"
-        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        refuse_changes(scenario, ("late", "spread", "part", "shared"), reason)
         return replace(problem, network=scaled_network(problem.network, **scenario.links))
 
     def summary(self, problem: Problem) -> str:

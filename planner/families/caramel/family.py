@@ -58,7 +58,7 @@ from planner.solving.contention import plan_with_contention, slowed, with_conten
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
-from planner.solving.scenarios import Scenario, scaled_graph
+from planner.solving.scenarios import Scenario, refuse_changes, scaled_graph
 from planner.solving.targets import target_of
 
 PRICED = 2 * 10**6
@@ -176,6 +176,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return improved_start(problem, plan, deadline)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        refuse_changes(scenario, ("shared",), "caramel has one channel")
         rate = 1 / scenario.bandwidth
         cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
         return replace(problem, graph=scaled_graph(problem.graph, scenario), cost=cost)

@@ -82,7 +82,7 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with the times of a scenario; all scheduling is start-up cost."""
-        fields = ("bandwidth", "late", "spread", "part")
+        fields = ("bandwidth", "late", "spread", "part", "shared")
         refuse_changes(scenario, fields, "drizzle has no network and no passes")
         names = ("group_ns", "task_ns", "constant_task_ns")
         times = {name: getattr(problem, name) * scenario.startup for name in names}

@@ -128,6 +128,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         refuse_changes(scenario, ("spread", "part"), "fsdp knows no spreads of layers")
+        refuse_changes(scenario, ("shared",), "fsdp has no groups whose channels could be shared")
         nothing = (0,) * problem.layers
         backward = scaled_times(problem.backward_ns[::-1], nothing, "backward", scenario)[::-1]
         return replace(

@@ -34,7 +34,7 @@ from planner.solving.contention import plan_with_contention, with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, without_auto
-from planner.solving.scenarios import Scenario, scaled_times
+from planner.solving.scenarios import Scenario, refuse_changes, scaled_times
 from planner.solving.targets import target_of
 from planner.solving.tie_break import NOMINAL, Limit
 
@@ -144,6 +144,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return outcome if better or fewest else replace(outcome, plan=plan)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        refuse_changes(scenario, ("shared",), "ibatch has one channel")
         times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
         if problem.direction == "pull":
             times = scaled_times(times, spreads, "forward", scenario)

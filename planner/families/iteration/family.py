@@ -64,7 +64,7 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility, Result
-from planner.solving.scenarios import Scenario, scaled_graph
+from planner.solving.scenarios import Scenario, refuse_changes, scaled_graph
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -249,6 +249,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with the computation, start-ups and bandwidths of a scenario."""
+        refuse_changes(scenario, ("shared",), "transfers of an iteration share the network already")
         cluster = scaled_cluster(
             problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
         )

@@ -8,7 +8,7 @@ Complexity: O(nodes + collectives + readers of tensors).
 
 from dataclasses import dataclass
 
-from planner.families.overlap.problem import Problem
+from planner.families.overlap.problem import Problem, read_until_waits
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 
 # ---
@@ -78,6 +78,26 @@ class Evaluation:
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Simulate a plan of verified structure."""
+    makespan, begins, ends, transfers = _simulated(problem, plan)
+    peak, peak_at = peak_memory(problem, plan)
+    return Evaluation(
+        makespan,
+        makespan - problem.computation_ns,
+        peak,
+        peak_at,
+        tuple(begins),
+        tuple(ends),
+        tuple(transfers),
+    )
+
+
+def makespan_ns(problem: Problem, plan: Plan) -> int:
+    """Return the makespan of a plan of verified structure."""
+    return _simulated(problem, plan)[0]
+
+
+def _simulated(problem: Problem, plan: Plan) -> tuple[int, list[int], list[int], list[Transfer]]:
+    """Return the makespan, when each node begins and ends, and the transfers."""
     nodes, collectives = problem.nodes, problem.collectives
     starts = {it.start: number for number, it in enumerate(collectives)}
     waits = {it.wait: number for number, it in enumerate(collectives)}
@@ -111,16 +131,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         else:
             now += nodes[node].duration_ns
         ends[node] = now
-    peak, peak_at = peak_memory(problem, plan)
-    return Evaluation(
-        now,  # every transfer has been waited for
-        now - problem.computation_ns,
-        peak,
-        peak_at,
-        tuple(begins),
-        tuple(ends),
-        tuple(transfers),
-    )
+    return now, begins, ends, transfers  # every transfer has been waited for
 
 
 def peak_memory(problem: Problem, plan: Plan) -> tuple[int, int]:
@@ -130,14 +141,14 @@ def peak_memory(problem: Problem, plan: Plan) -> tuple[int, int]:
     for number, node in enumerate(plan.order):
         place[node] = number
     more, less = [0] * (count + 1), [0] * (count + 1)
-    for tensor in problem.tensors:
+    read = read_until_waits(problem, (member for group in plan.merged for member in group))
+    for number, tensor in enumerate(problem.tensors):
         first = 0 if tensor.producer is None else place[tensor.producer]
         more[first] += tensor.size_bytes
         stays = tensor.kept or (tensor.producer is None and not tensor.readers)
         if not stays:
-            less[max((place[reader] for reader in tensor.readers), default=first)] += (
-                tensor.size_bytes
-            )
+            readers = (*tensor.readers, *read.get(number, ()))
+            less[max((place[reader] for reader in readers), default=first)] += tensor.size_bytes
     for members in plan.merged:
         chosen = [problem.collectives[member] for member in members]
         first = min(place[it.start] for it in chosen)
@@ -171,9 +182,8 @@ def check(problem: Problem, plan: Plan) -> Evaluation:
         Naming the place, and the nodes.
     """
     check_structure(problem, plan)
-    evaluation = evaluate(problem, plan)
-    check_memory(problem, evaluation)
-    return evaluation
+    check_memory(problem, plan)
+    return evaluate(problem, plan)
 
 
 def check_structure(problem: Problem, plan: Plan) -> None:
@@ -219,12 +229,12 @@ def _check_group(
             raise InvalidPlanError(path, f"expected the {what} side by side in the order")
 
 
-def check_memory(problem: Problem, evaluation: Evaluation) -> None:
-    """Raise `BrokenConstraintError` if the plan exceeds the memory limit."""
+def check_memory(problem: Problem, plan: Plan) -> None:
+    """Raise `BrokenConstraintError` if a plan of verified structure exceeds the memory limit."""
     limit = problem.memory_limit_bytes
-    if limit is not None and evaluation.peak_bytes > limit:
-        raise BrokenConstraintError(
-            f"order[{evaluation.peak_at}]",
-            f"{evaluation.peak_bytes} bytes are held here, more than {limit}",
-            "memory_limit_bytes",
-        )
+    if limit is None:
+        return
+    peak, place = peak_memory(problem, plan)
+    if peak > limit:
+        message = f"{peak} bytes are held here, more than {limit}"
+        raise BrokenConstraintError(f"order[{place}]", message, "memory_limit_bytes")

@@ -8,6 +8,7 @@ Complexity: exponential; up to `MAX_NODES` nodes, and `MAX_MERGED` collectives o
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
@@ -198,9 +199,14 @@ class _Model:
         problem, model = self.problem, self.model
         count = len(problem.nodes)
         held: list[list[Any]] = [[] for _ in range(count)]
-        for tensor in problem.tensors:
+        reading: dict[int, list[int]] = {}
+        for number, it in enumerate(problem.collectives):
+            if it.input_tensor is not None:
+                reading.setdefault(it.input_tensor, []).append(number)
+        for number, tensor in enumerate(problem.tensors):
             for node in range(count):
-                held[node].append(tensor.size_bytes * self._alive(tensor, node))
+                alive = self._alive(tensor, reading.get(number, ()), node)
+                held[node].append(tensor.size_bytes * alive)
         for s, x in self.groups:
             if len(s) < 2:
                 continue
@@ -216,12 +222,22 @@ class _Model:
         for node in range(count):
             model.add(sum(held[node]) <= limit)
 
-    def _alive(self, tensor: Any, node: int) -> Any:
+    def _alive(self, tensor: Any, reading: Iterable[int], node: int) -> Any:
+        """Return whether a tensor is held; lone transfers of `reading` read it until the wait."""
         made = 1 if tensor.producer is None else self._upto(tensor.producer, node)
         users = tensor.readers or (() if tensor.producer is None else (tensor.producer,))
         if tensor.kept or not users:
             return made
-        over = self._all(*(self._upto(user, node, strict=True) for user in users))
+        waited = (
+            self._any(
+                [
+                    self._not(self.alone[number]),
+                    self._upto(self.problem.collectives[number].wait, node, strict=True),
+                ]
+            )
+            for number in reading
+        )
+        over = self._all(*(self._upto(user, node, strict=True) for user in users), *waited)
         return self._all(made, self._not(over))
 
     def _upto(self, first: int, node: int, *, strict: bool = False) -> Any:

@@ -6,9 +6,7 @@ In a scenario the durations of nodes, and what packing and unpacking take, are c
 of the smallest transfer of a kind is its start-up; the time beyond it depends on the bandwidth.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -19,16 +17,26 @@ from planner.families.overlap.evaluation import (
     check_memory,
     check_structure,
     evaluate,
+    makespan_ns,
 )
-from planner.families.overlap.problem import Collective, Kind, Problem
+from planner.families.overlap.problem import Problem
+from planner.families.overlap.robust import (
+    MAX_LOSS,
+    SCENARIOS,
+    TRIES,
+    USUAL,
+    candidates,
+    neighbours,
+    perturbed,
+)
 from planner.families.overlap.search import greedy, own, search
 from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.compare import Column
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, lazy_method, named
-from planner.solving.scenarios import Scenario, refuse_changes
+from planner.solving.scenarios import Scenario
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -45,14 +53,20 @@ def small(problem: Problem) -> bool:
     return applicable(problem)
 
 
+def _is_small(problem: Problem) -> bool:
+    """Return whether `auto` is `exact`."""
+    return len(problem.nodes) <= _SMALL and small(problem)
+
+
 def _auto(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -> Outcome[Plan]:
-    if len(problem.nodes) <= _SMALL and small(problem):
+    if _is_small(problem):
         return named("exact", _exact)(problem, deadline)
     return named("search", partial(search, start=start))(problem, deadline)
 
 
 class _Overlap(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "overlap", Plan, ("greedy", "own_order")
+    scenarios, max_loss = SCENARIOS, MAX_LOSS
     own_methods = {
         "auto": _auto,
         "search": search,
@@ -72,12 +86,10 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check_structure(problem, plan)
+        check_memory(problem, plan)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
-        """Return the evaluation; raise `BrokenConstraintError` beyond the memory limit."""
-        evaluation = evaluate(problem, plan)
-        check_memory(problem, evaluation)
-        return evaluation
+        return evaluate(problem, plan)
 
     def objective(self, problem: Problem, evaluation: Evaluation) -> int:
         return evaluation.makespan_ns
@@ -100,34 +112,26 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
         return {**self.methods, **begun}
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
-        reason = "a graph of overlap has no passes and no spreads"
-        refuse_changes(scenario, ("late", "spread", "part"), reason)
-        nodes = (
-            replace(node, duration_ns=round(node.duration_ns * scenario.computation))
-            for node in problem.nodes
-        )
-        return replace(
-            problem,
-            nodes=tuple(nodes),
-            kinds=tuple(_scaled(kind, scenario) for kind in problem.kinds),
-            collectives=tuple(_packed(it, scenario.computation) for it in problem.collectives),
-        )
+        return perturbed(problem, scenario)
 
+    def quick(self, problem: Problem) -> str:
+        return "auto" if _is_small(problem) else "greedy"
 
-def _scaled(kind: Kind, scenario: Scenario) -> Kind:
-    """Return a kind with the times of a scenario."""
-    first = kind.times[0][1]
-    times = (
-        (size, round(first * scenario.startup + (time - first) / scenario.bandwidth))
-        for size, time in kind.times
-    )
-    return replace(kind, times=tuple(times))
+    def lasting(self, problem: Problem, plan: Plan) -> int:
+        return makespan_ns(problem, plan)
 
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        return candidates(problem, plans, deadline)
 
-def _packed(collective: Collective, factor: Fraction) -> Collective:
-    """Return a collective whose packing and unpacking take other times."""
-    pack, unpack = round(collective.pack_ns * factor), round(collective.unpack_ns * factor)
-    return replace(collective, pack_ns=pack, unpack_ns=unpack)
+    def neighbours(
+        self, problem: Problem, variants: Sequence[Problem], plan: Plan
+    ) -> Iterator[Plan]:
+        return neighbours(variants, plan, NEVER)
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return TRIES * len(USUAL.scenarios)
 
 
 OVERLAP = _Overlap()

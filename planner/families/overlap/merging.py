@@ -4,10 +4,15 @@ Nodes of a merged graph that are issued together become one unit.
 Complexity: O(n log n) per merging, O(nodes + dependences + readers) for its units.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.families.overlap.list_schedule import Rules, Units, due_keys, topological
-from planner.families.overlap.problem import Problem, followers, is_acyclic
+from planner.families.overlap.problem import (
+    Problem,
+    followers,
+    is_acyclic,
+    read_until_waits,
+)
 
 
 def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
@@ -60,8 +65,9 @@ def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
             peaks[wait] = sum(it.unpack_bytes for it in chosen)
     reads: list[list[int]] = [[] for _ in range(size)]
     readers, freed, resident = [], [], 0
+    read = read_until_waits(problem, grouped)
     for place, tensor in enumerate(problem.tensors):
-        using = {unit[reader] for reader in tensor.readers}
+        using = {unit[reader] for reader in (*tensor.readers, *read.get(place, ()))}
         if tensor.producer is None:
             resident += tensor.size_bytes
         else:
@@ -90,6 +96,13 @@ def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
         resident,
         groups,
     )
+
+
+def unmerged(problem: Problem) -> Units:
+    """Return the units of a problem with nothing merged: its nodes."""
+    units = contract(problem, ())
+    assert units is not None  # the nodes of a problem have no cycle
+    return units
 
 
 Groups = tuple[tuple[int, ...], ...]
@@ -147,6 +160,28 @@ def groups_up_to(
         held[it.kind] = (size + it.size_bytes, last, first)
     closed += [tuple(members) for members in opened.values()]
     return tuple(members for members in closed if len(members) > 1)
+
+
+MAX_LEVEL = 10
+"""Merged transfers carry at least their kind's bytes divided by 2 to this power."""
+
+
+def mergings_by_size(problem: Problem) -> Iterator[Groups]:
+    """Yield mergings whose transfers carry up to their kind's bytes, half of them, and so on."""
+    place, by_need = merge_order(problem, unmerged(problem))
+    total = mergeable_bytes(problem)
+    for level in range(MAX_LEVEL):
+        most = {kind: size >> level for kind, size in total.items()}
+        yield groups_up_to(problem, place, by_need, most)
+
+
+def mergeable_bytes(problem: Problem) -> dict[int, int]:
+    """Return the bytes of all collectives of each kind that can be merged."""
+    total: dict[int, int] = {}
+    for it in problem.collectives:
+        if problem.kinds[it.kind].mergeable:
+            total[it.kind] = total.get(it.kind, 0) + it.size_bytes
+    return total
 
 
 def split_or_join(

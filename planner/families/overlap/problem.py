@@ -8,7 +8,7 @@ reader. Collectives of one kind can be merged into one transfer.
 Source: own; the operations are those of PyTorch's functional collectives in an FX graph.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral
@@ -169,6 +169,9 @@ class Collective:
         Memory from the start to the wait in addition to its tensors, if merged.
     unpack_bytes : int
         Memory at the wait in addition to its tensors, if merged.
+    input_tensor : int or None
+        Number of the tensor that the transfer reads, so that it is not freed before the wait; if
+        merged, it is packed, and may be freed after the start, which is one of its readers.
     """
 
     start: int
@@ -179,6 +182,7 @@ class Collective:
     unpack_ns: int = 0
     pack_bytes: int = 0
     unpack_bytes: int = 0
+    input_tensor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +270,12 @@ class Problem:
             _known(collective.kind, len(self.kinds), f"{path}.kind", "kind")
             for name in ("size_bytes", "pack_ns", "unpack_ns", "pack_bytes", "unpack_bytes"):
                 integer(getattr(collective, name), f"{path}.{name}")
+            read = collective.input_tensor
+            if read is not None:
+                _known(read, len(self.tensors), f"{path}.input_tensor", "tensor")
+                if collective.start not in self.tensors[read].readers:
+                    expected = f"expected a tensor that node {collective.start} reads"
+                    raise InvalidInputError(f"{path}.input_tensor", expected)
             for name in ("start", "wait"):
                 node = getattr(collective, name)
                 _known(node, len(self.nodes), f"{path}.{name}", "node")
@@ -311,6 +321,15 @@ class Problem:
     def channels(self) -> tuple[str, ...]:
         """Names of the channels, in the order of the kinds."""
         return tuple(dict.fromkeys(kind.channel for kind in self.kinds))
+
+
+def read_until_waits(problem: Problem, merged: Iterable[int]) -> dict[int, list[int]]:
+    """Return, by tensor, the waits until which transfers read it, if these members are merged."""
+    packed, waits = set(merged), dict[int, list[int]]()
+    for number, it in enumerate(problem.collectives):
+        if it.input_tensor is not None and number not in packed:
+            waits.setdefault(it.input_tensor, []).append(it.wait)
+    return waits
 
 
 def with_limit(problem: Problem, limit: int | None) -> Problem:

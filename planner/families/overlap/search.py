@@ -28,12 +28,15 @@ from planner.families.overlap.list_schedule import (
     topological,
 )
 from planner.families.overlap.merging import (
+    MAX_LEVEL,
     contract,
     groups_up_to,
     merge_order,
+    mergeable_bytes,
     split_or_join,
+    unmerged,
 )
-from planner.families.overlap.problem import Problem
+from planner.families.overlap.problem import Problem, read_until_waits
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import Outcome, named
@@ -44,9 +47,6 @@ _TRIES = 400
 
 _TRIES_OF_PAIR = 50
 """Single changes tried per pair of collectives with a time limit."""
-
-_MAX_LEVEL = 10
-"""Merged transfers carry at least their kind's bytes divided by 2 to this power."""
 
 _LARGE = 50_000
 """Beyond this many nodes and without a time limit, only one list schedule is tried."""
@@ -72,8 +72,7 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return one list schedule, or the graph's own order if that is no worse."""
     best = _Best(problem, deadline)
     best.tried(own_order(problem))
-    units = contract(problem, ())
-    assert units is not None
+    units = unmerged(problem)
     best.scheduled(units, range(len(units.missing)), _RULES[0])
     return _outcome(problem, best)
 
@@ -88,8 +87,7 @@ def search(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -
     best.tried(own_order(problem))
     if start is not None:
         best.tried(start)
-    units = contract(problem, ())
-    assert units is not None
+    units = unmerged(problem)
     nodes = range(len(units.missing))
     best.scheduled(units, nodes, _RULES[0])
     if best.plan is None:  # a proof of infeasibility saves the search
@@ -125,13 +123,10 @@ def _steps(
         yield partial(best.merging, start.merged, None)
     for rules in _RULES[1:3]:
         yield partial(best.scheduled, units, nodes, rules)
-    total: dict[int, int] = {}
-    for it in problem.collectives:
-        if problem.kinds[it.kind].mergeable:
-            total[it.kind] = total.get(it.kind, 0) + it.size_bytes
+    total = mergeable_bytes(problem)
     # First the same level for every kind, then kind by kind.
     levels = _Levels(problem, best, place, by_need, total)
-    for level in range(_MAX_LEVEL):
+    for level in range(MAX_LEVEL):
         yield partial(levels.tried, dict.fromkeys(total, level))
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
@@ -189,7 +184,7 @@ class _Levels:
     def around(self, kind: int) -> list[int]:
         """Return the levels next to a kind's best."""
         level = self.best_level.get(kind, 0)
-        return [near for near in (level - 1, level + 1, level + 2, _MAX_LEVEL) if near >= 0]
+        return [near for near in (level - 1, level + 1, level + 2, MAX_LEVEL) if near >= 0]
 
 
 @dataclass(slots=True)
@@ -236,12 +231,31 @@ class _Best:
         units = contract(self.problem, groups)
         if units is None:
             return None
-        # Merged starts take the place of their last member, merged waits that of their first.
-        keys = [
-            float(members[-1] if units.wait_of[u] >= 0 else members[0])
-            for u, members in enumerate(units.members)
-        ]
-        return self.scheduled(units, topological(units, keys), rules or self.rules)
+        return self.scheduled(units, _along_the_graph(units), rules or self.rules)
+
+
+def _along_the_graph(units: Units) -> list[int]:
+    """Return the order of merged units that is closest to the graph's own.
+
+    Merged starts take the place of their last member, merged waits that of their first.
+    """
+    keys = [
+        float(members[-1] if units.wait_of[unit] >= 0 else members[0])
+        for unit, members in enumerate(units.members)
+    ]
+    return topological(units, keys)
+
+
+def listed(
+    problem: Problem, groups: Sequence[Sequence[int]], rules: Rules, deadline: Deadline
+) -> Plan | None:
+    """Return a list schedule with a merging; None if there is none, or time runs out."""
+    units = contract(problem, groups)
+    if units is None:
+        return None
+    profile = profile_of(units, _along_the_graph(units))
+    order = list_schedule(units, profile, rules, problem.memory_limit_bytes, deadline)
+    return None if order is None else units.plan(order)
 
 
 def _outcome(problem: Problem, best: _Best) -> Outcome[Plan]:
@@ -276,8 +290,10 @@ def proven_infeasible(problem: Problem) -> Infeasibility | None:
     if limit is None:
         return None
     needs, begin, end, always = [0] * len(problem.nodes), 0, 0, 0
-    for tensor in problem.tensors:
-        users = set(tensor.readers)
+    merges = (n for n, it in enumerate(problem.collectives) if problem.kinds[it.kind].mergeable)
+    read = read_until_waits(problem, merges)
+    for number, tensor in enumerate(problem.tensors):
+        users = {*tensor.readers, *read.get(number, ())}
         stays = tensor.kept or not (users or tensor.producer is not None)
         end += tensor.size_bytes if stays else 0
         if tensor.producer is not None:

@@ -132,7 +132,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with scaled constants; a scenario's computation scales three."""
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
-        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        refuse_changes(scenario, ("late", "spread", "part", "shared"), reason)
         if not scenario.startup:
             raise InvalidInputError("startup", "expected a number > 0: a transfer has a latency")
         for constant in COMPUTATION:

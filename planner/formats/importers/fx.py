@@ -1,12 +1,17 @@
 """FX graphs with collectives, as `planner.profiling.fx` writes them, as problems of `overlap`.
 
 Placeholders become tensors that exist from the start, outputs tensors that stay to the end; all
-other nodes are issued. The input of a collective is held until its wait, as the transfer reads it.
+other nodes are issued. Placeholders that may be parameters stay too, as the caller keeps them. The
+input of a collective is held until its wait, as the transfer reads it; that of a merged one until
+it is packed.
 
 Complexity: O(nodes + arguments).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
 
 from planner.families.overlap import Collective, Kind, Node, Problem, Tensor
 from planner.jsonio.graphs import FxDocument, FxNode
@@ -15,11 +20,18 @@ from planner.model.validation import shown
 
 _NOT_ISSUED = ("placeholder", "get_attr", "output")
 
+Freed = Literal["named", "all", "none"]
+"""Inputs of a graph that are freed after their last reader, parameters (`primals_1`) never: those
+whose names tell that they are none, all, or none."""
 
-def problem_of(document: FxDocument) -> Problem:
+_UNTOLD = re.compile(r"arg\d+_\d+")
+"""Names that tracing without AOTAutograd gives to all inputs, parameters or not."""
+
+
+def problem_of(document: FxDocument, freed: Freed = "named") -> Problem:
     """Return the problem of one rank's graph, without a memory limit.
 
-    Every collective needs exactly one wait.
+    Every collective needs exactly one wait. `freed` says which inputs are freed.
     """
     place_of: dict[str, int] = {}
     for place, node in enumerate(document.nodes):
@@ -43,7 +55,8 @@ def problem_of(document: FxDocument) -> Problem:
         )
         for node in issued
     ]
-    tensors = _tensors(document, number, starter)
+    tensors, inputs = _tensors(document, number, starter, freed)
+    collectives = [replace(it, input_tensor=inputs.get(it.start)) for it in collectives]
     return Problem(nodes=nodes, kinds=kinds, collectives=collectives, tensors=tensors)
 
 
@@ -103,11 +116,14 @@ def _tensors(
     document: FxDocument,
     number: Mapping[str, int],
     waits: Mapping[str, str],
-) -> list[Tensor]:
+    freed: Freed,
+) -> tuple[list[Tensor], dict[int, int]]:
+    """Return the tensors, and by start of a collective the tensor that its transfer reads."""
     size: dict[int, int] = {}
     producer: dict[int, int | None] = {}
     readers: dict[int, list[int]] = {}
     kept: set[int] = set()
+    inputs: dict[int, int] = {}
     held = {
         node.name: (*node.storages, *(key for key, _ in node.allocates)) for node in document.nodes
     }
@@ -116,20 +132,32 @@ def _tensors(
             size[key] = amount
             producer[key] = number.get(node.name)
             readers[key] = []
-            if node.kept:
+            if node.kept or (node.op == "placeholder" and not _is_freed(node.name, freed)):
                 kept.add(key)
         read = {key for name in node.inputs for key in held[name] if key in size}
         if node.op == "output":
             kept |= read
             continue
-        users: Iterable[str] = (node.name, waits[node.name]) if node.name in waits else (node.name,)
+        users = [node.name]
+        if node.name in waits:
+            if len(read) == 1:
+                inputs[number[node.name]] = next(iter(read))
+            else:
+                users.append(waits[node.name])
         for key in read:
             readers[key] += [number[user] for user in users if user in number]
         for key in node.storages:  # a tensor that is only passed on is in use as well
             if key in readers and node.name in number and number[node.name] != producer[key]:
                 readers[key].append(number[node.name])
-    return [
+    listed = [key for key in size if size[key]]
+    place = {key: number for number, key in enumerate(listed)}
+    tensors = [
         Tensor(size[key], producer[key], tuple(dict.fromkeys(readers[key])), key in kept)
-        for key in size
-        if size[key]
+        for key in listed
     ]
+    return tensors, {start: place[key] for start, key in inputs.items() if key in place}
+
+
+def _is_freed(name: str, freed: Freed) -> bool:
+    """Return whether an input that is no known parameter is freed after its last reader."""
+    return freed == "all" or (freed == "named" and _UNTOLD.fullmatch(name) is None)

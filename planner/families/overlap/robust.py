@@ -1,0 +1,121 @@
+"""Plans that cost little more if transfers or computation take longer, or channels share a rate.
+
+Problem: a plan that hides all communication at the times as given may expose much of it at others.
+Of the plans within `MAX_LOSS` of the best nominal makespan, which has the least mean makespan over
+`SCENARIOS`, which is the one with the least mean regret?
+Method: `planner.solving.what_if.robust_plan` chooses. Its candidates are list schedules of the
+mergings of known plans, made for longer transfers or for one shared channel, but priced at all
+times; its neighbours split or join one transfer, and schedule for one of the scenarios.
+Guarantee: no candidate exceeds the memory limit.
+Complexity: one list schedule a candidate, O(n log n). Source: own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+from planner.families.overlap.evaluation import Plan
+from planner.families.overlap.list_schedule import Rules
+from planner.families.overlap.merging import (
+    merge_order,
+    mergings_by_size,
+    split_or_join,
+    unmerged,
+)
+from planner.families.overlap.problem import Collective, Kind, Problem
+from planner.families.overlap.search import listed
+from planner.solving.deadline import Deadline
+from planner.solving.scenarios import Scenario, ScenarioSet, refuse_changes
+
+MAX_LOSS = Fraction(101, 100)
+"""Largest loss of a robust plan at the nominal times, as a factor on the makespan."""
+
+TRIES = 150
+"""Neighbours that a search over scenarios tries."""
+
+
+def _transfers(factor: Fraction) -> Scenario:
+    return Scenario(startup=factor, bandwidth=1 / factor)
+
+
+SCENARIOS = (
+    _transfers(Fraction(5, 4)),
+    _transfers(Fraction(3, 2)),
+    _transfers(Fraction(2)),
+    Scenario(computation=Fraction(4, 5)),
+    Scenario(computation=Fraction(5, 4)),
+    Scenario(shared=True),
+)
+"""Longer transfers, computation that is slower or faster, and channels that share one rate."""
+
+USUAL = ScenarioSet(tuple((scenario, Fraction(1)) for scenario in (Scenario(), *SCENARIOS)))
+"""The scenarios that a plan is chosen for unless a request has its own."""
+
+_RULES = (Rules(), Rules(lead=0.3), Rules(reserve=4.0, lead=0.3))
+
+
+def perturbed(problem: Problem, scenario: Scenario) -> Problem:
+    """Return the problem with the numbers of a scenario."""
+    reason = "a graph of overlap has no passes and no spreads"
+    refuse_changes(scenario, ("late", "spread", "part"), reason)
+    nodes = (
+        replace(node, duration_ns=round(node.duration_ns * scenario.computation))
+        for node in problem.nodes
+    )
+    return replace(
+        problem,
+        nodes=tuple(nodes),
+        kinds=tuple(_scaled(kind, scenario) for kind in problem.kinds),
+        collectives=tuple(_packed(it, scenario.computation) for it in problem.collectives),
+    )
+
+
+def _scaled(kind: Kind, scenario: Scenario) -> Kind:
+    """Return a kind with the times of a scenario."""
+    first = kind.times[0][1]
+    times = (
+        (size, round(first * scenario.startup + (time - first) / scenario.bandwidth))
+        for size, time in kind.times
+    )
+    channel = "shared" if scenario.shared else kind.channel
+    return replace(kind, channel=channel, times=tuple(times))
+
+
+def _packed(collective: Collective, factor: Fraction) -> Collective:
+    """Return a collective whose packing and unpacking take other times."""
+    pack, unpack = round(collective.pack_ns * factor), round(collective.unpack_ns * factor)
+    return replace(collective, pack_ns=pack, unpack_ns=unpack)
+
+
+def candidates(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[Plan]:
+    """Yield list schedules made for each of `SCENARIOS`, of known mergings and of those by size.
+
+    Where channels share a rate, fewer and larger transfers are better than at the nominal times.
+    """
+    variants = [problem, *(perturbed(problem, scenario) for scenario in SCENARIOS)]
+    known = dict.fromkeys(plan.merged for plan in plans)
+    tried = [(merged, rules) for merged in known for rules in _RULES]
+    tried += [(merged, _RULES[0]) for merged in mergings_by_size(problem)]
+    for merged, rules in tried:
+        for variant in variants:
+            plan = listed(variant, merged, rules, deadline)
+            if plan is not None:
+                yield plan
+
+
+def neighbours(variants: Sequence[Problem], plan: Plan, deadline: Deadline) -> Iterator[Plan]:
+    """Yield list schedules, made for one of the variants, with one transfer split or joined."""
+    problem = variants[0]
+    _, by_need = merge_order(problem, unmerged(problem))
+    mergeable = [
+        number for number in by_need if problem.kinds[problem.collectives[number].kind].mergeable
+    ]
+    kinds = [it.kind for it in problem.collectives]
+    random = Random(repr(plan.merged))  # a text, so that all processes draw the same
+    for _ in range(TRIES):
+        cut = random.random() if random.random() < 0.5 else 0.0
+        groups = split_or_join(plan.merged, mergeable, kinds, random.random(), cut)
+        made = listed(random.choice(variants), groups, random.choice(_RULES), deadline)
+        if made is not None:
+            yield made

@@ -1,0 +1,92 @@
+"""Plans that hold if times differ: what is chosen, and what is kept to."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import given, settings
+
+from planner.families.overlap import OVERLAP, Collective, Kind, Node, Plan, Problem, check, solve
+from planner.families.overlap.robust import MAX_LOSS, SCENARIOS, USUAL, perturbed
+from planner.jsonio.service import solve_or_raise
+from planner.solving.deadline import NEVER
+from planner.solving.methods import Outcome
+from planner.solving.scenarios import Scenario
+from planner.solving.what_if import regrets, robust_plan
+from planner.testing import problems
+from tests.overlap.test_json import request
+
+KIND = Kind("gather", "0", ((0, 1000),), mergeable=False)
+TIGHT = Problem(
+    nodes=[
+        Node("first", (), 1000),
+        Node("start"),
+        Node("wait", (1,)),
+        Node("use", (2,), 10),
+        Node("second", (), 1000),
+    ],
+    kinds=[KIND],
+    collectives=[Collective(1, 2, 0, 4)],
+)
+"""A transfer of 1000 ns is hidden by either computation of 1000 ns."""
+
+
+def test_of_plans_that_cost_the_same_the_one_with_room_is_chosen() -> None:
+    """Waited for behind both computations, the transfer may take twice as long."""
+    tight = OVERLAP.verify(TIGHT, Outcome(Plan((1, 0, 2, 3, 4)), method="search"), 0.0)
+    result, prospect = robust_plan(OVERLAP, TIGHT, USUAL, NEVER, tight)
+    assert result.plan is not None
+    assert prospect is not None
+    assert result.objective_ns == prospect.usual_ns == tight.objective_ns == 2010
+    assert prospect.value < prospect.usual_value
+    for scenario in SCENARIOS:
+        variant = perturbed(TIGHT, scenario)
+        assert OVERLAP.price(variant, result.plan) == variant.computation_ns
+
+
+def test_channels_that_share_carry_one_transfer_at_a_time() -> None:
+    kinds = [replace(KIND, channel=channel) for channel in "ab"]
+    nodes = [Node("start a"), Node("start b"), Node("wait a", (0,)), Node("wait b", (1,))]
+    collectives = [Collective(0, 2, 0, 4), Collective(1, 3, 1, 4)]
+    apart = Problem(nodes=nodes, kinds=kinds, collectives=collectives)
+    plan = solve(apart).plan
+    assert plan is not None
+    assert check(apart, plan).makespan_ns == 1000
+    assert check(perturbed(apart, Scenario(shared=True)), plan).makespan_ns == 2000
+
+
+@settings(max_examples=30)
+@given(problems("overlap", 6))
+def test_a_robust_plan_keeps_to_the_limit_and_costs_at_most_a_hundredth_more(
+    problem: Problem,
+) -> None:
+    usual = solve(problem)
+    result, prospect = robust_plan(OVERLAP, problem, USUAL, NEVER, usual)
+    assert (result.plan is None) == (usual.plan is None) == (prospect is None)
+    if result.plan is None or prospect is None or usual.objective_ns is None:
+        return
+    check(problem, result.plan)
+    assert result.objective_ns is not None
+    assert usual.objective_ns <= result.objective_ns <= MAX_LOSS * usual.objective_ns
+    assert prospect.value <= prospect.usual_value
+
+
+def test_requests_have_robust_plans_unless_they_ask_for_nominal_times_or_begin_with_a_plan() -> (
+    None
+):
+    robust = solve_or_raise(request(TIGHT))
+    nominal = solve_or_raise(request(TIGHT, outlook="nominal", with_plan=True))
+    again = solve_or_raise(request(TIGHT, start_plan=nominal["plan"]))
+    assert robust["order"].index(1) == 0
+    assert robust["prospect"]["loss"] == 1
+    assert "prospect" not in nominal
+    assert "prospect" not in again
+
+
+def test_the_regret_of_a_plan_is_about_the_scenarios_of_the_family() -> None:
+    plan = solve(TIGHT).plan
+    assert plan is not None
+    rows = regrets(OVERLAP, TIGHT, plan, NEVER)
+    assert [row.scenario for row in rows] == list(SCENARIOS)
+    answer = solve_or_raise(request(TIGHT, regret=True))
+    assert [row.get("shared", False) for row in answer["regret"]] == [*[False] * 5, True]
+    assert answer["regret"][1]["bandwidth"] == float(Fraction(2, 3))
