@@ -14,7 +14,7 @@ from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility, Result
-from tests.cli.documents import LINK
+from tests.cli.documents import LINK, ROOT
 from tests.cli.line import Line, read
 from tests.jsonio.test_caramel import CHAIN
 from tests.words import Words
@@ -138,3 +138,52 @@ def test_the_examples_of_the_help_run(name: str, line: Line) -> None:
     planner, *words = shlex.split(FAMILIES[name].example)
     assert planner == "planner"
     assert "\n-----" in line(*words, "--time-limit 0.5").out
+
+
+# ---
+# A profile of one's own goes into every problem with one option: the cluster.
+
+PROFILES = sorted(path.stem for path in (ROOT / "data" / "profiles").glob("*.json"))
+CLUSTERS = {"bml": "bml-bcube", "drizzle": "drizzle-32"}
+"""Those that a problem needs; others take any."""
+
+QUICK = {
+    "ibatch": "greedy,one_batch",
+    "caramel": "caramel,ddp",
+    "fsdp": "fsdp2,no_reshard",
+    "iteration": "ddp",
+    "yan": "data_parallel,exact",
+}
+
+
+def best(line: Line, profile: str, problem: str, *options: str) -> dict[str, Any]:
+    cluster = CLUSTERS.get(problem, "office-4")
+    methods = f"--methods {QUICK[problem]}" if problem in QUICK else ""
+    words = f"compare data/profiles/{profile}.json --problem {problem} --cluster {cluster} --json"
+    found: dict[str, Any] = line(words, methods, *options).json[0]
+    assert found["problem"] == problem
+    assert found["status"] in ("optimal", "feasible")
+    assert found["objective_ns"] > 0
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", PROFILED)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_shipped_profiles_go_into_all_problems(profile: str, problem: str, line: Line) -> None:
+    # Searching for so many layers is a matter of `tests/yan`, and every plan is bounded by itself.
+    methods = {"yan": "--methods data_parallel", "fsdp": "--methods fsdp2"}
+    best(line, profile, problem, "--computation 0.1 --time-limit 60", methods.get(problem, ""))
+
+
+@pytest.mark.parametrize("problem", PROFILED)
+def test_a_small_profile_goes_into_all_problems(problem: str, line: Line) -> None:
+    best(line, "lenet5", problem)
+
+
+def test_what_a_profile_lacks_is_named_with_the_way_to_record_it(line: Line) -> None:
+    profile = read("data/profiles/lenet5.json")
+    del profile["layers"][3]["connections"]
+    said = line("compare - --problem yan --cluster office-4", given=profile, status=2).err
+    assert "standard input: layers[3].connections: missing of layer 'features.conv2.conv'" in said
+    assert "planner profile records it" in said

@@ -5,11 +5,6 @@ from typing import Any
 import pytest
 
 import planner
-from planner.families.collectives.exchange import bml_program
-from planner.families.collectives.recipes import Recipe, made
-from planner.formats import write_msccl
-from planner.formats.exporters.mscclpp import write_mscclpp
-from planner.model.topologies import BCube
 from tests.cli.documents import PROVENANCE
 from tests.cli.line import Line, read, write
 from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
@@ -108,33 +103,6 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
 BCUBE = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9}
 SLICES = {**BIGDL, "elements": 12, "nodes": 4, "partitions_per_node": 1}
 FAILED = {**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}
-WRITERS = {"msccl": write_msccl, "mscclpp": write_mscclpp}
-
-
-def replicated(algorithm: str) -> dict[str, Any]:
-    return {**REQUEST, "modes": ["replicated"], "algorithms": [algorithm]}
-
-
-@pytest.mark.parametrize(
-    ("tool", "request_", "program"),
-    [
-        ("msccl", BCUBE, bml_program(BCube(2, 2))),
-        *(
-            (tool, replicated(algorithm), made(Recipe(recipe, (4,))))
-            for tool in WRITERS
-            for algorithm, recipe in (
-                ("ring", "ring"),
-                ("halving_doubling", "halving_doubling"),
-                ("ps", "direct"),
-            )
-        ),
-    ],
-)
-def test_plans_become_algorithms(
-    tool: str, request_: dict[str, Any], program: Any, line: Line
-) -> None:
-    write("plan.json", planner.solve(request_))
-    assert line(f"export {tool} plan.json") == (WRITERS[tool](program), "")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,22 @@
-"""``planner plan``: what it prints and writes."""
+"""``planner plan`` and ``planner report``: what they print and write."""
 
+import copy
 import re
+import shlex
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import planner
 from planner.model.units import format_ns
+from planner.solving.targets import TARGETS, to_apply
+from planner.view.wording import about_ns
 from tests.cli.documents import FILES
 from tests.cli.line import Line, read, without_runtime, write
-from tests.jsonio.test_iteration import REQUEST
+from tests.jsonio.test_iteration import CLUSTER, REQUEST
+from tests.report.reading import Node
+from tests.report.reading import read as read_page
 
 PLAN = "plan model.json --cluster cluster.json"
 
@@ -71,3 +80,108 @@ def test_infeasible_is_an_answer_without_a_picture(line: Line) -> None:
     assert "infeasible: memory: a worker needs" in out
     assert "no plan, so old.svg is not written" in err
     assert Path("old.svg").read_text() == "of yesterday"
+
+
+# ---
+# The page of a report.
+
+FILE = "'my model.json' --cluster cluster.json"
+
+
+@pytest.fixture(autouse=True)
+def _model(line: Line) -> None:
+    write("my model.json", FILES["model.json"])
+
+
+def page(name: str = "report.html") -> Node:
+    return read_page(Path(name).read_text(encoding="utf-8"))
+
+
+def verdict() -> Node:
+    return page().section("verdict")
+
+
+def steps() -> list[str]:
+    """Return the lines that the page says to type."""
+    return [row for code in verdict().all("code") for row in code.text.splitlines()]
+
+
+def take_steps(line: Line) -> list[str]:
+    """Run the commands among them, and return the names of these."""
+    taken = [step.removeprefix("planner ") for step in steps() if step.startswith("planner ")]
+    for step in taken:
+        line(step)
+    return [step.split(maxsplit=1)[0] for step in taken]
+
+
+def command(name: str = "report.html") -> str:
+    """Return the command that makes the page again."""
+    planner, _, words = page(name).section("origin").one("code").text.partition(" ")
+    assert planner == "planner"
+    return words
+
+
+@pytest.mark.parametrize("spread_ns", [None, 4000])
+def test_the_page_says_what_plan_says(spread_ns: int | None, line: Line) -> None:
+    model: Any = copy.deepcopy(FILES["model.json"])
+    for layer in model["layers"] if spread_ns else ():
+        layer["backward_spread_ns"] = spread_ns
+    write("my model.json", model)
+    plan = line("plan", FILE, "--json").json
+    out, err = line("report", FILE)
+    assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
+    assert err == ""
+    assert f"about {about_ns(plan['iteration_ns'])} if " in verdict().text
+    assert plan["synchronisation"]["algorithm"] in verdict().text
+    assert ("in the scenarios" in verdict().text.lower()) == (spread_ns is not None)
+    line("report 'my model.json' --cluster caramel-8")
+    assert "Start-ups are assumed, not measured" in verdict().text
+
+
+def test_the_command_on_the_page_makes_it_again(line: Line) -> None:
+    options = "--computation 1/2 --optimiser-ratio 2 --mode sharded --algorithms ring,ps"
+    line("report", FILE, options, "--max-transfer 9kB -o page.html")
+    first, again = Path("page.html").read_bytes(), command("page.html")
+    line(again)
+    assert Path("report.html").read_bytes() == first
+    assert line(again, "-o -").out.encode() == first
+
+
+@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+def test_the_steps_on_the_page_can_be_taken(mode: str, line: Line) -> None:
+    line("report", FILE, f"--mode {mode} --time-limit 30")
+    assert take_steps(line)[0] == "plan"
+    assert read("plan.json")["synchronisation"]["mode"] == mode
+    (run,) = [step for step in steps() if step.startswith("torchrun ")]
+    assert "--against-ddp" in run
+    assert f"--nnodes {CLUSTER['machines']} " in run
+
+
+def test_clusters_that_are_too_small_or_have_a_driver(line: Line) -> None:
+    write("cluster.json", {**CLUSTER, "memory_bytes": 5})
+    assert "report.html: infeasible: memory: a worker needs" in line("report", FILE).out
+    assert "There is no plan" in verdict().text
+    scheduling = {"task_ns": 100, "tasks_per_machine": 2}
+    write("cluster.json", {**CLUSTER, "scheduling": scheduling})
+    line("report", FILE)
+    assert "Scheduling: groups of " in page().text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_report_for_a_target_is_about_the_plan_for_it(target: str, line: Line) -> None:
+    plan = line("plan", FILE, f"--for {target} --json").json
+    out = line("report", FILE, f"--for {target}").out
+    assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
+    default = plan["targets"][target]["default_ns"]
+    text = verdict().text
+    assert f"The plan keeps to the rules of {plan['target']['version']}. " in text
+    assert f"as fast as the default of {TARGETS[target].title}" in text
+    assert f"({format_ns(default)})" in text
+    rows = {row[0]: row for row in page().one("table", class_="peers").rows()}
+    assert rows.keys() == {"buckets", target, "joint"}
+    assert rows["buckets"][3] == format_ns(plan["iteration_ns"])
+    assert rows[target][3] == format_ns(default)
+    for lines in to_apply(TARGETS[target], "plan.json", f"{target}.json").values():
+        assert set(lines) <= {*steps()}
+    assert take_steps(line) == ["plan", "export"]
+    assert shlex.split(command())[-2:] == ["--for", target]

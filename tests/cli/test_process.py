@@ -1,14 +1,21 @@
-"""The command line as a process: what it loads, streams that close, encodings."""
+"""The command line as a process: what it loads, streams that close, encodings, and Ctrl-C."""
 
+import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from planner.jsonio import decode_profile
+from planner.cli.interrupting import interruptible
+from planner.jsonio import decode_answer, decode_profile
 from tests.cli.documents import IBATCH, LINK
 from tests.cli.line import Line, read, started, write
 from tests.formats.test_exports import caramel
@@ -95,3 +102,134 @@ def test_standard_output_may_be_full(line: Line) -> None:
     assert done.returncode == 2
     said = b"planner: error: standard output: cannot be written: No space left on device\n"
     assert done.stderr == said
+
+
+# ---
+# Ctrl-C ends a command without a traceback, whenever it comes.
+
+# Compiled code that is being loaded may drop an exception.
+AT_AN_IMPORT = """
+import os, signal, sys
+from contextlib import suppress
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["planner", *{words!r}]
+from planner.__main__ import entry_point
+entry_point()
+"""
+SCHEMA = "schema ibatch"
+ENDING = b"planner: ending with the best so far"
+
+
+def interrupted(name: str, words: str, first: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run a command that is interrupted when it imports a module."""
+    script = first + AT_AN_IMPORT.format(name=name, words=words.split())
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["planner.cli.main", "argparse", "msgspec", "planner.families.caramel", "planner.cli.schema"],
+)
+def test_while_it_starts(name: str) -> None:
+    done = interrupted(name, SCHEMA)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_where_it_is_ignored_it_stays_ignored() -> None:
+    ignoring = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    done = interrupted("numpy", SCHEMA, ignoring)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pulp", "ortools.sat.python"])
+def test_while_a_solver_is_loaded(name: str, line: Line) -> None:
+    done = interrupted(name, "compare request.json")
+    assert done.returncode == 130
+    assert done.stderr.startswith(ENDING)
+    assert b"Traceback" not in done.stderr
+    assert b"exact" in done.stdout  # which ran before
+
+
+def test_a_plan_is_written_before_it_ends(line: Line) -> None:
+    """It comes when the joint search first needs NumPy."""
+    words = "plan data/profiles/vgg19.json --cluster caramel-16 -o plan.json"
+    done = interrupted("numpy", words)
+    assert done.returncode == 130
+    assert done.stderr.startswith(ENDING)
+    answer, view = decode_answer(Path("plan.json").read_bytes())
+    assert answer.objective_ns == view.end_ns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.1, 0.3, 1.0])
+def test_by_the_clock(delay_s: float) -> None:
+    """Python's own start is Python's; what is loaded of ours shows nothing.
+
+    Before our own code runs Python may drop an interruption: then the second one counts.
+    """
+    with started("solve") as process:
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        try:
+            if delay_s < 0.1:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=20)
+                process.send_signal(signal.SIGINT)  # which is nothing, if it has ended
+            assert process.wait(timeout=60) in (130, -signal.SIGINT, 1)
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert b"planner/cli" not in said
+    assert b"planner/jsonio" not in said
+    if process.returncode == 130:
+        assert said == b""
+
+
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """Whoever started the tests may have SIGINT ignored, or end what hears it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heard")
+def test_a_second_one_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with interruptible() as cancel:
+        assert not cancel.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert cancel.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert "Ctrl-C once more" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("_heard")
+def test_compiled_code_does_not_keep_it_from_being_heard() -> None:
+    """Another thread hears of it while the main thread runs no Python, here in one long call."""
+    heard: list[float] = []
+
+    def wait(cancel: threading.Event) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        cancel.wait(20)
+        heard.append(time.monotonic())
+
+    with interruptible() as cancel:
+        killer = threading.Timer(0.05, wait, (cancel,))
+        killer.start()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000)
+        ended = time.monotonic()
+        killer.join()
+    assert heard[0] < ended

@@ -11,7 +11,6 @@ from planner.families.caramel.baselines import unordered
 from planner.families.caramel.for_target import exported
 from planner.jsonio import decode_profile
 from planner.model.clusters import Nic
-from planner.solving.bucketing import ddp_buckets
 from planner.solving.deadline import NEVER
 from planner.solving.targets import TARGETS, to_apply
 from tests.cli.line import Line, Said, read, write
@@ -74,14 +73,6 @@ def test_a_plan_for_a_target_is_exported_as_it_is(name: str, line: Line) -> None
     else:
         made = settings["buckets"] if name == "ddp" else settings["planner"]["groups"]
     assert sorted(map(sorted, made)) == sorted(map(sorted, groups))
-    if name == "ddp":  # whose limits make the buckets again
-        rest = [answer["parameter_bytes"][w] for row in answer["groups"] for w in row["parameters"]]
-        limits = [int(cap * 2**20) for cap in settings["bucket_cap_mb_list"]]
-        for limit, group in zip(limits, groups, strict=True):
-            count = ddp_buckets(rest, limit, limit)[0]
-            assert count == len(group)
-            rest = rest[count:]
-        assert not rest
 
 
 def test_a_plan_that_cuts_parameters_is_told_how_to_be_made(line: Line) -> None:

@@ -1,6 +1,7 @@
 """Settings of the tests that run several processes, some of them on an emulated cluster."""
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,3 +31,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked `emulated` where no cluster can be."""
     if item.get_closest_marker("emulated") and (reason := why_no_cluster()) is not None:
         pytest.skip(reason)
+
+
+@pytest.fixture
+def store() -> Iterator[int]:
+    """Return the port of a store that a launcher holds."""
+    from torch import distributed
+
+    from tests.runtime.launching import free_port
+
+    port = free_port()
+    held = distributed.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)  # type: ignore[attr-defined]
+    yield port
+    del held

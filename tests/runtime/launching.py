@@ -24,7 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 PRELOADED = [
-    "tests.runtime.sharing",  # which imports most
+    "tests.runtime.recipes",  # which imports most
+    "tests.runtime.sharing",
     "encodings.idna",  # for names of hosts
     "numpy.ma",  # for numpy.unique
     "torch._dynamo.convert_frame",

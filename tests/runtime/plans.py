@@ -1,25 +1,44 @@
-"""Plans of models for tests, made once and handed to all ranks."""
+"""Plans for tests, made once and handed to all ranks."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 from torch import nn
 
-from planner.families import bigdl, caramel, ibatch
-from planner.jsonio.caramel import answer
+from planner.families import bigdl, caramel, ibatch, iteration
+from planner.families.iteration.synchronisation import recipe_on, synchronisations
+from planner.jsonio import caramel as caramel_answers
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.iteration_making import answer
+from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
+from planner.model.graphs import Graph
 from planner.model.network import Network
+from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.profiling import measure
+from planner.programs import Piece, program_of
 from planner.programs.from_plans import TypedPlan
+from planner.solving.result import Result
 from tests.runtime.reference import make_model, measured
+from tests.thorough import THOROUGH
+
+NAME = "perceptron"
 
 
 def plan_of(model: nn.Module, *inputs: Any, method: str = "auto") -> bytes:
     """Return a plan for two ranks as JSON."""
     profile = measure(model, inputs, name="model", source="", warmup=0, repetitions=1)
     problem = caramel.Problem.from_profile(profile, AffineCost(10**5, Fraction(1)), workers=2)
-    return msgspec.json.encode(answer(problem, caramel.solve(problem, method=method)))
+    return msgspec.json.encode(
+        caramel_answers.answer(problem, caramel.solve(problem, method=method))
+    )
 
 
 def typed_plans(name: str) -> dict[str, list[TypedPlan]]:
@@ -42,3 +61,222 @@ def typed_plans(name: str) -> dict[str, list[TypedPlan]]:
         "ibatch": [(pull, ibatch.solve(pull), names), (push, ibatch.solve(push), names)],
         "bigdl": [(slices, bigdl.solve(slices))],
     }
+
+
+class Case(NamedTuple):
+    """A plan; rank 0 attaches it as it is, and others, if it is there, the answer that has it."""
+
+    profile: str
+    problem: iteration.Problem
+    plan: iteration.Plan
+    answer: bytes = b""
+
+
+# ---
+# Small clusters, some of them damaged: every algorithm in both modes.
+
+NONE = Failures()
+LINK = Failures(nics=frozenset({(1, 0)}))
+SERVER = Failures(servers=frozenset({2}))
+SWITCH = Failures(switches=frozenset({(1, 0)}))
+
+
+def small(machines: int, topology: Topology, failed: Failures = NONE) -> Cluster:
+    levels = topology.k if isinstance(topology, BCube) else 1
+    nic = Nic(Fraction(10**8), 20_000, levels)
+    return Cluster("tried", "a test", machines, topology, nic, failed=failed)
+
+
+SMALL = [
+    small(2, Switch(2)),
+    small(3, BCube(3, 1)),
+    small(4, BCube(2, 2), SERVER),
+    small(4, BCube(2, 2)),
+    small(4, FatTree(4)),
+    small(4, BCube(2, 2), LINK),
+    small(4, BCube(2, 2), SWITCH),
+    small(9, BCube(3, 2)),
+]
+
+
+def perceptron(cluster: Cluster, algorithm: str, mode: str) -> Case:
+    """Plan a small model, by one algorithm and in one mode."""
+    problem = iteration.Problem.from_profile(
+        measured(NAME), cluster, algorithms=[algorithm], modes=[mode], element_bytes=4
+    )
+    plan = iteration.solve(problem).plan
+    assert plan is not None
+    return answered(problem, plan)
+
+
+def answered(problem: iteration.Problem, plan: iteration.Plan) -> Case:
+    evaluation = iteration.evaluate(problem, plan)
+    result = Result("joint", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
+    return Case(NAME, problem, plan, msgspec.json.encode(answer(problem, result, model="tried")))
+
+
+def by_each_algorithm(ranks: int) -> Iterator[Case]:
+    """Plan in both modes with each algorithm; on some networks in one of them, by default.
+
+    Around failures nothing is sharded.
+    """
+    for cluster in SMALL:
+        if cluster.workers != ranks:
+            continue
+        both = THOROUGH or not (ranks == 9 or isinstance(cluster.topology, FatTree))
+        usable = dict.fromkeys(one.algorithm for one in synchronisations(cluster)[0])
+        for number, name in enumerate(usable):
+            modes = iteration.MODES if both else iteration.MODES[number % 2 :][:1]
+            for mode in ["replicated"] if cluster.failed else modes:
+                yield perceptron(cluster, name, mode)
+
+
+def by_turns(
+    transfers: Iterable[iteration.Transfer], names: Sequence[str | None]
+) -> tuple[iteration.Transfer, ...]:
+    """Let transfers name one algorithm after the other."""
+    return tuple(
+        replace(transfer, algorithm=name, depth=1)
+        for transfer, name in zip(transfers, cycle(names), strict=False)
+    )
+
+
+def mixed(mode: str) -> Case:
+    """A plan of three ranks in which transfers, by turns, name three algorithms."""
+    problem = perceptron(small(3, Switch(3)), "ring", mode).problem
+    plan = iteration.solve(problem, method="ps" if mode == "sharded" else "layer_by_layer").plan
+    assert plan is not None
+    pushes = [transfer for transfer in plan.transfers if transfer.kind != "pull"]
+    place = {part.parameter: place for place, push in enumerate(pushes) for part in push.parts}
+    transfers = sorted(  # what is pulled, as soon as all of it was pushed
+        plan.transfers,
+        key=lambda sent: (max(place[part.parameter] for part in sent.parts), sent.kind == "pull"),
+    )
+    kinds = [transfer.kind for transfer in transfers]
+    assert mode == "replicated" or "push" in kinds[kinds.index("pull") :]
+    problem = replace(problem, algorithms=("ring", "halving_doubling", "shuffle"))
+    plan = replace(plan, transfers=by_turns(transfers, (None, "halving_doubling", "shuffle")))
+    case = answered(problem, plan)
+    program: Any = program_of(case.answer)
+    assert program == program_of((problem, plan))
+    recipes = {recipe_on(problem.cluster, name) for name in plan.algorithms}
+    assert {batch.collective for batch in program.batches} == recipes
+    assert len(recipes) == len(plan.algorithms) == 3
+    return case
+
+
+def tight(ranks: int) -> Case:
+    """Plan with room for shards alone, and for little at once: parameters are cut."""
+    profile = measured(NAME)
+    footprint = iteration.Footprint.of(profile, Fraction(2))
+    memory = footprint.static_bytes("sharded", ranks) + 300
+    assert memory < footprint.static_bytes("replicated", ranks)
+    cluster = replace(small(ranks, Switch(ranks)), memory_bytes=memory)
+    problem = iteration.Problem.from_profile(profile, cluster, optimiser=2, element_bytes=4)
+    plan = iteration.solve(problem).plan
+    assert plan is not None
+    program: Any = program_of((problem, plan))
+    for batches in (program.pulls, program.pushes):
+        assert any(piece != Piece(piece.parameter) for batch in batches for piece in batch.pieces)
+    return Case(NAME, problem, plan)
+
+
+# ---
+# Shipped profiles on shipped clusters.
+#
+# Those clusters keep their kind of topology and lose machines, so that their ranks fit on this one;
+# models keep their parameters' names and proportions. Sizes, speeds and memories are all divided by
+# the same number, so that plans stay what they are, and computation is 50 times as fast, so that
+# there is something to plan. A part of the pairs is asked for, all in a thorough run.
+
+ROOT = Path(__file__).parents[2]
+PROFILES = {path.stem: path for path in sorted((ROOT / "data" / "profiles").glob("*.json"))}
+FILES = {path.stem: path for path in sorted((ROOT / "planner/data/clusters").glob("*.json"))}
+TREE = "office-4 on a fat-tree"
+CLUSTERS = [  # but those whose tables leave open how messages travel
+    *(name for name, path in FILES.items() if decode_cluster(path.read_bytes()).network is None),
+    TREE,
+]
+FASTER = Fraction(1, 50)
+DIVISOR = 1000
+
+
+@cache
+def cluster_of(name: str) -> Cluster:
+    """Return a shipped cluster, with fewer machines and all its speeds divided."""
+    cluster = decode_cluster(FILES[name.split(" ", maxsplit=1)[0]].read_bytes())
+    topology: Topology
+    match cluster.topology:
+        case BCube():
+            topology = BCube(3, 2) if THOROUGH else BCube(2, 2)
+        case Rails() as rails:
+            topology = Rails(2, 2, rails.link_bytes_per_s / DIVISOR, rails.link_startup_ns)
+        case _:
+            few = 4 if cluster.machines % 4 == 0 else 9 if THOROUGH else 3
+            topology = FatTree(4) if name == TREE else Switch(few)
+    machines = 4 if name == TREE else 2 if isinstance(topology, Rails) else topology.servers
+    nic = replace(
+        cluster.nic,
+        bytes_per_s=cluster.nic.bytes_per_s / DIVISOR,
+        # To all others at once is as dear as it was with more of them.
+        message_ns=cluster.nic.message_ns * max(cluster.machines - 2, 1) // max(machines - 2, 1),
+        per_machine=2 if isinstance(topology, Rails) else cluster.nic.per_machine,
+    )
+    shared, memory = cluster.shared_bytes_per_s, cluster.memory_bytes
+    return replace(
+        cluster,
+        machines=machines,
+        topology=topology,
+        nic=nic,
+        shared_bytes_per_s=None if shared is None else shared / DIVISOR,
+        memory_bytes=None if memory is None else memory // DIVISOR,
+    )
+
+
+@cache
+def graph_of(name: str) -> tuple[Graph, iteration.Footprint]:
+    """Return a shipped profile's graph and what it keeps, with all sizes divided."""
+    profile = decode_profile(PROFILES[name].read_bytes())
+    graph = profile.dataflow()
+    parameters = tuple(
+        replace(parameter, size_bytes=4 * -(-parameter.size_bytes // (4 * DIVISOR)))
+        for parameter in graph.parameters
+    )
+    size = sum(parameter.size_bytes for parameter in parameters)
+    kept = iteration.Footprint.of(profile).activation_bytes // DIVISOR
+    ops = tuple(replace(op, duration_ns=round(op.duration_ns * FASTER)) for op in graph.ops)
+    return Graph(ops, parameters), iteration.Footprint(size, size, kept)
+
+
+def asked_for(profile: int, cluster: int) -> bool:
+    """Tell whether a run asks for a pair; by default for every topology, and each second switch."""
+    if THOROUGH:
+        return True
+    known = cluster_of(CLUSTERS[cluster])
+    if known.workers != 4:
+        return (profile + cluster) % 4 == 0
+    listed = cluster % 2 == 0 or not isinstance(known.topology, Switch)
+    return listed and profile == 3 * cluster % len(PROFILES)
+
+
+def shipped(ranks: int) -> list[Case]:
+    """Return plans, as `planner plan` makes them, for the pairs with so many ranks, by profile.
+
+    Every third one has its algorithms changed transfer by transfer: the best plans of these pairs
+    rarely mix them.
+    """
+    cases: list[Case] = []
+    for first, profile in enumerate(PROFILES):
+        for second, name in enumerate(CLUSTERS):
+            cluster = cluster_of(name)
+            if cluster.workers != ranks or not asked_for(first, second):
+                continue
+            graph, footprint = graph_of(profile)
+            problem = iteration.Problem(graph, cluster, footprint=footprint, element_bytes=4)
+            plan = iteration.solve(problem).plan
+            assert plan is not None, (profile, name)
+            if len(cases) % 3 == 2:
+                names = [option.algorithm for option in problem.single]
+                plan = replace(plan, transfers=by_turns(plan.transfers, names))
+            cases.append(Case(profile, problem, plan))
+    return cases

@@ -13,6 +13,7 @@ from torch.optim import SGD, Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.checkpoint import checkpoint
 
+from planner.runtime.executors.base import Executor
 from tests.runtime.reference import (
     CLASSES,
     STEPS,
@@ -30,11 +31,11 @@ class Shared(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(12, 12)
-        self.twice = nn.Linear(12, 12, bias=False)
+        self.second = nn.Linear(12, 12, bias=False)
         self.last = nn.Linear(12, CLASSES)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        hidden = torch.tanh(self.twice(torch.tanh(self.twice(torch.tanh(self.first(inputs))))))
+        hidden = torch.tanh(self.second(torch.tanh(self.second(torch.tanh(self.first(inputs))))))
         outputs: Tensor = self.last(functional.linear(hidden, self.first.weight.T))
         return outputs
 
@@ -98,6 +99,23 @@ class Failing(Perceptron):
         return super().forward(inputs)
 
 
+class Tiny(nn.Module):
+    """Has parameters smaller than the number of ranks, one of them without any dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.first = nn.Linear(12, 5)
+        self.second = nn.Linear(5, 2)
+        self.shift = nn.Parameter(torch.tensor([0.5]))
+        self.last = nn.Linear(2, CLASSES, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.tanh(self.second(torch.tanh(self.first(inputs * self.scale))))
+        outputs: Tensor = self.last(hidden + self.shift)
+        return outputs
+
+
 def changed(change: Callable[[Perceptron], object]) -> Callable[[], nn.Module]:
     """Return what makes a model and changes it."""
 
@@ -117,10 +135,32 @@ def compile_part(model: Perceptron) -> None:
     model.add_module("second", torch.compile(model.second, backend="eager"))  # type: ignore[arg-type]
 
 
+def transpose(model: Perceptron) -> None:
+    """Let elements of parameters lie in memory in another order than theirs."""
+    for layer in (model.first, model.second):
+        layer.weight = nn.Parameter(layer.weight.detach().T.contiguous().T)
+
+
+def freeze(model: Perceptron) -> None:
+    """Freeze layers that the optimiser knows of."""
+    for layer in (model.first, model.second):
+        layer.requires_grad_(requires_grad=False)
+
+
 def two_groups(model: nn.Module) -> Optimizer:
     first, *others = model.parameters()
     groups: list[dict[str, Any]] = [{"params": others, "lr": 0.02}, {"params": [first]}]
     return torch.optim.AdamW(groups, lr=0.01, eps=1e-6)
+
+
+def named(model: nn.Module) -> Optimizer:
+    """Return an optimiser that knows names, in two groups."""
+    rows = list(model.named_parameters())
+    groups: list[dict[str, Any]] = [
+        {"params": [row for row in rows if "weight" in row[0]], "weight_decay": 0.01},
+        {"params": [row for row in rows if "bias" in row[0]], "lr": 0.03, "momentum": 0.5},
+    ]
+    return SGD(groups, lr=0.1, momentum=0.9)
 
 
 def tensor_rate(model: nn.Module) -> Optimizer:
@@ -167,6 +207,21 @@ def move(model: nn.Module, step: int) -> None:
     model.load_state_dict({name: value + 0.01 for name, value in model.state_dict().items()})
 
 
+def clamp(model: nn.Module, step: int) -> None:
+    """Write into parameters that are complete."""
+    model.state_dict()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.clamp_(-0.2, 0.2)
+
+
+def clamp_in_silence(model: nn.Module, step: int) -> None:
+    """Do the same in a way that leaves no trace."""
+    model.state_dict()
+    for parameter in model.parameters():
+        parameter.data.clamp_(-0.1, 0.1)
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A way of training; the data are the perceptron's."""
@@ -203,15 +258,35 @@ RECIPES = {
     "shared": Recipe(Shared),
     "checkpointed": Recipe(Checkpointed),
     "mixed": Recipe(Mixed, of(SGD, lr=0.1)),
+    "clamped in silence": Recipe(between=clamp_in_silence),
     "scripted": Recipe(changed(script_part)),
 }
-"""What is tested by default."""
+"""Of whole gradients, and most of them of shards as well."""
+
+OWN = {
+    "tiny": Recipe(Tiny),
+    "tiny, Adam": Recipe(Tiny, of(torch.optim.Adam, lr=0.001, eps=1e-4)),
+    "transposed": Recipe(changed(transpose)),
+    "frozen": Recipe(changed(freeze)),
+    "named, scheduled": Recipe(optimizer=named, scheduler=halved),
+    "clamped": Recipe(between=clamp),
+    "SGD fused": Recipe(optimizer=of(SGD, fused=True, momentum=0.9, nesterov=True)),
+    "SGD foreach": Recipe(optimizer=of(SGD, foreach=True, momentum=0.9, maximize=True)),
+    "Adadelta": Recipe(optimizer=of(torch.optim.Adadelta)),
+    "Adagrad, begun at 1": Recipe(optimizer=of(torch.optim.Adagrad, initial_accumulator_value=1.0)),
+    "Adamax": Recipe(optimizer=of(torch.optim.Adamax, eps=1e-4)),
+    "RAdam": Recipe(optimizer=of(torch.optim.RAdam, eps=1e-4)),
+    "Rprop": Recipe(optimizer=of(torch.optim.Rprop)),
+}
+"""Of shards and slices alone."""
 
 SLOW = {
     "compiled": Recipe(changed(compile_part)),
     "compiled in place": Recipe(changed(lambda model: model.compile(backend="eager"))),  # and hooks
 }
 """What takes seconds to import."""
+
+ALL = RECIPES | OWN | SLOW
 
 
 class Plain:
@@ -229,6 +304,21 @@ class Plain:
     def step(self) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+
+class Ours:
+    """An executor's loop."""
+
+    def __init__(self, executor: Executor, model: nn.Module) -> None:
+        self.forward = self.model = model
+        self.no_sync = executor.no_sync
+        self.synchronise = executor.synchronise
+        self.step = executor.step
+
+    def clip(self, norm: float) -> None:
+        self.synchronise()
+        self.synchronise()  # changes nothing
+        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
 
 
 def made(recipe: Recipe) -> tuple[nn.Module, Optimizer]:

@@ -7,7 +7,6 @@ parameter has a gradient that is zero in theory: Adam would blow up its rounding
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -17,7 +16,6 @@ from torch.optim import Optimizer
 
 from planner.model.profiles import Profile
 from planner.profiling import measure
-from planner.runtime import World, attach
 from planner.runtime.executors.base import Executor
 
 STEPS = 3
@@ -149,11 +147,11 @@ def backward(model: nn.Module, name: str, rank: int, step: int) -> None:
 
 
 def take_steps(
-    executor: Executor, name: str, rank: int, steps: Iterable[int] = range(STEPS)
+    executor: Executor, steps: Iterable[int] = range(STEPS), name: str = "perceptron"
 ) -> None:
     """Train the model of an executor."""
     for step in steps:
-        backward(executor.model, name, rank, step)
+        backward(executor.model, name, executor.world.rank, step)
         executor.step()
 
 
@@ -180,22 +178,10 @@ def ddp_weights(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weight
 
 
 def away_from_ddp(
-    plan: Any, name: str, world: World, optimizer: str = "sgd", steps: int = STEPS
+    model: nn.Module, name: str = "perceptron", optimizer: str = "sgd", steps: int = STEPS
 ) -> float:
-    """Train by a plan and by DDP; return by how much weights differ at most."""
-    model = make_model(name)
-    with attach(model, plan, make_optimizer(optimizer, model), world) as executor:
-        take_steps(executor, name, world.rank, range(steps))
+    """Return by how much the weights of a trained model differ at most from those of DDP."""
     return largest_difference(weights_of(model), ddp_weights(name, optimizer, steps))
-
-
-def in_job(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a job; what uses the job's group is gone when the group is."""
-    distributed.init_process_group("gloo")
-    try:
-        return function(*arguments)
-    finally:
-        distributed.destroy_process_group()
 
 
 def largest_difference(weights: Weights, others: Weights) -> float:

@@ -1,8 +1,10 @@
 """DDP with the batches of a plan: its buckets, their order, and the weights it ends with."""
 
+import inspect
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import distributed as torch_ddp
 
 import planner
 from planner.families import caramel
@@ -42,13 +45,16 @@ from planner.programs import (
 from planner.runtime import ddp as module
 from planner.runtime import follow_order
 from planner.runtime.ddp import as_ddp, ddp_bucket_caps, ddp_buckets
+from planner.runtime.world.world import World
+from planner.solving.bucketing import DDP_LIMITS
 from planner.solving.targets import target_of
-from tests.runtime.launching import launch, values
+from tests.profiling.models import Model
+from tests.runtime.jobs import in_each_rank
+from tests.runtime.launching import launch
 from tests.runtime.plans import plan_of
 from tests.runtime.reference import (
     STEPS,
     ddp_weights,
-    in_job,
     largest_difference,
     make_model,
     measured,
@@ -106,9 +112,30 @@ def train(
     assert difference == 0 if distributed.get_world_size() == 2 else difference < 1e-5
 
 
-def train_all(plans: Sequence[bytes]) -> None:
-    group = distributed.new_group()
-    program = planned(CONSECUTIVE)
+def for_ddp(startup: int) -> bytes:
+    """Return a plan of a model in which every op takes about as long as a transfer."""
+    graph, cost = measured(MODEL).dataflow(), AffineCost(startup, Fraction(1))
+    ops = tuple(replace(op, duration_ns=900) for op in graph.ops)
+    rules = target_of("ddp", "target")
+    problem = caramel.Problem(Graph(ops, graph.parameters), cost, workers=2, target=rules)
+    return msgspec.json.encode(answer(problem, caramel.solve(problem)))
+
+
+@pytest.fixture
+def plans() -> list[bytes]:
+    made = [for_ddp(startup) for startup in (300, 1000)]
+    for plan in made:
+        assert 1 < len(gradients_of(plan)) < 8  # parameters
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3])
+@in_each_rank("ranks")
+def test_buckets_are_the_batches_and_weights_those_of_ddp(
+    world: World, ranks: int, plans: list[bytes]
+) -> None:
+    group, program = distributed.new_group(), planned(CONSECUTIVE)
     train(CONSECUTIVE, "sgd", lambda model: as_ddp(model, program))
     train(CONSECUTIVE, "adam", lambda model: as_ddp(model, program, gradient_as_bucket_view=True))
     train(CONSECUTIVE, "adam", lambda model: as_ddp(model, program, process_group=group))
@@ -120,35 +147,19 @@ def train_all(plans: Sequence[bytes]) -> None:
         train(settings["buckets"], "sgd", by_hand)
 
 
-def for_ddp(startup: int) -> bytes:
-    """Return a plan of a model in which every op takes about as long as a transfer."""
-    graph, cost = measured(MODEL).dataflow(), AffineCost(startup, Fraction(1))
-    ops = tuple(replace(op, duration_ns=900) for op in graph.ops)
-    rules = target_of("ddp", "target")
-    problem = caramel.Problem(Graph(ops, graph.parameters), cost, workers=2, target=rules)
-    return msgspec.json.encode(answer(problem, caramel.solve(problem)))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_buckets_are_the_batches_and_weights_those_of_ddp(ranks: int) -> None:
-    plans = [for_ddp(startup) for startup in (300, 1000)]
-    for plan in plans:
-        assert 1 < len(gradients_of(plan)) < 8  # parameters
-    values(launch(in_job, ranks, train_all, plans))
-
-
-def followed() -> None:
+@in_each_rank("ranks")
+def test_buckets_travel_in_the_order_of_the_plan_and_others_are_refused(
+    world: World, ranks: int
+) -> None:
     model, program = make_model(MODEL), planned(LATE_FIRST)
     caps: Any = ddp_bucket_caps(planned(CONSECUTIVE), model)
-    ddp = as_ddp(model, program)
-    sent: list[int] = []
+    ddp, all_reduce, sent = as_ddp(model, program), distributed.all_reduce, list[int]()
 
     def noted(flat: Tensor, **options: Any) -> Any:
         sent.append(flat.numel())
         return all_reduce(flat, **options)
 
-    all_reduce = distributed.all_reduce
     with mock.patch.object(distributed, "all_reduce", noted):
         weights = trained(ddp, MODEL)
     order = [sum(model.get_parameter(name).numel() for name in group) for group in LATE_FIRST]
@@ -163,25 +174,12 @@ def followed() -> None:
         trained(other, MODEL)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_buckets_travel_in_the_order_of_the_plan_and_others_are_refused(ranks: int) -> None:
-    values(launch(in_job, ranks, followed))
-
-
-class Across(nn.Module):
-    """Computes in another order than it is listed in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.b(self.a(self.c(inputs)))
-        return outputs
-
-
-def forward_across() -> None:
-    ddp = as_ddp(Across(), planned([[f"{name}.bias", f"{name}.weight"] for name in "cba"]))
+@in_each_rank()
+def test_an_order_that_ddp_does_not_expect_is_noticed_on_all_ranks(world: World) -> None:
+    """The model computes in another order than it is listed in."""
+    layers = {name: nn.Linear(4, 4) for name in "abc"}
+    model = Model(lambda m, inputs: m.b(m.a(m.c(inputs))), "", **layers)
+    ddp = as_ddp(model, planned([[f"{name}.bias", f"{name}.weight"] for name in "cba"]))
 
     def steps() -> None:
         for _ in range(4):
@@ -190,10 +188,6 @@ def forward_across() -> None:
     with pytest.raises(InvalidPlanError, match="in another order than it expects") as caught:
         steps()
     assert caught.value.path == "groups[0]"
-
-
-def test_an_order_that_ddp_does_not_expect_is_noticed_on_all_ranks() -> None:
-    values(launch(in_job, 2, forward_across))
 
 
 def test_pushes_of_a_sharded_program_are_buckets_and_frozen_parameters_are_in_none() -> None:
@@ -256,7 +250,8 @@ def test_what_cannot_be_expressed_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 # ---
 # The programs of the page on exports, run as they stand there.
 
-PAGE = Path(__file__).parents[2] / "docs" / "exports.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "exports.md"
 KEPT: dict[str, object] = {}
 """What a program leaves; what uses a group must not be deleted after the group."""
 
@@ -290,3 +285,62 @@ def test_the_programs_of_the_page_run(method: str, tmp_path: Path) -> None:
             if "as_ddp" in program:
                 buckets = eval(outcome.output.splitlines()[-1])
                 assert sets(buckets) == sets(whole_names(gradients_of(plan)))
+
+
+# ---
+# The rules of DDP and FSDP2 stand where they are said to, in the torch that is installed.
+
+RULES = tomllib.loads((DOCS / "target_rules.toml").read_text(encoding="utf-8"))
+TORCH = Path(torch.__file__).parent
+FOLDERS = {
+    "c10d": TORCH / "include" / "torch" / "csrc" / "distributed",
+    "nn": TORCH,
+    "": TORCH / "distributed" / "fsdp" / "_fully_shard",
+}
+THERE = {
+    ("ddp", "barrier"): "finalize_backward",
+    ("ddp", "pieces"): "compute_bucket_assignment_by_size",
+    ("ddp", "order"): "rebuild_buckets|push_rebuilt_params",
+    ("ddp", "leaves"): "next_bucket_|mark_bucket_ready",
+    ("ddp", "default"): "kDefaultFirstBucketBytes|kDefaultBucketBytesCap",
+    ("ddp", "algorithms"): "all_reduce_bucket",
+    ("ddp", "buckets"): "has_custom_per_bucket_caps",
+    ("fsdp2", "barrier"): "wait_event|post_backward_final_callback",
+    ("fsdp2", "pieces"): "module",
+    ("fsdp2", "order"): "def pre_forward|def post_backward",
+    ("fsdp2", "buckets"): "group",
+    ("fsdp2", "leaves"): "def unshard",
+    ("fsdp2", "default"): "module",
+    ("fsdp2", "credited"): "reshard_after_forward",
+    ("fsdp2", "algorithms"): "foreach_all_gather",
+}
+
+
+def lines(source: str) -> list[str]:
+    """Return the lines a source names."""
+    name, places = source.split(":")
+    folder = FOLDERS[name.split("/")[0] if "/" in name else ""]
+    text = (folder / name).read_text().splitlines()
+    spans = (place.partition("-") for place in places.split(","))
+    return [line for first, _, last in spans for line in text[int(first) - 1 : int(last or first)]]
+
+
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.13"), reason="rules were read in torch 2.13"
+)
+@pytest.mark.parametrize(("target", "about"), THERE)
+def test_rules_stand_where_they_are_said_to(target: str, about: str) -> None:
+    (source,) = (source for topic, _, source in RULES[target] if topic == about)
+    assert any(re.search(THERE[target, about], line) for line in lines(source)), source
+
+
+def test_every_rule_is_looked_up() -> None:
+    rules = {(name, about) for name in ("ddp", "fsdp2") for about, _, _ in RULES[name]}
+    assert rules == set(THERE)
+
+
+def test_ddp_s_defaults_and_options() -> None:
+    first, others = DDP_LIMITS
+    assert first == getattr(distributed, "_DEFAULT_FIRST_BUCKET_BYTES")  # noqa: B009 - not exported
+    assert others == torch_ddp._DEFAULT_BUCKET_CAP_MB * 2**20
+    assert "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters

@@ -6,9 +6,11 @@ of a GPU. What FSDP2 waits for where is FSDP2's own code.
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -36,9 +38,9 @@ from planner.model.costs import AffineCost
 from planner.programs import program_of
 from planner.programs.units import by_streams
 from planner.runtime import fsdp2
-from planner.runtime.fsdp2 import as_fsdp2
-from tests.runtime.launching import launch, values
-from tests.runtime.test_fsdp2_units import devices
+from planner.runtime.fsdp2 import _Queue, as_fsdp2
+from tests.runtime.jobs import in_each_process
+from tests.runtime.test_fsdp2_units import devices, mesh_of
 from tests.thorough import THOROUGH
 
 SHARDS = 4
@@ -164,18 +166,11 @@ def instance(seed: int, **changes: Any) -> tuple[Problem, Callable[[], nn.Sequen
         AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4)) for _ in range(3)
     )
     replicas = 1 + seed % 2
-    mesh = Mesh(
-        shards=SHARDS // replicas,
-        replicas=replicas,
-        all_gather=cost,
-        reduce_scatter=other,
-        all_reduce=third if replicas > 1 else None,
-    )
     problem = Problem(
         forward_ns=[forward for forward, _ in times],
         backward_ns=[backward for _, backward in times],
         parameter_bytes=[4 * before * after for before, after in pairwise(widths)],
-        meshes=[mesh],
+        meshes=[mesh_of(SHARDS // replicas, replicas, cost, other, third)],
         names=[str(place) for place in range(len(times))],
         **changes,
     )
@@ -232,28 +227,6 @@ def in_order(spans: list[Span]) -> list[Span]:
     return sorted(span for span in spans if span.end_ns > span.start_ns)
 
 
-def compare_all() -> None:
-    """Compare what FSDP2 does with what the simulator says, of rules and of plans."""
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=SHARDS)
-    for seed in range(INSTANCES):
-        problem, make = instance(seed)
-        for rule in RULES_OF_FSDP2:
-            plan = BASELINES[rule](problem, 0)
-            found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
-            assert found == foreseen(evaluate(problem, plan)), (rule, seed)
-            if "fsdp2" in rule:
-                compare(problem, plan, make)
-        for channels in ("one", "two"):
-            free, make = instance(seed, channels=channels)
-            peak = evaluate(free, BASELINES["fsdp2"](free, 0)).peak_bytes
-            for limit in (None, peak):
-                limited = free.within(limit)
-                solved = fsdp.solve(limited).plan
-                assert solved is not None
-                compare(limited, solved, make)
-    distributed.destroy_process_group()
-
-
 def compare(problem: Problem, plan: Plan, make: Callable[[], nn.Sequential]) -> None:
     """Compare what a plan comes to with all of its settings, and without each."""
     program: Any = program_of((problem, plan))
@@ -277,5 +250,36 @@ def without(plan: Plan, channels: Channels, method: str | None) -> tuple[Plan, C
 
 
 @pytest.mark.slow
+@in_each_process(1)
 def test_streams_of_fsdp2_take_as_long_as_planned() -> None:
-    values(launch(compare_all, 1))
+    """What FSDP2 does is what the simulator says, of rules and of plans."""
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=SHARDS)
+    for seed in range(INSTANCES):
+        problem, make = instance(seed)
+        for rule in RULES_OF_FSDP2:
+            plan = BASELINES[rule](problem, 0)
+            found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
+            assert found == foreseen(evaluate(problem, plan)), (rule, seed)
+            if "fsdp2" in rule:
+                compare(problem, plan, make)
+        for channels in ("one", "two"):
+            free, make = instance(seed, channels=channels)
+            peak = evaluate(free, BASELINES["fsdp2"](free, 0)).peak_bytes
+            for limit in (None, peak):
+                limited = free.within(limit)
+                solved = fsdp.solve(limited).plan
+                assert solved is not None
+                compare(limited, solved, make)
+
+
+@in_each_process()
+def test_collectives_wait_for_a_late_rank_as_long_as_the_job_does() -> None:
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=1))
+    group: Any = _Queue([0, 1])._group
+    begun = time.monotonic()
+    if distributed.get_rank() == 0:
+        with pytest.raises(RuntimeError, match="imed out"):
+            distributed.all_reduce(torch.ones(1), group=group)
+        assert 0.5 < time.monotonic() - begun < 3.5
+    else:
+        time.sleep(4)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -33,8 +32,8 @@ from planner.model.costs import AffineCost
 from planner.model.errors import PlannerError
 from planner.programs import ShardedUnit, UnitProgram, program_of
 from planner.runtime.fsdp2 import _Queue, as_fsdp2
-from tests.runtime.launching import launch, values
-from tests.runtime.reference import in_job
+from planner.runtime.world.world import World
+from tests.runtime.jobs import in_each_rank
 from tests.thorough import THOROUGH
 
 WIDTHS = (8, 24, 16, 32, 12, 20, 4)
@@ -176,20 +175,25 @@ def weighing(model: nn.Module, heads: Sequence[nn.Module], most: int) -> Iterato
 # Plans, and what they come to.
 
 
-def problem(shards: int, replicas: int = 1, **changes: Any) -> Problem:
-    cost = AffineCost(200, Fraction(1))
-    mesh = Mesh(
+def mesh_of(shards: int, replicas: int, *costs: AffineCost) -> Mesh:
+    """Return a mesh with the costs of a gather, a scatter, and a sum if there are replicas."""
+    gather, scatter, add = costs
+    return Mesh(
         shards=shards,
         replicas=replicas,
-        all_gather=cost,
-        reduce_scatter=cost,
-        all_reduce=cost if replicas > 1 else None,
+        all_gather=gather,
+        reduce_scatter=scatter,
+        all_reduce=add if replicas > 1 else None,
     )
+
+
+def problem(shards: int, replicas: int = 1, **changes: Any) -> Problem:
+    cost = AffineCost(200, Fraction(1))
     return Problem(
         forward_ns=[900] * len(SIZES),
         backward_ns=[1800] * len(SIZES),
         parameter_bytes=[4 * size for size in SIZES],
-        meshes=[mesh],
+        meshes=[mesh_of(shards, replicas, cost, cost, cost)],
         names=NAMES,
         **changes,
     )
@@ -244,20 +248,6 @@ def foreseen(problem: Problem, plan: Plan) -> list[Amount]:
     ]
 
 
-def pulls(method: str) -> dict[str, Any]:
-    """Return a plan of pulls for FSDP2."""
-    request = {
-        "problem": "ibatch",
-        "target": "fsdp2",
-        "method": method,
-        "startup_ns": 1000,
-        "transfer_ns": [4 * size for size in SIZES],
-        "compute_ns": [900] * len(SIZES),
-        "layer_parameters": [[f"{name}.weight", f"{name}.bias"] for name in NAMES],
-    }
-    return planner.solve_or_raise(request)
-
-
 # ---
 # What happens.
 
@@ -306,33 +296,6 @@ def follow(problem: Problem, plan: Plan) -> list[list[float]]:
     return train(model, model, last)
 
 
-def plain() -> list[list[float]]:
-    """Return the weights of DDP."""
-    model = make_model()
-    parallel = DistributedDataParallel(model)
-    return train(model, parallel, lambda: step(parallel, STEPS - 1))
-
-
-def as_exported(plan: dict[str, Any]) -> None:
-    """Compare what FSDP2 sends if somebody reads what is exported of a plan of pulls."""
-    settings = fsdp2_settings(pulls_of(plan))
-    rows = [range(*batch) for batch in plan["batches"]]
-    assert settings["groups"] == [[NAMES[layer] for layer in row] for row in rows]
-    model, mesh = make_model(), init_device_mesh("cpu", (distributed.get_world_size(),))
-    for number in settings["shard_order"]:
-        group = [model.get_submodule(name) for name in settings["groups"][number]]
-        fully_shard(group, mesh=mesh, reshard_after_forward=False)
-    sharded = fully_shard(model, mesh=mesh, reshard_after_forward=False)
-    ahead: Any = [model.get_submodule(name) for name in settings["forward_prefetch"]]
-    sharded.set_modules_to_forward_prefetch(ahead)
-    sizes = [sum(SIZES[layer] for layer in row) for row in rows]
-    planned = [("gather", size) for size in sizes] + [("scatter", size) for size in sizes[::-1]]
-    for number in range(STEPS):
-        with recording() as events:
-            step(model, number)
-        assert events == planned, planned
-
-
 class Backwards(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         self[2](torch.ones(1, WIDTHS[1]))
@@ -346,12 +309,11 @@ class Constant(nn.Sequential):
         return outputs
 
 
-def refused() -> None:
-    """Check what each of some misuses raises; none of them leaves the ranks apart."""
-    ranks = distributed.get_world_size()
-    mesh = init_device_mesh("cpu", (ranks,))
+@in_each_rank()
+def test_misuses_are_refused_and_leave_no_ranks_apart(world: World) -> None:
+    mesh = init_device_mesh("cpu", (2,))
     units = tuple(Unit(place, place + 1, True, False, place, None) for place in range(len(NAMES)))
-    program = program_of((problem(ranks), Plan(0, units)))
+    program = program_of((problem(2), Plan(0, units)))
     assert isinstance(program, UnitProgram)
     first, second, *rest = program.units
 
@@ -371,7 +333,7 @@ def refused() -> None:
     again = first._replace(modules=(str(len(tied) - 1),))
     named = first._replace(modules=("O",))
     sized = second._replace(parameter_bytes=second.parameter_bytes + 4)
-    apart = replace(program, buffers=1 + distributed.get_rank())
+    apart = replace(program, buffers=1 + world.rank)
     given = "InvalidInputError: reshard_after_forward: the plan says it for each unit"
     refuses(given, program, reshard_after_forward=True)
     refuses("InvalidInputError: mesh: planned for 3 ranks, got 2", replace(program, shards=3))
@@ -389,41 +351,49 @@ def refused() -> None:
     refuses("DisagreementError: the ranks do not agree on the plan", apart)
 
 
-def everything(plans: Sequence[tuple[Problem, Plan]], pulling: Sequence[dict[str, Any]]) -> None:
-    right, ranks = plain(), distributed.get_world_size()
-    for plan in plans:
-        for row, expected in zip(follow(*plan), right, strict=True):
-            assert row == pytest.approx(expected, abs=1e-6)
-    if ranks == 2:
-        refused()
-        for pull in pulling:
-            as_exported(pull)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_what_travels_is_in_memory_and_is_learnt_is_what_was_planned(ranks: int) -> None:
-    plans = [tight(ranks), by_hand(ranks)] if ranks == 2 else [tight(4), tight(2, replicas=2)]
-    pulling = [pulls(method) for method in ("layer_by_layer", "auto")]
-    assert 1 < len(pulling[1]["batches"]) < len(pulling[0]["batches"]) == len(SIZES)
-    values(launch(in_job, ranks, everything, plans, pulling))
+@in_each_rank("ranks")
+def test_what_travels_is_in_memory_and_is_learnt_is_what_was_planned(
+    world: World, ranks: int
+) -> None:
+    model = make_model()
+    parallel = DistributedDataParallel(model)
+    right = train(model, parallel, lambda: step(parallel, STEPS - 1))
+    other = by_hand(ranks) if ranks == 2 else tight(2, replicas=2)
+    for plan in (tight(ranks), other):
+        for row, expected in zip(follow(*plan), right, strict=True):
+            assert row == pytest.approx(expected, abs=1e-6)
 
 
-def waits() -> float:
-    distributed.init_process_group("gloo", timeout=timedelta(seconds=1))
-    group: Any = _Queue([0, 1])._group
-    begun = time.monotonic()
-    if distributed.get_rank() == 0:
-        with pytest.raises(RuntimeError, match="imed out"):
-            distributed.all_reduce(torch.ones(1), group=group)
-    else:
-        time.sleep(4)
-    took = time.monotonic() - begun
-    distributed.destroy_process_group()
-    return took
-
-
-def test_collectives_wait_for_a_late_rank_as_long_as_the_job_does() -> None:
-    first, _ = launch(waits, 2)
-    assert first.error is None, first.error.trace
-    assert 0.5 < first.value < 3.5
+@pytest.mark.parametrize("method", ["layer_by_layer", "auto"])
+@in_each_rank()
+def test_exported_pulls_are_what_fsdp2_sends(world: World, method: str) -> None:
+    request = {
+        "problem": "ibatch",
+        "target": "fsdp2",
+        "method": method,
+        "startup_ns": 1000,
+        "transfer_ns": [4 * size for size in SIZES],
+        "compute_ns": [900] * len(SIZES),
+        "layer_parameters": [[f"{name}.weight", f"{name}.bias"] for name in NAMES],
+    }
+    plan = planner.solve_or_raise(request)
+    settings = fsdp2_settings(pulls_of(plan))
+    rows = [range(*batch) for batch in plan["batches"]]
+    assert len(rows) > 1
+    assert (len(rows) == len(SIZES)) == (method == "layer_by_layer")
+    assert settings["groups"] == [[NAMES[layer] for layer in row] for row in rows]
+    model, mesh = make_model(), init_device_mesh("cpu", (world.size,))
+    for number in settings["shard_order"]:
+        group = [model.get_submodule(name) for name in settings["groups"][number]]
+        fully_shard(group, mesh=mesh, reshard_after_forward=False)
+    sharded = fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    ahead: Any = [model.get_submodule(name) for name in settings["forward_prefetch"]]
+    sharded.set_modules_to_forward_prefetch(ahead)
+    sizes = [sum(SIZES[layer] for layer in row) for row in rows]
+    planned = [("gather", size) for size in sizes] + [("scatter", size) for size in sizes[::-1]]
+    for number in range(STEPS):
+        with recording() as events:
+            step(model, number)
+        assert events == planned, planned

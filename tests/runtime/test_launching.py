@@ -1,18 +1,32 @@
-"""What the launcher of the multi-process tests says of workers that return, fail, die and hang."""
+"""Where jobs run: workers on this machine that return, fail, die and hang, and emulated clusters.
 
+Of clusters: who reaches whom over what, at what rate, and that nothing of them stays.
+"""
+
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_interface
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import emulated_cluster
 import pytest
 import torch
+import torch.distributed as dist
+from emulated_hosts import ClusterError, Host, Layout
+from emulated_network import clean, cluster
 
-from tests.runtime.launching import HangError, launch, running
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
+from tests.runtime.launching import HangError, launch, running, values
 
 
 class RefusedError(Exception):
@@ -107,3 +121,242 @@ def test_workers_end_in_time_even_if_who_started_them_is_gone(tmp_path: Path) ->
         for number in started:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
+
+
+# ---
+# Emulated clusters.
+
+SCRIPT = Path(emulated_cluster.__file__)
+RATE = 50_000_000
+
+emulated = pytest.mark.emulated
+
+
+class StopError(Exception):
+    """Ends a block early."""
+
+
+def namespaces(owner: int | None = None) -> set[str]:
+    """Return the names of what a process, or this one, has of clusters."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    names = {line.split()[0] for line in listed.stdout.splitlines()}
+    return {name for name in names if name.startswith(f"planner-{owner or os.getpid()}-")}
+
+
+@contextmanager
+def script(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def sleeping() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Run a script whose two hosts sleep; yield its process, and those of the hosts."""
+    with script("--flat", "2", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
+        assert process.stdout is not None
+        inside = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        assert len(namespaces(process.pid)) == 3
+        yield process, inside
+
+
+def connect(address: str, port: int, limit_s: float) -> bool:
+    """Tell whether a server on another host is reached."""
+    try:
+        with socket.create_connection((address, port), timeout=limit_s):
+            return True
+    except OSError:
+        return False
+
+
+def meet(hosts: tuple[Host, ...], place: int) -> bool | None:
+    """Let every host but the first connect to the first, over the interface at a place."""
+    port = 4000
+    server, control = hosts[0].nics[place].address, hosts[0].control_address
+    if os.environ["RANK"] == "0":
+        with socket.create_server((server, port)), socket.create_server((control, port)) as doors:
+            # Who comes here a second time has tried the other address.
+            for _ in range(2 * (len(hosts) - 1)):
+                doors.accept()[0].close()
+        return None
+    while not connect(control, port, 5):
+        time.sleep(0.05)
+    answer = connect(server, port, 2)
+    connect(control, port, 5)
+    return answer
+
+
+def reached(hosts: tuple[Host, ...], place: int) -> list[bool]:
+    _, *others = values(launch(meet, len(hosts), hosts, place, timeout_s=30, hosts=hosts))
+    return others
+
+
+def reduce_over_switches() -> None:
+    """Sum up over the servers on each of a server's switches, and over all."""
+    dist.init_process_group("gloo")
+    rank, bcube = dist.get_rank(), BCube(2, 2)
+    for level in range(2):
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["PLANNER_INTERFACES"].split(",")[level]
+        for switch in range(2):
+            there = list(bcube.on_switch(level, switch))
+            group, number = dist.new_group(there), torch.tensor([float(rank)])
+            if switch == bcube.switch(rank, level):
+                dist.all_reduce(number, group=group)
+                assert number == sum(there)
+    everywhere = torch.tensor([float(rank)])
+    dist.all_reduce(everywhere)
+    assert everywhere == 6
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (3, 2), (2, 3), (4, 3)])
+def test_a_bcube_plugs_servers_where_the_network_says(n: int, k: int) -> None:
+    bcube, hosts = BCube(n, k), Layout.bcube(n, k).hosts
+    assert len(hosts) == bcube.servers
+    assert {tuple(nic.name for nic in host) for host in hosts} == {
+        tuple(f"eth{level}" for level in range(k))
+    }
+    for server, other in combinations(range(bcube.servers), 2):
+        for level in range(k):
+            together = other in bcube.neighbours(server, level)
+            left, right = hosts[server][level], hosts[other][level]
+            assert (left.switch == right.switch) == together
+            networks = [ip_interface(f"{nic.address}/24").network for nic in (left, right)]
+            assert (networks[0] == networks[1]) == together
+
+
+def test_addresses_are_all_different() -> None:
+    for layout in (Layout.bcube(3, 3), Layout.flat(5, 3)):
+        addresses = [nic.address for host in layout.hosts for nic in host]
+        assert len(set(addresses)) == len(addresses)
+        assert not any(address.startswith("172.31.") for address in addresses)
+
+
+def test_a_layout_that_cannot_be() -> None:
+    for hosts, nics in ((0, 1), (251, 1), (2, 0)):
+        with pytest.raises(InvalidInputError, match="hosts" if nics else "nics"):
+            Layout.flat(hosts, nics)
+    with pytest.raises(InvalidInputError, match="servers"):
+        Layout.bcube(16, 2)
+
+
+@pytest.mark.slow
+@emulated
+def test_hosts_reach_each_other_unless_an_interface_is_down() -> None:
+    with cluster(Layout.flat(3, nics=2), RATE) as hosts:
+        assert reached(hosts, 0) == reached(hosts, 1) == [True, True]
+        hosts[1].link("eth0", up=False)
+        assert reached(hosts, 0) == [False, True]
+        assert reached(hosts, 1) == [True, True]
+        hosts[0].link("eth1", up=False)
+        assert reached(hosts, 1) == [False, False]
+        hosts[1].link("eth0", up=True)
+        assert reached(hosts, 0) == [True, True]
+        with pytest.raises(ClusterError, match="eth7"):
+            hosts[0].link("eth7", up=False)
+
+
+@emulated
+def test_hosts_of_a_bcube_reach_their_neighbours_alone_and_have_a_group_on_each_switch() -> None:
+    with cluster(Layout.bcube(2, 2), RATE) as hosts:
+        assert reached(hosts, 0) == [True, False, False]
+        assert reached(hosts, 1) == [False, True, False]
+        values(launch(reduce_over_switches, 4, hosts=hosts))
+
+
+@emulated
+def test_both_ends_of_every_link_but_control_have_the_rate() -> None:
+    with cluster(Layout.flat(3, nics=2), RATE) as hosts:
+        spaces = [host.namespace for host in hosts]
+        (switches,) = namespaces() - set(spaces)
+        limited: list[int] = []
+        for space in [*spaces, switches]:
+            shown = subprocess.run(
+                ["tc", "-n", space, "-json", "qdisc"], capture_output=True, check=True
+            )
+            rules = [rule for rule in json.loads(shown.stdout) if rule["kind"] == "tbf"]
+            limited.append(len(rules))
+            assert {rule["options"]["rate"] for rule in rules} == {RATE // 8}
+            assert "ctl0" not in {rule["dev"] for rule in rules}
+        assert limited == [2, 2, 2, 6]
+
+
+@emulated
+def test_nothing_stays_after_an_exception() -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def fail() -> NoReturn:
+        with cluster(Layout.flat(2), None) as hosts:
+            assert len(namespaces()) == 3
+            command = ["ip", "netns", "exec", hosts[1].namespace, "sh", "-c", "echo; sleep 1000"]
+            started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+            assert started[0].stdout is not None
+            started[0].stdout.readline()
+            raise StopError
+
+    with pytest.raises(StopError):
+        fail()
+    with started[0] as process:
+        try:
+            assert namespaces() == set()
+            assert process.wait(30) == -signal.SIGKILL
+        finally:
+            process.kill()
+
+
+@emulated
+def test_the_script_runs_a_command_on_every_host() -> None:
+    command = 'echo "$RANK of $WORLD_SIZE by $PLANNER_INTERFACES"; exit $RANK'
+    with script("--bcube", "2,2", "--rate", "50Mb/s", "--", "sh", "-c", command) as process:
+        output, _ = process.communicate(timeout=60)
+        assert sorted(output.splitlines()) == [
+            f"[host {rank}] {rank} of 4 by eth0,eth1" for rank in range(4)
+        ]
+        assert process.returncode == 3
+    assert namespaces(process.pid) == set()
+
+
+@emulated
+def test_a_script_that_is_asked_to_end_leaves_nothing() -> None:
+    with sleeping() as (process, inside):
+        process.terminate()
+        assert process.wait(30) == 143
+    assert namespaces(process.pid) == set()
+    assert not any(map(running, inside))
+
+
+@emulated
+def test_what_a_killed_script_leaves_is_removed_and_what_runs_is_not() -> None:
+    with cluster(Layout.flat(1), RATE):
+        own = namespaces()
+        with sleeping() as (process, inside):
+            with script("--clean") as cleaner:
+                cleaner.communicate(timeout=60)
+            left = namespaces(process.pid)
+            assert len(left) == 3
+            process.kill()
+            process.wait(30)
+            assert namespaces(process.pid) == left
+            with script("--flat", "1", "--", "true") as following:
+                following.communicate(timeout=60)
+            assert namespaces(process.pid) == set()
+            assert not any(map(running, inside))
+            assert namespaces() == own
+            assert not left & set(clean())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [(["--flat", "2", "--", "true"], "needs"), (["--bcube", "2", "--", "true"], "--bcube")],
+)
+def test_the_script_says_why_it_cannot(arguments: list[str], reason: str) -> None:
+    surroundings = {**os.environ, "PATH": "/nowhere"}
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr

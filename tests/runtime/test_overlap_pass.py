@@ -21,7 +21,8 @@ from planner.jsonio.overlap import OverlapAnswer, answer
 from planner.model.errors import InvalidPlanError
 from planner.profiling.fx import fx_document, operations
 from planner.runtime.overlap_pass import impose_overlap
-from tests.runtime.launching import launch, values
+from planner.runtime.world.world import World
+from tests.runtime.jobs import in_each_rank
 
 WIDTH = 8
 
@@ -66,20 +67,20 @@ def planned(graph: Graph) -> tuple[overlap.Problem, Any]:
     return problem, overlap.solve(problem, method="search", time_limit=0.5)
 
 
-def worker(size: int) -> list[tuple[Any, ...]]:
-    """Run the model as it is, and as planned; return which orders there were."""
-    distributed.init_process_group("gloo")
-    store: Any = distributed.distributed_c10d._get_default_store()
+@pytest.mark.slow
+@in_each_rank()
+def test_planned_order_and_merging_compute_the_same(world: World) -> None:
+    """The model runs as it is, and as planned."""
     orders: list[tuple[Any, ...]] = []
 
     def compiled(impose: bool, module: GraphModule) -> Any:
         if impose:
             # A plan that is made in a limited time may be another one on each rank. While torch
             # compiles, only the store can be used.
-            key = f"plan {len(orders)}"
-            if distributed.get_rank() == 0:
-                store.set(key, msgspec.json.encode(answer(*planned(module.graph))))
-            text = bytes(store.get(key))
+            made = (
+                "" if world.rank else msgspec.json.encode(answer(*planned(module.graph))).decode()
+            )
+            text = world.gather(f"plan {len(orders)}", made)[0].encode()
             document, _ = decode_answer(text)
             assert isinstance(document, OverlapAnswer)
             names = [node.name for node in document.nodes]
@@ -99,7 +100,7 @@ def worker(size: int) -> list[tuple[Any, ...]]:
 
     results = []
     for impose in (False, True):
-        model = Sharded(size)
+        model = Sharded(world.size)
 
         def compile_graph(module: GraphModule, _: Any, impose: bool = impose) -> Any:
             return compiled(impose, module)
@@ -107,19 +108,12 @@ def worker(size: int) -> list[tuple[Any, ...]]:
         torch._dynamo.reset()
         backend = aot_autograd(fw_compiler=compile_graph)
         called = torch.compile(model, backend=backend, dynamic=False)
-        torch.manual_seed(distributed.get_rank() + 10)
+        torch.manual_seed(world.rank + 10)
         outputs = called(torch.randn(3, 5, WIDTH))
         outputs.square().mean().backward()
         results.append([outputs.detach(), *(p.grad for p in model.parameters())])
-    distributed.destroy_process_group()
     assert all(map(torch.equal, *results))
-    return orders
-
-
-@pytest.mark.slow
-def test_planned_order_and_merging_compute_the_same() -> None:
-    orders, others = values(launch(worker, 2, 2))
-    assert orders == others
+    world.agree("the orders", repr(orders))
     assert len(orders) == 2  # forward and backward
     assert any(before != wanted for before, wanted, _, _ in orders)
     assert any(merged for _, _, merged, _ in orders)

@@ -1,12 +1,11 @@
-"""Gradient transfers: weights are those of DDP, transfers are lazy, and what executors take."""
+"""Gradient transfers are lazy; what executors hold and do; how messages lie in memory."""
 
 import gc
-import random
 import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count, pairwise
 from pathlib import Path
 from types import FrameType
@@ -26,110 +25,12 @@ from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.executors.messages import lay_out, means_of, messages_of
 from planner.runtime.executors.shards import ShardExecutor
-from planner.runtime.model.parameters import trainable
-from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
+from tests.runtime.executors.test_training import by_any_program
 from tests.runtime.faulty import Spied
 from tests.runtime.jobs import in_each_rank
-from tests.runtime.launching import launch, values
-from tests.runtime.recipes import RECIPES, SLOW, Plain, follow, made
-from tests.runtime.reference import (
-    MODELS,
-    OPTIMIZERS,
-    STEPS,
-    backward,
-    ddp_weights,
-    largest_difference,
-    make_model,
-    make_optimizer,
-    take_steps,
-    weights_of,
-)
-from tests.runtime.sharing import Ours, executor_of
-from tests.thorough import THOROUGH
-
-
-def random_program(model: nn.Module, seed: int) -> GradientProgram:
-    """Return any plan: parameters cut anywhere, grouped anyhow, in any order."""
-    draw = random.Random(seed)
-    pieces = []
-    for name, parameter in trainable(model).items():
-        width = parameter.element_size()
-        cuts = {0, parameter.numel(), *(draw.randrange(parameter.numel()) for _ in range(2))}
-        marks = sorted(cuts) if draw.random() < 0.5 else [0, parameter.numel()]
-        pieces += [Piece(name, width * start, width * stop) for start, stop in pairwise(marks)]
-    draw.shuffle(pieces)
-    marks = sorted({0, len(pieces), *(draw.randrange(len(pieces)) for _ in range(4))})
-    batches = tuple(
-        Batch(tuple(pieces[start:stop]), depth=draw.randint(1, 8))
-        for start, stop in pairwise(marks)
-    )
-    return GradientProgram(batches, barrier=draw.random() < 0.3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("size", "seeds", "models", "tolerance"),
-    [
-        (2, range(5 if THOROUGH else 2), list(MODELS), 0),
-        (3, range(5 if THOROUGH else 1), list(MODELS), 1e-6),
-        # So many ranks change the ring alone, whatever the model.
-        (9, range(1), ["transformer"], 1e-6),
-    ],
-)
-@in_each_rank("size", timeout_s=300)
-def test_any_plan_trains_as_ddp_does(
-    world: World, size: int, seeds: Sequence[int], models: Sequence[str], tolerance: float
-) -> None:
-    """By default each model has one optimiser, with two ranks another than with three."""
-    for number, name in enumerate(models):
-        kinds = list(OPTIMIZERS)
-        for kind in kinds if THOROUGH else [kinds[(number + size) % 2]]:
-            expected = ddp_weights(name, kind)
-            for seed in seeds:
-                model = make_model(name)
-                with torch.no_grad():
-                    for parameter in model.parameters():
-                        parameter.add_(world.rank)  # which has to become what rank 0 has
-                updates, program = make_optimizer(kind, model), random_program(model, seed)
-                with GradientExecutor(model, program, updates, world) as executor:
-                    take_steps(executor, name, world.rank)
-                assert largest_difference(weights_of(model), expected) <= tolerance
-
-
-class Lazy(Ours):
-    """An executor's loop in which gradients can be clipped."""
-
-    def __init__(self, executor: GradientExecutor, model: nn.Module) -> None:
-        super().__init__(executor, model)
-        self.synchronise, self.model = executor.synchronise, model
-
-    def clip(self, norm: float) -> None:
-        self.synchronise()
-        self.synchronise()  # changes nothing
-        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recipes", [list(RECIPES), list(SLOW)])
-@in_each_rank(timeout_s=120)
-def test_any_way_of_training_gives_what_ddp_gives(world: World, recipes: Sequence[str]) -> None:
-    for name in recipes:
-        recipe = (RECIPES | SLOW)[name]
-        model, optimizer = made(recipe)
-        expected = follow(recipe, model, optimizer, Plain(model, optimizer))
-        model, optimizer = made(recipe)
-        program = GradientProgram(random_program(model, 3).batches, barrier=False)
-        executor = GradientExecutor(model, program, optimizer, world)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
-            weights = follow(recipe, model, optimizer, Lazy(executor, model))
-        executor.close()
-        assert largest_difference(weights, expected) == 0, name
-        if recipe.between is None:
-            kinds = [event.kind for event in executor.trace.events]
-            assert kinds.count("forward") == STEPS * recipe.passes
-        assert not torch.overrides._get_current_function_mode_stack()
+from tests.runtime.reference import backward, make_model, make_optimizer, take_steps
+from tests.runtime.sharing import executor_of
 
 
 @in_each_rank()
@@ -156,7 +57,7 @@ def test_the_forward_pass_begins_before_the_last_batch(world: World) -> None:
 
     model.get_submodule("second").register_forward_hook(computed)
     go.set()  # for the first step, which waits
-    take_steps(executor, "perceptron", world.rank, range(3))
+    take_steps(executor, range(3))
     go.set()
     executor.close()
     assert next(calls) == 3 * len(batches) + 1
@@ -175,24 +76,18 @@ def test_the_forward_pass_begins_before_the_last_batch(world: World) -> None:
 @in_each_rank()
 def test_a_barrier_holds_the_forward_pass_back(world: World) -> None:
     model = make_model("perceptron")
-    program = GradientProgram(random_program(model, 0).batches, barrier=True)
-    executor = GradientExecutor(model, program, make_optimizer("sgd", model), world)
+    updates = make_optimizer("sgd", model)
+    executor = by_any_program(0, world, model, updates, barrier=True)
     for step in range(3):
         backward(model, "perceptron", world.rank, step)
         executor.step()
         assert not executor.gate.pending
     executor.close()
     happened = executor.trace.events
-    for step in range(3):
-        ends = [
-            event.end_ns
-            for event in happened
-            if event.step == step and event.kind in ("transfer", "update")
-        ]
-        assert ends
-        for event in happened:
-            if event.kind == "forward" and event.step > step:
-                assert event.start_ns >= max(ends)
+    ends = [(one.step, one.end_ns) for one in happened if one.kind in ("transfer", "update")]
+    begins = [(one.step, one.start_ns) for one in happened if one.kind == "forward"]
+    assert {step for step, _ in ends} == {0, 1, 2}
+    assert all(end <= begin for step, end in ends for later, begin in begins if later > step)
 
 
 WIDTH = 1024
@@ -208,11 +103,11 @@ def held() -> int:
     return sum(storage.nbytes() for storage in storages.values())
 
 
-def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world: World) -> Executor:
-    pieces = [Piece(name) for name, _ in model.named_parameters()]
-    if kind == "bigdl":
+def attached(width: int, model: nn.Module, updates: Optimizer, world: World) -> Executor:
+    """Attach a model by batches of so many parameters, or by slices if it is 0."""
+    if not width:
         return executor_of("slices", model, updates, world)
-    width = 2 if kind == "ibatch" else len(pieces)
+    pieces = [Piece(name) for name, _ in model.named_parameters()]
     starts = range(0, len(pieces), width)
     batches = tuple(Batch(tuple(pieces[start : start + width])) for start in starts)
     return ShardExecutor(model, ShardProgram.pushes_first(batches, batches), updates, world)
@@ -220,26 +115,26 @@ def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "most"),
+    ("width", "most"),
     [
         # Parameters, gradients, state and mean of 1/N, and room for two messages.
-        ("ibatch", 2 + 3 / 2 + 2 / 8),
-        ("one batch", 2 + 3 / 2 + 2 / 8),
-        ("bigdl", 2 + 5 / 2),
+        (2, 2 + 3 / 2 + 2 / 8),
+        (8, 2 + 3 / 2 + 2 / 8),
+        (0, 2 + 5 / 2),
     ],
 )
 @in_each_rank()
-def test_shards_save_memory(world: World, kind: str, most: float) -> None:
+def test_shards_save_memory(world: World, width: int, most: float) -> None:
     """Compared with the parameters is what is held at the end of a backward pass under Adam."""
     assert most < 5  # DDP: parameters, gradients, buckets, and a state of two numbers for each
     before = held()
     model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
-    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    executor = attached(kind, model, torch.optim.Adam(model.parameters()), world)
-    for _ in range(2):
+    size = sum(parameter.nbytes for parameter in model.parameters())
+    executor = attached(width, model, torch.optim.Adam(model.parameters()), world)
+    for step in range(3):
         model(torch.ones(1, WIDTH)).sum().backward()
-        executor.step()
-    model(torch.ones(1, WIDTH)).sum().backward()
+        if step < 2:
+            executor.step()
     share = (held() - before) / size
     executor.close()
     assert 2 < share < most + 0.05
@@ -284,44 +179,44 @@ def counted_steps(optimizer: Optimizer) -> list[None]:
     return steps
 
 
-def count_work(size: int) -> tuple[int, int]:
+def count_work(world: World, size: int) -> tuple[int, int]:
     """Train with a batch and a group for each layer; return instructions, and updates."""
     counter = Instructions()
     threading.settrace(counter)
-    with join() as world:
-        model = layers(size)
-        groups = [{"params": list(layer.parameters())} for layer in model.children()]
-        optimizer = SGD(groups, lr=0.1)
-        updates = counted_steps(optimizer)
-        permits = threading.Semaphore(0)  # each message waits for somebody who waits for it
+    model = layers(size)
+    groups = [{"params": list(layer.parameters())} for layer in model.children()]
+    optimizer = SGD(groups, lr=0.1)
+    updates = counted_steps(optimizer)
+    permits = threading.Semaphore(0)  # each message waits for somebody who waits for it
 
-        def hold() -> None:
-            assert permits.acquire(timeout=30)
+    def hold() -> None:
+        assert permits.acquire(timeout=30)
 
-        held = Spied(world, hold)
-        executor = GradientExecutor(model, each_layer(model), optimizer, world, held)
-        wait = executor.channel.wait
+    held = Spied(world, hold)
+    executor = GradientExecutor(model, each_layer(model), optimizer, world, held)
+    wait = executor.channel.wait
 
-        def let_go(ticket: Ticket) -> None:
-            permits.release()
-            wait(ticket)
+    def let_go(ticket: Ticket) -> None:
+        permits.release()
+        wait(ticket)
 
-        executor.channel.wait = let_go  # type: ignore[method-assign]
-        for _ in range(2):
-            train_step(model, executor)
-        updates.clear()
-        counter.counting = True
-        sys.settrace(counter)
+    executor.channel.wait = let_go  # type: ignore[method-assign]
+    for _ in range(2):
         train_step(model, executor)
-        sys.settrace(None)
-        counter.counting = False
-        counts = counter.count, len(updates)
-        executor.close()
+    updates.clear()
+    counter.counting = True
+    sys.settrace(counter)
+    train_step(model, executor)
+    sys.settrace(None)
+    counter.counting = False
+    counts = counter.count, len(updates)
+    executor.close()
     return counts
 
 
-def test_work_grows_with_the_number_of_layers_and_not_faster() -> None:
-    few, many = (values(launch(count_work, 1, size))[0] for size in (15, 90))
+@in_each_rank(1)
+def test_work_grows_with_the_number_of_layers_and_not_faster(world: World) -> None:
+    few, many = (count_work(world, size) for size in (15, 90))
     assert (few[1], many[1]) == (15, 90)  # each batch came alone: there is nothing slower
     assert few[0] > 0
     assert many[0] < 1.5 * 6 * few[0]

@@ -1,4 +1,4 @@
-"""Training by executors that update a part of the weights on each rank, held against plain DDP."""
+"""Executors that update a part of the weights on each rank: what travels when, what is refused."""
 
 import os
 import re
@@ -7,10 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from fractions import Fraction
-from functools import partial
-from itertools import islice
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -18,213 +15,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributed, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
-from planner.families import iteration
-from planner.families.bigdl.problem import Exchange
-from planner.families.iteration.memory import Footprint
-from planner.model.clusters import Cluster, Nic
-from planner.model.errors import InvalidInputError, InvalidPlanError
-from planner.model.topologies import Switch
-from planner.programs import Batch, Piece, ShardProgram, SliceProgram, program_of
+from planner.programs import Batch, Piece, ShardProgram, SliceProgram
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.shards import ShardExecutor, cells_of, messages_of, slice_of
-from planner.runtime.executors.sliced import ELEMENTWISE, check_elementwise
-from planner.runtime.executors.slices import SliceExecutor, check_slices
-from planner.runtime.model.parameters import trainable
+from planner.runtime.executors.sliced import SlicedOptimizer, flat_values
+from planner.runtime.executors.slices import SliceExecutor
+from planner.runtime.model.parameters import Elements
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.executors.test_gradients import cut_batches
+from tests.runtime.executors.test_training import pulled_early
 from tests.runtime.jobs import in_each_rank
-from tests.runtime.launching import errors, launch, values
+from tests.runtime.launching import errors, launch
 from tests.runtime.reference import (
-    MODELS,
+    OPTIMIZERS,
     away_from_ddp,
-    backward,
-    ddp_weights,
-    largest_difference,
     make_model,
     make_optimizer,
-    measured,
     take_steps,
-    weights_of,
 )
-from tests.runtime.sharing import (
-    DIVIDED,
-    Attach,
-    Pair,
-    check,
-    compare,
-    compare_models,
-    jobs,
-    pulled_early,
-    resume,
-)
-from tests.thorough import THOROUGH
+from tests.runtime.sharing import Order, attached, slices
 
 NAME = "perceptron"
 WIDTH = 4
 """Bytes of an element."""
-
-SIZES = {"one": [100], "each": [1] * 100, "uneven": [1, 3, 2, 100]}
-"""Of batches."""
-
-
-def batches(model: nn.Module, how: str) -> tuple[Batch, ...]:
-    pieces = iter([Piece(name) for name, _ in model.named_parameters()])
-    some = (tuple(islice(pieces, size)) for size in SIZES[how])
-    return tuple(Batch(each) for each in some if each)
-
-
-def shards(model: nn.Module, pull: str, push: str) -> ShardProgram:
-    return pulled_early(ShardProgram.pushes_first(batches(model, pull), batches(model, push)[::-1]))
-
-
-def attach_shards(
-    world: World, pull: str, push: str, model: nn.Module, optimizer: Optimizer
-) -> ShardExecutor:
-    return ShardExecutor(model, shards(model, pull, push), optimizer, world)
-
-
-Order = Literal["rotated", "same", "backwards"]
-
-
-def slices(model: nn.Module, size: int, order: Order) -> SliceProgram:
-    elements = sum(parameter.numel() for parameter in trainable(model).values())
-    plan = Exchange(elements, size, "same" if order == "same" else "rotated")
-    pulls = tuple(plan.pull_order(node) for node in range(size))
-    if order == "backwards":  # and nobody begins with itself
-        pulls = tuple(order_of_rank[:0:-1] + order_of_rank[:1] for order_of_rank in pulls)
-    return SliceProgram(tuple(plan.slice(node) for node in range(size)), pulls)
-
-
-def attach_slices(
-    world: World, order: Order, model: nn.Module, optimizer: Optimizer
-) -> SliceExecutor:
-    return SliceExecutor(model, slices(model, world.size, order), optimizer, world)
-
-
-def train(kind: str, recipes: list[str]) -> dict[str, Pair]:
-    """Train in several ways; if there is time for it, all models, too."""
-    with join() as world:
-        by_shards, by_slices = partial(attach_shards, world), partial(attach_slices, world)
-        if kind == "shards":
-            mixed = (("uneven", "each"), ("one", "uneven"), ("each", "one"))
-            ways: list[Attach] = [partial(by_shards, *way) for way in mixed]
-            same: dict[str, Attach] = {how: partial(by_shards, how, how) for how in SIZES}
-        else:
-            recipes = [name for name in recipes if name != "mixed"]
-            same = {order: partial(by_slices, order) for order in get_args(Order)}
-            ways = list(same.values())
-        pairs: dict[str, Pair] = {}
-        for start, attach in enumerate(ways):
-            pairs |= compare(attach, recipes[start::3])
-        if recipes == DIVIDED[kind]:
-            pairs |= compare_models(same, world.rank)
-            pairs["resumed"] = resume(same["uneven" if kind == "shards" else "rotated"], world.rank)
-            for name in ("tiny", "mixed", "frozen") if kind == "shards" else ():
-                pairs[f"{name}, each"] = compare(same["each"], [name])[name]
-    return pairs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "recipes"), jobs("shards"))
-def test_weights_by_shards_are_those_of_ddp(size: int, recipes: list[str]) -> None:
-    check(values(launch(train, size, "shards", recipes, timeout_s=150)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "recipes"), jobs("slices"))
-def test_weights_by_slices_are_those_of_ddp(size: int, recipes: list[str]) -> None:
-    check(values(launch(train, size, "slices", recipes, timeout_s=150)))
-
-
-# ---
-# Plans that cut parameters, and push elsewhere than they pull.
-
-
-def cut(model: nn.Module, most: int, together: int) -> tuple[Batch, ...]:
-    """Cut all parameters into pieces of so many elements, and batch them crosswise."""
-    pieces = []
-    for name, parameter in model.named_parameters():
-        size = parameter.numel() * parameter.element_size()
-        step = most * parameter.element_size()
-        pieces += [Piece(name, start, min(start + step, size)) for start in range(0, size, step)]
-    crossed = pieces[::2] + pieces[1::2]
-    starts = range(0, len(crossed), together)
-    return tuple(Batch(tuple(crossed[start : start + together])) for start in starts)
-
-
-def attach_cut(
-    world: World,
-    pull: tuple[int, int],
-    push: tuple[int, int],
-    model: nn.Module,
-    updates: Optimizer,
-    early: bool = True,
-) -> ShardExecutor:
-    program = ShardProgram.pushes_first(cut(model, *pull), cut(model, *push)[::-1])
-    if early:
-        program = pulled_early(program)
-        first = [direction for direction, _ in program.transfers].index("pull")
-        assert "push" in {direction for direction, _ in program.transfers[first:]}
-    return ShardExecutor(model, program, updates, world)
-
-
-WAYS = [((41, 3), (61, 2)), ((1000, 1), (41, 4)), ((87, 20), (187, 1))]
-"""Elements of a piece, and pieces of a batch, of pulls and of pushes."""
-
-
-def train_cut() -> dict[str, Pair]:
-    """Train all models; by default each by one optimiser, with two ranks by another than three."""
-    pairs: dict[str, Pair] = {}
-    with join() as world:
-        for place, kind in enumerate(("sgd", "adam")):
-            for number, ((pull, push), name) in enumerate(zip(WAYS * 2, MODELS, strict=False)):
-                if not THOROUGH and (number + world.size) % 2 != place:
-                    continue
-                model = make_model(name)
-                updates = make_optimizer(kind, model)
-                early = kind == "adam"
-                with attach_cut(world, pull, push, model, updates, early) as executor:
-                    take_steps(executor, name, world.rank)
-                    share = sum(own.numel() for own in updates.param_groups[0]["params"])
-                whole = sum(parameter.numel() for parameter in model.parameters())
-                # Of each cell, some elements here, a rank has one too many at most.
-                assert share < 2 * whole / world.size
-                pairs[f"{name}, {kind}"] = weights_of(model), ddp_weights(name, kind)
-        recipes = ["mixed", "frozen", "tiny, Adam", "named, scheduled", "Adagrad, begun at 1"]
-        pairs |= compare(partial(attach_cut, world, *WAYS[0]), recipes)
-    return pairs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 3, 4] if THOROUGH else [2, 3])  # four run a plan below
-def test_weights_by_cut_shards_are_those_of_ddp(ranks: int) -> None:
-    check(values(launch(train_cut, ranks, timeout_s=150)))
-
-
-def follow(plan: Any) -> list[float]:
-    with join() as world:
-        return [away_from_ddp(plan, NAME, world, kind) for kind in ("sgd", "adam")]
-
-
-@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4))])
-def test_what_is_planned_where_memory_is_tight_runs(ranks: int) -> None:
-    """There is room for shards alone, and for little at once."""
-    profile = measured(NAME)
-    footprint = Footprint.of(profile, Fraction(2))
-    memory = footprint.static_bytes("sharded", ranks) + 300
-    assert memory < footprint.static_bytes("replicated", ranks)
-    nic = Nic(Fraction(10**8), 20_000)
-    cluster = Cluster("tried", "a test", ranks, Switch(ranks), nic, memory_bytes=memory)
-    problem = iteration.Problem.from_profile(profile, cluster, optimiser=2, element_bytes=WIDTH)
-    plan = problem, iteration.solve(problem)
-    program = program_of(plan)
-    assert isinstance(program, ShardProgram)
-    for batches in (program.pulls, program.pushes):
-        assert any(piece != Piece(piece.parameter) for batch in batches for piece in batch.pieces)
-    for differences in values(launch(follow, ranks, plan)):
-        assert max(differences) < 1e-6
 
 
 NUMBERS = {
@@ -317,7 +133,7 @@ def test_order_and_place_of_what_travels(
         model.get_submodule(name).register_forward_hook(
             lambda *_: pending.append({executor.names[one] for one in executor.gate.pending})
         )
-    take_steps(executor, NAME, world.rank, range(2))
+    take_steps(executor, range(2))
     moments = sum(state["exp_avg"].numel() for state in optimizer.state.values())
     executor.close()
 
@@ -346,11 +162,9 @@ def test_order_and_place_of_what_travels(
 
 def die_between_pulls() -> None:
     with join(3) as world:
-        model = make_model(NAME)
-        executor = attach_shards(world, "each", "each", model, make_optimizer("sgd", model))
+        executor = attached(world, "shards")
         for step in range(3):
-            backward(model, NAME, world.rank, step)
-            executor.step()
+            take_steps(executor, [step])
             if (step, world.rank) == (1, 1):
                 executor.channel.wait(executor.awaited[2])
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -385,11 +199,11 @@ def test_order_of_pulls(world: World, order: Order) -> None:
     watch("recv", lambda peer, message: asked.append((peer, message.numel())))
     model = make_model(NAME)
     optimizer = make_optimizer("adam", model)
-    executor = attach_slices(world, order, model, optimizer)
-    take_steps(executor, NAME, rank, [0])
+    plan = slices(model, size, order)
+    executor = SliceExecutor(model, plan, optimizer, world)
+    take_steps(executor, [0])
     moments = sum(state["exp_avg"].numel() for state in optimizer.state.values())
     executor.close()
-    plan = slices(model, size, order)
     sizes = [stop - start for start, stop in plan.slices]
     others = [other for other in plan.pull_order[rank] if other != rank]
     if order == "rotated":
@@ -410,9 +224,7 @@ def lose_a_connection() -> None:
 
     watch("recv", broken)
     with join(timeout_s=8) as world:
-        model = make_model(NAME)
-        executor = attach_slices(world, "rotated", model, make_optimizer("sgd", model))
-        take_steps(executor, NAME, world.rank, [0])
+        take_steps(attached(world, "slices"), [0])
 
 
 def test_the_other_end_of_a_broken_transfer_is_named() -> None:
@@ -431,55 +243,61 @@ def test_a_rank_serves_the_others_to_the_end(world: World) -> None:
     elements = sum(parameter.numel() for parameter in model.parameters())
     plan = SliceProgram(((0, 0), (0, 0), (0, elements)), ((0, 2, 1), (1, 0, 2), (0, 1, 2)))
     with SliceExecutor(model, plan, make_optimizer("sgd", model), world) as executor:
-        take_steps(executor, NAME, world.rank, [0])
-    weights = weights_of(model)
-    assert largest_difference(weights, ddp_weights(NAME, steps=1)) <= 1e-6
-    world.agree("the weights", repr([weight.tolist() for weight in weights.values()]))
+        take_steps(executor, [0])
+    assert away_from_ddp(model, steps=1) <= 1e-6
+    world.agree("the weights", repr([weight.tolist() for weight in model.parameters()]))
 
 
 # ---
-# What is refused.
+# Slices are updated beside a training loop that already sets up its next step.
+
+SIZE = 6
+SLICES = ((0, 2), (3, SIZE))
 
 
-def test_plans_that_do_not_fit() -> None:
-    check_slices(SliceProgram(((0, 10), (10, 10)), ((1, 0), (1, 0))), 2, 10)
-    for slices, last, path in (
-        (((0, 5),), (1, 0), "slices"),
-        (((0, 5), (5, 9)), (1, 0), "slices"),
-        (((0, 11), (11, 10)), (1, 0), "slices[1]"),
-        (((0, 5), (5, 10)), (1, 1), "pull_order[1]"),
-    ):
-        with pytest.raises(InvalidPlanError) as error:
-            check_slices(SliceProgram(slices, ((0, 1), last)), 2, 10)
-        assert error.value.path == path
+def begun(name: str) -> tuple[nn.Parameter, Optimizer, LambdaLR]:
+    parameter = nn.Parameter(torch.arange(float(SIZE)))
+    optimizer = OPTIMIZERS[name](iter([parameter]))
+    return parameter, optimizer, LambdaLR(optimizer, lambda step: 0.5**step)
 
 
-class Doubled(torch.optim.SGD):
-    """Somebody's own."""
+def gradient(step: int) -> torch.Tensor:
+    return torch.randn(SIZE, generator=torch.Generator().manual_seed(step))
 
 
-def an_optimizer(kind: Any, **options: Any) -> Optimizer:
-    return kind([nn.Parameter(torch.zeros(2, 2))], lr=0.1, **options)  # type: ignore[no-any-return]
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_the_loop_does_meanwhile_changes_no_update(name: str) -> None:
+    expected, plain, schedule = begun(name)
+    for step in range(3):
+        expected.grad = gradient(step)
+        plain.step()
+        schedule.step()
 
+    parameter, optimizer, schedule = begun(name)
+    sliced = SlicedOptimizer(optimizer, [Elements(parameter, *span) for span in SLICES])
+    called: list[Any] = []
 
-@pytest.mark.parametrize(
-    "kind", [torch.optim.Adafactor, torch.optim.Muon, torch.optim.SparseAdam, Doubled]
-)
-def test_optimisers_that_need_whole_parameters_are_refused(kind: type[Optimizer]) -> None:
-    with pytest.raises(InvalidInputError, match=f"SGD, Adam, .* ASGD.*got {kind.__name__}$"):
-        check_elementwise(an_optimizer(kind))
+    def meanwhile(stepping: Optimizer, *_: Any) -> None:
+        called.append([group["lr"] for group in stepping.param_groups])
+        optimizer.param_groups[0]["lr"] = 100.0
+        optimizer.zero_grad()
 
-
-@pytest.mark.parametrize("kind", ELEMENTWISE)
-def test_optimisers_that_have_begun_on_slices_are_refused(kind: type[Optimizer]) -> None:
-    optimizer = an_optimizer(kind, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
-    check_elementwise(optimizer)
-    (parameter,) = optimizer.param_groups[0]["params"]
-    parameter.grad = torch.ones(2, 2)
-    optimizer.step()
-    check_elementwise(optimizer)
-    state = optimizer.state[parameter]
-    key = next(key for key, value in state.items() if value.dim())
-    state[key] = state[key].view(-1)
-    with pytest.raises(InvalidInputError, match="the state of whole parameters"):
-        check_elementwise(optimizer)
+    optimizer.register_step_pre_hook(meanwhile)
+    for step in range(3):
+        sliced.remember({parameter: flat_values(parameter)})
+        schedule.step()  # which warns of an optimiser that was not called
+        for number in (1, 0):
+            gradients = {number: gradient(step)[slice(*SLICES[number])]}
+            thread = threading.Thread(target=sliced.step, args=(gradients,))
+            thread.start()
+            thread.join()
+        optimizer.param_groups[0]["lr"] = schedule.get_last_lr()[0]
+        optimizer.load_state_dict(optimizer.state_dict())  # as after a checkpoint
+    rate = plain.param_groups[0]["initial_lr"]
+    assert called == [[rate * 0.5**step] for step in range(3) for _ in SLICES]
+    for start, stop in SLICES:
+        assert torch.equal(parameter[start:stop], expected[start:stop])
+    assert parameter[2] == 2
+    sliced.restore()
+    assert optimizer.param_groups[0]["params"] == [parameter]
+    assert not optimizer.state

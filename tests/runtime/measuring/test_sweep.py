@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -11,7 +12,13 @@ import torch
 from torch import Tensor
 
 from planner.model.contention import Interference
-from planner.model.errors import InvalidInputError
+from planner.model.errors import (
+    CommunicationError,
+    DisagreementError,
+    InvalidInputError,
+    MeasurementError,
+    PlannerError,
+)
 from planner.model.measured import COLLECTIVES
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.trace import Event, Trace
@@ -24,10 +31,8 @@ from planner.runtime.measuring.contention import (
     measure_interference,
 )
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
-from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.jobs import in_each_rank
-from tests.runtime.launching import errors, launch
 
 SIZES = (64, 1024, 20_000)
 SLOW_S = 0.02
@@ -138,37 +143,33 @@ def test_samples_begin_behind_a_burst(world: World) -> None:
         assert one.size_bytes / sorted(one.times_ns)[1] * 1e9 / rate < 1.2
 
 
-def misuse(what: str) -> None:
-    with join(20) as world:
-
-        def fail(*_: int) -> None:
-            if world.rank == 1:
-                raise RuntimeError("the cable is gone")
-
-        sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
-        collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
-        if what.startswith("fail"):
-            collective = Own("failing", fail)
-        if what == "fail beside computation":
-            measure_interference(world, collective, (64, 4096), 1)
-        else:
-            measure_network(world, collective, sizes, 2)
-
-
 @pytest.mark.parametrize(
     ("ranks", "what", "error", "text"),
     [
-        (3, "sizes", "DisagreementError", "do not agree on the sweep"),
-        (2, "collective", "DisagreementError", "do not agree on the sweep"),
-        (2, "fail", "CommunicationError", "the cable is gone"),
-        (2, "fail beside computation", "CommunicationError", "the cable is gone"),
-        (1, "alone", "MeasurementError", "start at least 2"),
+        (3, "sizes", DisagreementError, "do not agree on the sweep"),
+        (2, "collective", DisagreementError, "do not agree on the sweep"),
+        (2, "fail", CommunicationError, "the cable is gone"),
+        (2, "fail beside computation", CommunicationError, "the cable is gone"),
+        (1, "alone", MeasurementError, "start at least 2"),
     ],
 )
-def test_all_ranks_are_told_what_is_wrong(ranks: int, what: str, error: str, text: str) -> None:
-    for one in errors(launch(misuse, ranks, what)):
-        assert one.type == error
-        assert text in one.text
+@in_each_rank("ranks")
+def test_all_ranks_are_told_what_is_wrong(
+    world: World, ranks: int, what: str, error: type[PlannerError], text: str
+) -> None:
+    def fail(*_: int) -> None:
+        if world.rank == 1:
+            raise RuntimeError("the cable is gone")
+
+    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
+    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
+    if what.startswith("fail"):
+        collective = Own("failing", fail)
+    run: Callable[[], object] = partial(measure_network, world, collective, sizes, 2)
+    if what == "fail beside computation":
+        run = partial(measure_interference, world, collective, (64, 4096), 1)
+    with pytest.raises(error, match=text):
+        run()
 
 
 @pytest.mark.parametrize(

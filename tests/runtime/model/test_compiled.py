@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from planner.runtime.executors.base import Executor
 from planner.runtime.model.parameters import plain_name
@@ -18,9 +17,8 @@ from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.jobs import in_each_process
 from tests.runtime.launching import errors, launch
-from tests.runtime.recipes import Plain
+from tests.runtime.recipes import Plain, Shared
 from tests.runtime.reference import (
-    CLASSES,
     STEPS,
     Weights,
     largest_difference,
@@ -38,33 +36,16 @@ Compile = partial[Any]
 """`torch.compile` by a backend."""
 
 
-class Twice(nn.Module):
-    """Reads the weights of its first two layers again behind a third one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(12, 12)
-        self.second = nn.Linear(12, 12)
-        self.third = nn.Linear(12, 12)
-        self.last = nn.Linear(12, CLASSES)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        hidden = torch.tanh(self.second(torch.tanh(self.first(inputs))))
-        hidden = functional.linear(self.third(hidden), self.first.weight.T)
-        outputs: Tensor = self.last(torch.tanh(hidden))
-        return outputs
-
-
 def decorated() -> nn.Module:
     """Return one whose forward pass is compiled by a decorator."""
 
-    class Decorated(Twice):
-        forward = torch.compile(Twice.forward, backend="eager")
+    class Decorated(Shared):
+        forward = torch.compile(Shared.forward, backend="eager")
 
     return Decorated()
 
 
-def make(kind: Callable[[], nn.Module] = Twice) -> nn.Module:
+def make(kind: Callable[[], nn.Module] = Shared) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return kind()
@@ -79,7 +60,7 @@ class Way(NamedTuple):
     """Returns what is called, given what was attached."""
     whole: Callable[[Compile, Step], Step] = lambda _, step: step
     """Returns what takes a step."""
-    kind: Callable[[], nn.Module] = Twice
+    kind: Callable[[], nn.Module] = Shared
 
 
 def wrapped(model: nn.Module, compiled: Compile) -> Any:

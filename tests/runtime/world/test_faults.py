@@ -8,46 +8,137 @@ import ctypes
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from planner.model.errors import CommunicationError, PlannerError
-from planner.programs import ShardProgram
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.world.joining import join
-from tests.runtime.faulty import (
-    BAD_BATCH,
-    BAD_STEP,
-    LIMIT_S,
-    PROGRAM,
-    STEPS,
-    TIMEOUT_S,
-    Fault,
-    Net,
-    Spied,
-    Twice,
-    adam,
-    backward,
-    check,
-    close_to,
-    end,
-    expected,
-    failed,
-    net,
-    sgd,
-    store_of_a_launcher,
-    strike,
-    train,
+from planner.runtime.world.world import World
+from tests.runtime.faulty import LIMIT_S, TIMEOUT_S, Spied, end, strike
+from tests.runtime.launching import Outcome, launch
+from tests.runtime.reference import backward, make_inputs, make_model, make_optimizer
+
+STEPS = 4
+BAD_STEP = 2
+BAD_BATCH = 1
+NAME = "perceptron"
+PROGRAM = GradientProgram(
+    tuple(
+        Batch((Piece(f"{layer}.weight"), Piece(f"{layer}.bias")))
+        for layer in ("last", "second", "norm", "first")
+    )
 )
-from tests.runtime.launching import launch, values
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to which ranks, and in which phase of step `BAD_STEP`."""
+
+    what: str
+    ranks: tuple[int, ...]
+    phase: str = "forward"
+
+
+def during(phase: str, model: nn.Module, act: Callable[[], object]) -> None:
+    """Do something in the middle of the next forward or backward pass."""
+
+    def before_last(_module: nn.Module, inputs: tuple[Tensor]) -> None:
+        inputs[0].register_hook(lambda _: act())
+
+    if phase == "forward":
+        model.get_submodule("second").register_forward_pre_hook(lambda *_: act())
+    elif phase == "backward":
+        model.get_submodule("last").register_forward_pre_hook(before_last)
+
+
+def attached(
+    world: World, model: nn.Module, before: Callable[[], object] | None = None
+) -> GradientExecutor:
+    """Return an executor; something may be done in the middle of each transfer."""
+    spied = None if before is None else Spied(world, before)
+    return GradientExecutor(model, PROGRAM, make_optimizer("sgd", model), world, spied)
+
+
+def train(fault: Fault, store: int | None = None) -> None:
+    """Train, while something happens to some ranks."""
+    if store is not None:
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+        os.environ["MASTER_PORT"] = str(store)
+    model, batches = make_model(NAME), count()
+    with join(TIMEOUT_S) as world:
+        what, phase = (fault.what, fault.phase) if world.rank in fault.ranks else ("", "")
+
+        def struck() -> None:
+            if next(batches) == len(PROGRAM.batches) * BAD_STEP + BAD_BATCH:
+                strike(what, world)
+
+        spied = struck if phase == "transfer" else lambda: None
+        with attached(world, model, spied) as executor:
+            for step in range(STEPS):
+                if step == BAD_STEP:
+                    during(phase, model, lambda: strike(what, world))
+                backward(model, NAME, world.rank, step)
+                executor.step()
+
+
+def expected(ranks: int, steps: int, kind: str = "sgd") -> dict[str, Tensor]:
+    """Return the weights after training in one process, with the gradients of all ranks."""
+    model = make_model(NAME)
+    optimizer = make_optimizer(kind, model)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for rank in range(ranks):
+            backward(model, NAME, rank, step)
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad /= ranks
+        optimizer.step()
+    return model.state_dict()
+
+
+def close_to(weights: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
+    return weights.keys() == others.keys() and all(
+        torch.allclose(value, others[name], rtol=1e-4, atol=1e-6) for name, value in weights.items()
+    )
+
+
+def failed(outcome: Outcome, kind: str = "CommunicationError") -> Any:
+    """Return the error of a rank that ended by itself."""
+    assert outcome.exit_code == 1, outcome.output
+    assert outcome.error is not None
+    assert outcome.error.type == kind, outcome.error.trace
+    return outcome.error
+
+
+def check(outcomes: Sequence[Outcome], fault: Fault, text: str, batches: set[int | None]) -> None:
+    """Check that all ranks but the struck ones name them, the step, and one of the batches."""
+    for outcome in outcomes:
+        if outcome.rank in fault.ranks and fault.what in ("kill", "stop", "exit"):
+            assert outcome.exit_code == (0 if fault.what == "exit" else -signal.SIGKILL)
+            continue
+        if outcome.rank in fault.ranks and fault.what == "raise" and fault.phase != "transfer":
+            assert failed(outcome, "ValueError").text == "no such picture"
+            continue
+        error = failed(outcome)
+        assert error.attributes["peers"] == fault.ranks, error.text
+        assert error.attributes["step"] == BAD_STEP, error.text
+        assert error.attributes["batch"] in batches, error.text
+        assert error.text.startswith(f"step {BAD_STEP}"), error.text
+        for rank in fault.ranks:
+            assert text.format(rank) in error.text
+        assert "\n" not in error.text
+
 
 NOT_THERE = "rank {} does not answer: it was killed, has ended, hangs or is cut off"
 NO_STORE = "the job's store cannot be reached: rank {}"
@@ -89,19 +180,17 @@ def test_all_others_end_with_the_reason(
 
 
 @pytest.mark.slow
-def test_rank_0_is_killed_and_a_launcher_holds_the_store() -> None:
+def test_rank_0_is_killed_and_a_launcher_holds_the_store(store: int) -> None:
     fault = Fault("kill", (0,), "transfer")
-    with store_of_a_launcher() as port:
-        outcomes = launch(train, 3, fault, port, timeout_s=LIMIT_S)
+    outcomes = launch(train, 3, fault, store, timeout_s=LIMIT_S)
     check(outcomes, fault, NOT_THERE, {BAD_BATCH})
 
 
 def stop_and_attach(rank: int) -> None:
-    model = net()
     with join(TIMEOUT_S) as world:
         if world.rank == rank:
             strike("stop", world)
-        GradientExecutor(model, PROGRAM, sgd(model), world)
+        attached(world, make_model(NAME))
 
 
 @pytest.mark.slow
@@ -128,19 +217,14 @@ def test_a_link_is_cut(rank: int) -> None:
     check(outcomes, fault, "interface eth0 of rank {} is down", {BAD_BATCH})
 
 
-def train_for(steps: Sequence[int], kind: type[nn.Module] = Net) -> dict[str, Tensor]:
+def train_for(steps: Sequence[int]) -> dict[str, Tensor]:
     """Train for a number of steps that depends on the rank."""
-    model = net(kind)
-    with join(TIMEOUT_S) as world, GradientExecutor(model, PROGRAM, sgd(model), world) as executor:
+    model = make_model(NAME)
+    with join(TIMEOUT_S) as world, attached(world, model) as executor:
         for step in range(steps[world.rank]):
-            backward(model, world.rank, step)
+            backward(model, NAME, world.rank, step)
             executor.step()
     return model.state_dict()
-
-
-def test_a_layer_used_twice_is_summed_up_once() -> None:
-    for weights in values(launch(train_for, 3, [STEPS] * 3, Twice, timeout_s=LIMIT_S)):
-        assert close_to(weights, expected(3, Twice))
 
 
 @pytest.mark.slow
@@ -149,7 +233,7 @@ def test_ranks_do_different_numbers_of_steps(short: int) -> None:
     steps = [STEPS] * 3
     steps[short] = BAD_STEP
     outcomes = launch(train_for, 3, steps, timeout_s=LIMIT_S)
-    assert close_to(outcomes[short].value, expected(3, steps=BAD_STEP))
+    assert close_to(outcomes[short].value, expected(3, BAD_STEP))
     others = [outcome for outcome in outcomes if outcome.rank != short]
     check(others, Fault("leave", (short,)), "rank {} has left the job", {0})
 
@@ -192,24 +276,22 @@ def ended(read: Callable[[], object]) -> str:
 
 def read_after_a_fault() -> list[str]:
     """Fail while some parameters are updated and others not; tell how each look at them ended."""
-    model, events = net(), list[str]()
-    optimizer = sgd(model)
+    model, events, batches = make_model(NAME), list[str](), count()
     with join(TIMEOUT_S) as world:
-        batches = count()
 
         def struck() -> None:
             if next(batches) == len(PROGRAM.batches) + BAD_BATCH and world.rank == 1:
                 strike("kill", world)
 
-        executor = GradientExecutor(model, PROGRAM, optimizer, world, Spied(world, struck))
+        executor = attached(world, model, struck)
         for step in range(2):
             events.append(ended(model.state_dict))
-            backward(model, world.rank, step)
+            backward(model, NAME, world.rank, step)
             executor.step()
-        looks: list[Callable[[], object]] = [model.state_dict, optimizer.state_dict]
+        looks: list[Callable[[], object]] = [model.state_dict, executor.optimizer.state_dict]
         events += map(ended, [executor.finish, *looks])
         executor.close()
-        events += map(ended, [*looks, lambda: model(torch.ones(1, 5))])
+        events += map(ended, [*looks, lambda: model(make_inputs(NAME, 0, 0))])
     return events
 
 
@@ -222,19 +304,18 @@ def test_weights_of_different_steps_cannot_be_read() -> None:
 
 def train_with_checkpoints(file: Path, fault_at: int | None) -> int:
     """Train from the last checkpoint on; return the step it was of."""
-    model = net()
-    optimizer, begin = adam(model), 0
+    model, begin = make_model(NAME), 0
+    optimizer = make_optimizer("adam", model)
     if file.exists():
         saved = torch.load(file)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         begin = saved["step"]
     with join(TIMEOUT_S) as world, GradientExecutor(model, PROGRAM, optimizer, world) as executor:
-        assert isinstance(model, Net)
         for step in range(begin, STEPS):
             if world.rank == 1 and step == fault_at:
-                model.in_backward = lambda: strike("kill", world)
-            backward(model, world.rank, step)
+                during("backward", model, lambda: strike("kill", world))
+            backward(model, NAME, world.rank, step)
             executor.step()
             if world.rank == 0:
                 states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
@@ -251,29 +332,27 @@ def test_the_last_checkpoint_is_usable(tmp_path: Path) -> None:
     assert torch.load(file)["step"] == 3
     outcomes = launch(train_with_checkpoints, 3, file, None, timeout_s=LIMIT_S)
     assert [outcome.value for outcome in outcomes] == [3] * 3
-    assert close_to(torch.load(file)["model"], expected(3, make=adam))
+    assert close_to(torch.load(file)["model"], expected(3, STEPS, "adam"))
 
 
 def end_after_a_fault(sharded: bool, way: str) -> tuple[str, bool]:
     """Take a last step in which a rank dies; return how it ended, and whether that was known."""
-    model = net()
-    assert isinstance(model, Net)
+    model, known = make_model(NAME), False
     with join(TIMEOUT_S) as world:
         shards = ShardProgram.pushes_first(PROGRAM.batches[::-1], PROGRAM.batches)
         executor: Executor = (
-            ShardExecutor(model, shards, sgd(model), world)
+            ShardExecutor(model, shards, make_optimizer("sgd", model), world)
             if sharded
-            else GradientExecutor(model, PROGRAM, sgd(model), world)
+            else attached(world, model)
         )
-        known = False
 
         def end() -> None:
             nonlocal known
             with executor:
                 for step in range(2):
                     if (world.rank, step) == (1, 1):
-                        model.in_backward = lambda: strike("kill", world)
-                    backward(model, world.rank, step)
+                        during("backward", model, lambda: strike("kill", world))
+                    backward(model, NAME, world.rank, step)
                     executor.step()
                 strike("hang", world)
                 known = True
@@ -306,30 +385,3 @@ def test_whoever_ends_after_the_last_step_hears_of_a_fault_once(
     outcomes = launch(end_after_a_fault, 3, sharded, way, timeout_s=LIMIT_S)
     for rank in (0, 2):
         assert outcomes[rank].value == (heard, True), outcomes[rank].error
-
-
-def arrive(ranks: int, absent: int) -> None:
-    os.environ["WORLD_SIZE"] = str(ranks)
-    if int(os.environ["RANK"]) == absent:
-        return
-    if os.environ["RANK"] == "1":
-        time.sleep(TIMEOUT_S / 3)
-    join(TIMEOUT_S)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ranks", "absent", "text"),
-    [
-        (4, 3, "rank 3 did not arrive within 3 s"),
-        (5, 3, "ranks 3, 4 did not arrive within 3 s"),
-        (3, 0, "found nobody at"),
-    ],
-)
-def test_a_rank_never_arrives(ranks: int, absent: int, text: str) -> None:
-    outcomes = launch(arrive, 3, ranks, absent, timeout_s=LIMIT_S)
-    for outcome in outcomes:
-        if outcome.rank != absent:
-            error = failed(outcome)
-            assert text in error.text
-            assert error.attributes["peers"] == ((0,) if absent == 0 else tuple(range(3, ranks)))

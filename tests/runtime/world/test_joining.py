@@ -16,19 +16,10 @@ from torch.distributed.distributed_c10d import Backend
 from planner.model.errors import CommunicationError, PlannerError
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.faulty import store_of_a_launcher
+from tests.runtime.faulty import LIMIT_S, TIMEOUT_S
 from tests.runtime.jobs import in_each_process, in_each_rank
-from tests.runtime.launching import launch, values
-from tests.runtime.reference import (
-    STEPS,
-    backward,
-    ddp_weights,
-    largest_difference,
-    make_model,
-    make_optimizer,
-    weights_of,
-)
-from tests.runtime.sharing import executor_of
+from tests.runtime.reference import STEPS, away_from_ddp, backward
+from tests.runtime.sharing import attached
 
 
 class Deaf(distributed.ProcessGroup):
@@ -38,21 +29,21 @@ class Deaf(distributed.ProcessGroup):
         return "deaf"
 
 
-def initialise(how: str, folder: Path) -> None:
+def initialise(how: str, file: Path) -> None:
     """Initialise torch as trainers do: by variables, by a file, or with another backend."""
+    options: dict[str, Any] = {"backend": "gloo"}
     if how == "deaf":
 
         def create(_store: Any, rank: int, size: int, _timeout: timedelta) -> Deaf:
             return Deaf(rank, size)  # type: ignore[call-arg]
 
         Backend.register_backend("deaf", create, devices=["cpu"])
-    options: dict[str, Any] = {}
+        options["backend"] = "deaf"
     if how == "file":
-        names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        rank, size, *_ = (os.environ.pop(name) for name in names)
-        options = {"init_method": f"file://{folder}/store", "rank": int(rank)}
-        options["world_size"] = int(size)
-    distributed.init_process_group("deaf" if how == "deaf" else "gloo", **options)
+        rank, size = int(os.environ.pop("RANK")), int(os.environ.pop("WORLD_SIZE"))
+        del os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+        options |= {"init_method": f"file://{file}", "rank": rank, "world_size": size}
+    distributed.init_process_group(**options)
 
 
 @pytest.mark.slow
@@ -60,21 +51,16 @@ def initialise(how: str, folder: Path) -> None:
 @in_each_process()
 def test_a_guest_trains_as_ddp_does_and_leaves_its_host_alone(how: str, tmp_path: Path) -> None:
     """It trains twice, with the host's own transfers in between and afterwards."""
-    initialise(how, tmp_path)
+    initialise(how, tmp_path / "store")
     before = distributed.group.WORLD
     rank, size = distributed.get_rank(), distributed.get_world_size()
-    moves = distributed.get_backend() == "gloo"
     trained = []
     for _ in range(2):
-        model = make_model("perceptron")
-        with (
-            join(20) as world,
-            executor_of("gradients", model, make_optimizer("sgd", model), world) as executor,
-        ):
+        with join(20) as world, attached(world) as executor:
             assert (world.rank, world.size) == (rank, size)
             for step in range(STEPS):
-                backward(model, "perceptron", rank, step)
-                if moves:
+                backward(executor.model, "perceptron", rank, step)
+                if how != "deaf":
                     total = torch.tensor(rank)
                     distributed.all_reduce(total)
                     assert total == size * (size - 1) // 2
@@ -82,14 +68,13 @@ def test_a_guest_trains_as_ddp_does_and_leaves_its_host_alone(how: str, tmp_path
         assert distributed.is_initialized()
         assert distributed.group.WORLD is before
         assert len(distributed.distributed_c10d._world.pg_map) == 1
-        trained.append(weights_of(model))
+        trained.append(executor.model)
     distributed.destroy_process_group()
     distributed.init_process_group(
         "gloo", init_method=f"file://{tmp_path}/other", rank=rank, world_size=size
     )
-    expected = ddp_weights("perceptron")
+    assert max(map(away_from_ddp, trained)) == 0
     distributed.destroy_process_group()
-    assert max(largest_difference(weights, expected) for weights in trained) == 0
 
 
 @pytest.mark.slow
@@ -148,23 +133,16 @@ def test_what_fails_on_one_rank_fails_a_test_in_each() -> None:
         fails_on_one()
 
 
-def joined_twice(port: int) -> list[tuple[str, ...]]:
-    """Join a launcher's job twice: its store still has what was said the first time."""
-    os.environ |= {"MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    answers = []
+@pytest.mark.slow
+@in_each_process(timeout_s=30)
+def test_joining_again_begins_anew(store: int) -> None:
+    """A launcher's store still has what was said the first time."""
+    os.environ |= {"MASTER_PORT": str(store), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for turn in range(2):
         with join(20) as world:
             if world.rank:
                 time.sleep(0.5)  # so that the other one has time to read too early
-            answers.append(world.gather("what", f"{turn}.{world.rank}"))
-    return answers
-
-
-@pytest.mark.slow
-def test_joining_again_begins_anew() -> None:
-    with store_of_a_launcher() as port:
-        answers = values(launch(joined_twice, 2, port, timeout_s=30))
-    assert answers == [[("0.0", "0.1"), ("1.0", "1.1")]] * 2
+            assert world.gather("what", f"{turn}.{world.rank}") == (f"{turn}.0", f"{turn}.1")
 
 
 @pytest.mark.parametrize("shared", [None, "False"])
@@ -178,8 +156,9 @@ def test_launchers_need_not_have_counted_the_same_failures(shared: str | None) -
         assert world.size == 2
 
 
-def joined_slowly() -> tuple[float, float]:
-    """Return when this rank was connected, on rank 0 a second late, and when it had joined."""
+@in_each_process()
+def test_nobody_has_joined_before_all_are_connected() -> None:
+    """One that left sooner closed connections that another was still making."""
     connect, connected = distributed.init_process_group, [0.0]
 
     def late(*given: Any, **options: Any) -> None:
@@ -189,11 +168,27 @@ def joined_slowly() -> tuple[float, float]:
         connected[0] = time.time()
 
     distributed.init_process_group = late
-    with join(20):
-        return connected[0], time.time()
+    with join(20) as world:
+        joined = time.time()
+        assert joined >= max(map(float, world.gather("when", str(connected[0]))))
 
 
-def test_nobody_has_joined_before_all_are_connected() -> None:
-    """One that left sooner closed connections that another was still making."""
-    (connected, _), (_, joined) = values(launch(joined_slowly, 2))
-    assert joined >= connected
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ranks", "absent", "text"),
+    [
+        (4, 3, "rank 3 did not arrive within 3 s"),
+        (5, 3, "ranks 3, 4 did not arrive within 3 s"),
+        (3, 0, "found nobody at"),
+    ],
+)
+@in_each_process(3, timeout_s=LIMIT_S)
+def test_a_rank_never_arrives(ranks: int, absent: int, text: str) -> None:
+    os.environ["WORLD_SIZE"] = str(ranks)
+    if os.environ["RANK"] == str(absent):
+        return
+    if os.environ["RANK"] == "1":
+        time.sleep(TIMEOUT_S / 3)
+    with pytest.raises(CommunicationError, match=text) as error:
+        join(TIMEOUT_S)
+    assert error.value.peers == ((0,) if absent == 0 else tuple(range(3, ranks)))

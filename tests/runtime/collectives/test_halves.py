@@ -1,0 +1,127 @@
+"""Halves of sums: how messages are cut, begun, followed by each other and blamed."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from planner.families.collectives import COLLECTIVES, program
+from planner.model.topologies import BCube
+from planner.runtime.collectives.halves import (
+    LEAST_BYTES,
+    MOST_MESSAGES,
+    Halves,
+    ProgramHalves,
+    in_turn,
+    most_columns,
+)
+from planner.runtime.collectives.interpreter import Interpreter
+from planner.runtime.world.world import AT_ONCE, PeerError, World
+from tests.runtime.jobs import in_each_rank
+
+
+@pytest.mark.slow
+@in_each_rank(4)
+def test_rows_are_summed_up_and_handed_out_by_halves(world: World) -> None:
+    for name in COLLECTIVES:
+        if "tensors" in name or "k_nics" in name:
+            continue
+        summing = Interpreter(world, program(name, BCube(2, 2)))
+        both = ProgramHalves(summing)
+        for width in (1, 5, 70_001):
+            rows = torch.arange(4 * width, dtype=torch.int64).view(4, width)
+            sent = rows * (world.rank + 1)
+            total = both.scatter(sent, world.rank, torch.empty_like(rows))()
+            assert torch.equal(total, rows[world.rank] * 10), (name, width)
+            mine = torch.zeros_like(rows)
+            mine[world.rank] = rows[world.rank]
+            both.gather(mine, world.rank)()
+            assert torch.equal(mine, rows), (name, width)
+        summing.close()
+
+
+@pytest.mark.parametrize("column_bytes", [8, 12])
+@pytest.mark.parametrize(
+    ("size", "messages"),
+    [
+        (1, 1),
+        (LEAST_BYTES, 1),
+        (LEAST_BYTES + 12, 2),
+        (MOST_MESSAGES * LEAST_BYTES, MOST_MESSAGES),
+        (100 * MOST_MESSAGES * LEAST_BYTES, MOST_MESSAGES),
+    ],
+)
+def test_batches_are_cut_evenly(size: int, messages: int, column_bytes: int) -> None:
+    columns = max(size // column_bytes, 1)
+    most = most_columns(columns, column_bytes)
+    assert -(-columns // most) == messages
+    assert most - columns / messages < 1
+    assert most_columns(0, column_bytes) == 1
+
+
+def test_the_next_one_begins_before_the_last_one_has_ended() -> None:
+    log: list[str] = []
+
+    def begun(number: int) -> Callable[[], None]:
+        log.append(f"begin {number}")
+        return lambda: log.append(f"end {number}")
+
+    in_turn(map(begun, range(4)))
+    assert AT_ONCE == 2
+    first, *middle, last = [[f"begin {n}", f"begin {n + 1}", f"end {n}"] for n in range(4)]
+    assert log == [*first, *(entry for turn in middle for entry in turn[1:]), last[-1]]
+    in_turn(iter(()))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@in_each_rank("ranks")
+def test_messages_that_follow_each_other_bring_what_is_theirs(world: World, ranks: int) -> None:
+    """Of several messages each is late on one rank."""
+    halves, rank = Halves(world.group), world.rank
+    rows = [torch.arange(5 * ranks).view(ranks, 5) + 100 * n for n in range(4)]
+    sums: list[torch.Tensor] = []
+
+    def summed_up(number: int) -> Callable[[], object]:
+        if rank == number % ranks:
+            time.sleep(0.02)
+        sent = rows[number] * (rank + 1)
+        total = halves.scatter(sent, rank, torch.full_like(sent, -1))
+        return lambda: sums.append(total())
+
+    in_turn(map(summed_up, range(4)))
+    factor = ranks * (ranks + 1) // 2
+    assert torch.equal(torch.stack(sums), factor * torch.stack([each[rank] for each in rows]))
+    parts = [torch.zeros_like(each) for each in rows]
+    for part, each in zip(parts, rows, strict=True):
+        part[rank] = each[rank]
+    in_turn(halves.gather(part, rank) for part in parts)
+    assert torch.equal(torch.stack(parts), torch.stack(rows))
+
+
+class Group:
+    """Sends at once, and receives nothing from one rank."""
+
+    def __init__(self, broken: int) -> None:
+        self.broken, self.asked = broken, list[tuple[str, int]]()
+
+    def recv(self, _: list[torch.Tensor], peer: int, __: int) -> "Group":
+        self.asked.append(("receive", peer))
+        return self if peer == self.broken else Group(-1)
+
+    def send(self, _: list[torch.Tensor], peer: int, __: int) -> "Group":
+        self.asked.append(("send", peer))
+        return Group(-1)
+
+    def wait(self) -> None:
+        if self.broken >= 0:
+            raise RuntimeError("the cable is cut")
+
+
+def test_all_is_asked_for_before_anything_is_sent() -> None:
+    group = Group(broken=1)
+    waits = Halves(group).gather(torch.zeros(3, 4), 2)
+    assert group.asked == [("receive", 0), ("receive", 1), ("send", 0), ("send", 1)]
+    with pytest.raises(PeerError, match="the cable is cut") as failed:
+        waits()
+    assert failed.value.peers == (1,)

@@ -1,0 +1,251 @@
+"""What does not fit is refused where an executor is attached, and where ranks differ."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import LBFGS, SGD, Optimizer
+
+from planner.model.errors import DisagreementError, InvalidInputError, InvalidPlanError
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
+from planner.runtime.executors.base import Executor
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.executors.shards import ShardExecutor
+from planner.runtime.executors.sliced import ELEMENTWISE, check_elementwise
+from planner.runtime.executors.slices import check_slices
+from planner.runtime.model.parameters import check_cover
+from planner.runtime.world.world import World
+from tests.runtime.jobs import in_each_rank
+from tests.runtime.recipes import Mixed, momentum
+from tests.runtime.reference import Perceptron, backward, make_model, make_optimizer
+from tests.runtime.sharing import executor_of
+
+MODEL = "perceptron"
+
+
+def foreign(model: nn.Module) -> Optimizer:
+    more = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(0))
+    return SGD([*model.parameters(), *more], lr=0.1)
+
+
+class OfATrainer(Optimizer):
+    """Passes on what it is asked, as Accelerate's does."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.inner = momentum(model)
+
+
+def without_first(model: nn.Module) -> Optimizer:
+    return SGD(list(model.parameters())[1:], lr=0.1)
+
+
+def begun(model: nn.Module) -> Optimizer:
+    """Return an optimiser with the state of a part of a parameter."""
+    optimizer = momentum(model)
+    step_alone(model, optimizer)
+    optimizer.state[next(model.parameters())]["momentum_buffer"] = torch.zeros(1)
+    return optimizer
+
+
+def of_a_mesh(whole: bool) -> nn.Module:
+    """Return a model whose weights are distributed tensors, or a part of which FSDP shards."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import distribute_module
+
+    model, mesh = Perceptron(), init_device_mesh("cpu", (1,))
+    if whole:
+        return distribute_module(model, mesh)
+    fully_shard(model.second, mesh=mesh)
+    return model
+
+
+EACH = tuple(Batch((Piece(name),)) for name, _ in Perceptron().named_parameters())
+INCOMPLETE = ShardProgram.pushes_first(EACH, EACH[1:])
+PULLED_FIRST = ShardProgram(ShardProgram.pushes_first(EACH, EACH).transfers[::-1])
+
+
+class Refusal(NamedTuple):
+    """The path of what does not fit, what is said of it, and what is attached."""
+
+    path: str
+    message: str
+    make: Callable[[], nn.Module] = Perceptron
+    optimizer: Callable[[nn.Module], Optimizer] = momentum
+    program: ShardProgram | GradientProgram | None = GradientProgram(())
+    """None: slices."""
+
+
+REFUSED = [
+    Refusal("model", "expected a module of Python", lambda: torch.jit.script(Perceptron())),
+    Refusal("model", "least", lambda: Perceptron().requires_grad_(requires_grad=False)),
+    Refusal("model.weight", "complex", lambda: nn.Linear(2, 2, dtype=torch.complex64)),
+    Refusal("model.weight", "no shape yet", lambda: nn.LazyLinear(2)),
+    Refusal("model.weight", "on the CPU", lambda: nn.Linear(2, 2, device="meta")),
+    Refusal(
+        "model.0",
+        r"attach to the module inside \(\.module\)",
+        lambda: nn.Sequential(DistributedDataParallel(Perceptron())),
+    ),
+    Refusal("model.second", "attach to the model as it was before", lambda: of_a_mesh(False)),
+    Refusal("model.first.weight", "got a DTensor", lambda: of_a_mesh(True)),
+    Refusal("model.second.weight", "expected torch.float32", Mixed, program=None),
+    Refusal("optimizer", "OfATrainer wraps another one", optimizer=OfATrainer),
+    Refusal("optimizer", "does not update the model's first.weight", optimizer=without_first),
+    Refusal("optimizer", "updates 1 parameter that the model", optimizer=foreign),
+    Refusal("optimizer", "LBFGS", optimizer=lambda model: LBFGS(model.parameters())),
+    Refusal(
+        "optimizer", r"expected the state of whole .* shape \(1,\)", Perceptron, begun, INCOMPLETE
+    ),
+    Refusal("groups", "is not in the plan"),
+    Refusal("push.batches", r"the model's \S+ is not in the plan", program=INCOMPLETE),
+    Refusal("pull.batches[0]", r"pulls \S+ before all of it", program=PULLED_FIRST),
+]
+
+
+def attach(model: nn.Module, program: Any, optimizer: Optimizer, world: World) -> Executor:
+    if program is None:
+        return executor_of("slices", model, optimizer, world)
+    kind: Any = ShardExecutor if isinstance(program, ShardProgram) else GradientExecutor
+    made: Executor = kind(model, program, optimizer, world)
+    return made
+
+
+@in_each_rank(1)
+def test_what_does_not_fit_is_refused(world: World) -> None:
+    for path, message, make, optimizer_of, program in REFUSED:
+        model = make()
+        optimizer = optimizer_of(model)
+        with pytest.raises(InvalidInputError, match=message) as error:
+            attach(model, program, optimizer, world)
+        assert error.value.path == path
+        if not path.startswith("model"):
+            assert not any(module._forward_hooks for module in model.modules())
+
+
+class Odd(NamedTuple):
+    """What is otherwise on rank 1, and on what ranks do not agree then."""
+
+    what: str
+    change: Callable[[Perceptron], object] = lambda _: None
+    optimizer: str = "sgd"
+    begin: Callable[[nn.Module, Optimizer], object] = lambda *_: None
+    batches: tuple[Batch, ...] = EACH
+
+
+def step_alone(model: nn.Module, optimizer: Optimizer) -> None:
+    backward(model, MODEL, 0, 0)
+    optimizer.step()
+
+
+def rename(model: Perceptron) -> None:
+    model.end = model.last
+    del model.last
+
+
+DISAGREEMENTS = [
+    Odd("the plan", batches=EACH[::-1]),
+    Odd("the model's parameters", lambda model: setattr(model, "second", nn.Linear(24, 9))),
+    Odd("the model's parameters", rename),
+    Odd("the optimiser and its settings", optimizer="adam"),
+    Odd(
+        "the optimiser and its settings",
+        begin=lambda _, optimizer: optimizer.param_groups[0].update(lr=0.2),
+    ),
+    Odd("the optimiser's state", begin=step_alone),
+]
+
+
+@in_each_rank(3)
+def test_ranks_disagree(world: World) -> None:
+    for odd in DISAGREEMENTS:
+        _, change, kind, begin, batches = odd if world.rank == 1 else Odd("")
+        model = Perceptron()
+        change(model)
+        optimizer = make_optimizer(kind, model)
+        begin(model, optimizer)
+        with pytest.raises(DisagreementError) as error:
+            GradientExecutor(model, GradientProgram(batches), optimizer, world)
+        assert error.value.ranks == (1,)
+        words = f"the ranks do not agree on {odd.what}"
+        assert str(error.value) == f"{words}: rank 1 differs from rank 0"
+
+
+@in_each_rank(3)
+def test_a_plan_that_does_not_fit_is_refused_on_all_ranks(world: World) -> None:
+    model = make_model(MODEL)
+    with pytest.raises(InvalidPlanError, match=r"^groups: .*first\.weight is not in the plan, or"):
+        GradientExecutor(model, GradientProgram(EACH[1:]), make_optimizer("sgd", model), world)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size", "path", "message"),
+    [
+        ([Piece("a")], None, "groups", "the model's b is not in the plan, or not wholly"),
+        ([Piece("a"), Piece("b", 0, 8)], None, "groups", "the model's b is not in the plan, or"),
+        ([Piece("a"), Piece("b", 4)], None, "groups", "some bytes of b are not sent"),
+        ([Piece("a"), Piece("b"), Piece("b", 8)], None, "groups", "some bytes of b are sent twice"),
+        ([Piece("a"), Piece("b", 0, 8), Piece("b", 4)], None, "groups", "of b are sent twice"),
+        ([Piece("a"), Piece("c")], None, "groups[0]", "the model has no trainable parameter c"),
+        ([Piece("a"), Piece("b")], 64, "groups[0]", "64 bytes are planned for 'a, b', the model"),
+        ([Piece("a", 0, 6)], None, "a", "cut inside an element of 4 bytes: plan with element_by"),
+        ([Piece("a", 6)], None, "a", "cut inside an element of 4 bytes: plan with element_bytes"),
+        ([Piece("a", 8, 20)], None, "a", "no bytes [8, 20) in a parameter of 16"),
+        ([Piece("a", 8, 8)], None, "a", "no bytes [8, 8) in a parameter of 16"),
+    ],
+)
+def test_batches_that_do_not_carry_everything_once(
+    pieces: list[Piece], size: int | None, path: str, message: str
+) -> None:
+    parameters = {name: nn.Parameter(torch.zeros(count)) for name, count in (("a", 4), ("b", 5))}
+    with pytest.raises(InvalidPlanError) as error:
+        check_cover([Batch(tuple(pieces), size)], parameters, "groups")
+    assert error.value.path == path
+    assert message in str(error.value)
+
+
+def test_plans_that_do_not_fit() -> None:
+    check_slices(SliceProgram(((0, 10), (10, 10)), ((1, 0), (1, 0))), 2, 10)
+    for spans, last, path in (
+        (((0, 5),), (1, 0), "slices"),
+        (((0, 5), (5, 9)), (1, 0), "slices"),
+        (((0, 11), (11, 10)), (1, 0), "slices[1]"),
+        (((0, 5), (5, 10)), (1, 1), "pull_order[1]"),
+    ):
+        with pytest.raises(InvalidPlanError) as error:
+            check_slices(SliceProgram(spans, ((0, 1), last)), 2, 10)
+        assert error.value.path == path
+
+
+class Doubled(torch.optim.SGD):
+    """Somebody's own."""
+
+
+def an_optimizer(kind: Any, **options: Any) -> Optimizer:
+    return kind([nn.Parameter(torch.zeros(2, 2))], lr=0.1, **options)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.optim.Adafactor, torch.optim.Muon, torch.optim.SparseAdam, Doubled]
+)
+def test_optimisers_that_need_whole_parameters_are_refused(kind: type[Optimizer]) -> None:
+    with pytest.raises(InvalidInputError, match=f"SGD, Adam, .* ASGD.*got {kind.__name__}$"):
+        check_elementwise(an_optimizer(kind))
+
+
+@pytest.mark.parametrize("kind", ELEMENTWISE)
+def test_optimisers_that_have_begun_on_slices_are_refused(kind: type[Optimizer]) -> None:
+    optimizer = an_optimizer(kind, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
+    check_elementwise(optimizer)
+    (parameter,) = optimizer.param_groups[0]["params"]
+    parameter.grad = torch.ones(2, 2)
+    optimizer.step()
+    check_elementwise(optimizer)
+    state = optimizer.state[parameter]
+    key = next(key for key, value in state.items() if value.dim())
+    state[key] = state[key].view(-1)
+    with pytest.raises(InvalidInputError, match="the state of whole parameters"):
+        check_elementwise(optimizer)
