@@ -22,22 +22,17 @@ small_bcubes = st.sampled_from(SMALL)
 def links_left(bcube: BCube, failed: Failures) -> Links:
     """Return the links that work, compared digit by digit."""
     servers = list(product(range(bcube.n), repeat=bcube.k))
+    switches = list(product(range(bcube.n), repeat=bcube.k - 1))
     found: Links = {one: set() for one in range(len(servers)) if one not in failed.servers}
     for one, other in product(found, repeat=2):
-        differing = [
-            place
-            for place, (own, its) in enumerate(zip(servers[one], servers[other], strict=True))
-            if own != its
-        ]
+        differing = [at for at in range(bcube.k) if servers[one][at] != servers[other][at]]
         if len(differing) != 1:
             continue
-        level = bcube.k - 1 - differing[0]
-        rest = servers[one][: differing[0]] + servers[one][differing[0] + 1 :]
-        switch = list(product(range(bcube.n), repeat=bcube.k - 1)).index(rest)
-        if (level, switch) not in failed.switches and not failed.nics & {
-            (one, level),
-            (other, level),
-        }:
+        (place,) = differing
+        level = bcube.k - 1 - place
+        switch = switches.index(servers[one][:place] + servers[one][place + 1 :])
+        nics = {(one, level), (other, level)}
+        if (level, switch) not in failed.switches and not failed.nics & nics:
             found[one].add((other, level))
     return found
 

@@ -2,21 +2,45 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from typing import TypeAlias
 
-from hypothesis import assume
+from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from planner.families.bml import Damage, Failures, Problem, Schedule, Transfer, TreePlan
+from planner.families.bml import (
+    CheckerContext,
+    Damage,
+    Failures,
+    Plan,
+    Problem,
+    Schedule,
+    Transfer,
+    TreePlan,
+)
+from planner.families.bml.methods import balanced
 from planner.families.bml.reroute import detour
-from planner.families.bml.trees import Plan, Tree, root_at_centre
+from planner.families.bml.schedule import FULL_WEIGHT
+from planner.families.bml.trees import Tree, root_at_centre
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.testing.strategies import networks
-from tests.bml.networks import damaged_networks, hops_of, links_left, small_bcubes
+from tests.bml.networks import damaged_networks, hops_of, links_left, single_failures, small_bcubes
 
 NET = Network(Fraction(10**9))
+
+Planned: TypeAlias = tuple[Problem, Plan]
+
+
+def context_of(bcube: BCube, failed: Failures) -> CheckerContext:
+    """Return what the checker knows of a network."""
+    damage = Damage(bcube, failed)
+    return CheckerContext(bcube, damage.dead, damage.down)
+
+
+def all_transfers(plan: Plan) -> list[Transfer]:
+    """Return the transfers of all servers."""
+    return [move for server in range(plan.bcube.servers) for move in plan.transfers(server)]
 
 
 @st.composite
@@ -41,10 +65,9 @@ def problems(
 def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: Failures) -> Tree:
     """Draw a spanning tree of a connected network."""
     links = links_left(bcube, failed)
-    hops = hops_of(links)
     part = {server: server for server in links}
     tree = []
-    for one, other, level in draw(st.permutations(hops)):
+    for one, other, level in draw(st.permutations(hops_of(links))):
         if part[one] != part[other]:
             old, new = part[other], part[one]
             part = {server: new if its == old else its for server, its in part.items()}
@@ -53,29 +76,29 @@ def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: Failures) -> Tree:
 
 
 @st.composite
-def tree_plans(draw: st.DrawFn, bcube: BCube, failed: Failures) -> TreePlan:
+def tree_planned(draw: st.DrawFn) -> tuple[Problem, TreePlan]:
     """Draw up to three trees with shares."""
+    bcube, failed = draw(damaged_networks(most=1))
+    assume(Damage(bcube, failed).living > 1)
     trees = draw(st.lists(spanning_trees(bcube, failed), min_size=1, max_size=3))
     weights = [draw(st.integers(1, 6)) for _ in trees]
     shares = tuple(Fraction(weight, sum(weights)) for weight in weights)
-    assert list(accumulate(shares))[-1] == 1
-    return TreePlan(bcube, tuple(map(root_at_centre, trees)), shares, draw(st.integers(1, 6)))
+    plan = TreePlan(bcube, tuple(map(root_at_centre, trees)), shares, draw(st.integers(1, 6)))
+    return draw(problems(bcube, failed)), plan
 
 
-@st.composite
-def tree_planned(draw: st.DrawFn) -> tuple[Problem, TreePlan]:
-    bcube, failed = draw(damaged_networks(most=1))
-    assume(Damage(bcube, failed).living > 1)
-    return draw(problems(bcube, failed)), draw(tree_plans(bcube, failed))
+def detour_or_reject(damage: Damage) -> Schedule:
+    """Return the detours around failures, if there are any."""
+    try:
+        return detour(damage)
+    except NotApplicableError:
+        reject()
 
 
 @st.composite
 def detoured(draw: st.DrawFn) -> tuple[Problem, Schedule]:
     bcube, failed = draw(damaged_networks(most=2))
-    try:
-        plan = detour(Damage(bcube, failed))
-    except NotApplicableError:
-        assume(condition=False)
+    plan = detour_or_reject(Damage(bcube, failed))
     return draw(problems(bcube, failed)), replace(plan, rounds=draw(st.integers(1, 6)))
 
 
@@ -86,6 +109,28 @@ def intact(draw: st.DrawFn, *, rounds: int = 1) -> tuple[Problem, Schedule]:
     return draw(problems(bcube)), plan
 
 
-def all_transfers(plan: Plan) -> list[Transfer]:
-    """Return the transfers of all servers."""
-    return [move for server in range(plan.bcube.servers) for move in plan.transfers(server)]
+@st.composite
+def lighter(draw: st.DrawFn) -> Planned:
+    """Draw a plan in which some ranges of pieces weigh less than others, or nothing."""
+    problem, plan = draw(st.one_of(intact(rounds=3), detoured()))
+    count = plan.threads * plan.pieces
+    ends = sorted(draw(st.sets(st.integers(0, count), max_size=6)))
+    light = tuple(zip(ends[::2], ends[1::2], strict=False))
+    covered = {piece for start, stop in light for piece in range(start, stop)}
+    assume(light and len(covered | set(plan.left_out)) < count)
+    weight = draw(st.integers(0, FULL_WEIGHT - 1))
+    return problem, replace(plan, light=light, light_weight=weight)
+
+
+@st.composite
+def balanced_plans(draw: st.DrawFn) -> Planned:
+    """Draw a plan in which servers with fewer NICs sum up less."""
+    bcube = draw(st.sampled_from([BCube(2, 3), BCube(3, 3)]))
+    damage = Damage(bcube, draw(st.sampled_from(single_failures(bcube))))
+    plan = balanced(detour(damage), damage)
+    plan = replace(plan, rounds=draw(st.integers(1, 3)))
+    return draw(problems(bcube, damage.failed)), plan
+
+
+planned = st.one_of(intact(rounds=5), detoured(), tree_planned(), lighter(), balanced_plans())
+"""Plans of every kind."""

@@ -1,44 +1,55 @@
 """The checker accepts what is right, and refuses every plan that is a little wrong."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import CheckerContext, Failures, Schedule, Transfer, check
-from planner.families.bml.checker import COMPLETE_CELLS, check_complete, check_piece
-from planner.families.bml.reroute import Damage, detour
-from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.families.bml import CheckerContext, Damage, Failures, Schedule, Transfer, check
+from planner.families.bml.checker import (
+    COMPLETE_CELLS,
+    _check_agreement,
+    check_complete,
+    check_piece,
+)
+from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
-from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.networks import SMALL, damaged_networks, small_bcubes
-from tests.bml.plans import all_transfers
+from tests.bml.plans import all_transfers, context_of, detour_or_reject
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LARGER = [*SMALL, BCube(3, 3), BCube(5, 2), BCube(2, 5)]
+
+
+def pieces_of(schedule: Schedule) -> Iterator[tuple[int, int]]:
+    return product(range(schedule.threads), range(schedule.pieces))
 
 
 @pytest.mark.parametrize("bcube", LARGER, ids=str)
 def test_intact_plans_are_right(bcube: BCube) -> None:
     context, schedule = CheckerContext(bcube, exclusive=True), Schedule(bcube)
     check_complete(context, schedule, all_transfers(schedule))
-    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
+    for thread, piece in pieces_of(schedule):
         check_piece(context, schedule, thread, piece)
     assert check(context, schedule) == "complete"
-
-
-def test_plans_of_65536_servers_are_followed_piece_by_piece() -> None:
-    bcube = BCube(16, 4)
-    assert bcube.servers**2 * bcube.nics > COMPLETE_CELLS
-    assert check(CheckerContext(bcube), Schedule(bcube)) == "pieces"
 
 
 # --- mutations of the list of all transfers
 
 
+OneOfMany = tuple[BCube, list[Transfer], int]
+
+
 @st.composite
-def one_of_many(draw: st.DrawFn) -> tuple[BCube, list[Transfer], int]:
+def one_of_many(draw: st.DrawFn) -> OneOfMany:
     """Draw a network without failures and one of its transfers."""
     bcube = draw(small_bcubes)
     transfers = all_transfers(Schedule(bcube))
@@ -54,7 +65,7 @@ def refused(
 
 
 @given(one_of_many())
-def test_dropped_and_doubled_transfers_are_found(drawn: tuple[BCube, list[Transfer], int]) -> None:
+def test_dropped_and_doubled_transfers_are_found(drawn: OneOfMany) -> None:
     bcube, transfers, place = drawn
     refused(bcube, transfers[:place] + transfers[place + 1 :])
     twice = "sends it" if transfers[place].stage == "aggregate" else "gets the sum"
@@ -64,26 +75,24 @@ def test_dropped_and_doubled_transfers_are_found(drawn: tuple[BCube, list[Transf
 def otherwise(bcube: BCube) -> dict[str, dict[str, st.SearchStrategy[object]]]:
     """Return how a transfer can be changed, by name."""
     servers, numbers = (st.integers(-1, bcube.servers + more) for more in (0, 1))
+    levels, steps = st.integers(0, bcube.k - 1), st.integers(-1, bcube.k)
     return {
-        "level": {"level": st.integers(0, bcube.k - 1)},
-        "step": {
-            "stage": st.sampled_from(["aggregate", "broadcast"]),
-            "step": st.integers(-1, bcube.k),
-        },
+        "level": {"level": levels},
+        "step": {"stage": st.sampled_from(["aggregate", "broadcast"]), "step": steps},
         "pieces": {"offset": numbers, "length": numbers},
         "offset": {"offset": numbers},
         "length": {"length": numbers},
         "peer": {"peer": servers},
         "server": {"server": servers},
-        "thread": {"thread": st.integers(-1, bcube.k)},
-        "link": {"level": st.integers(0, bcube.k - 1), "peer": servers},
+        "thread": {"thread": steps},
+        "link": {"level": levels, "peer": servers},
     }
 
 
 @pytest.mark.parametrize("name", otherwise(SMALL[0]))
 @given(drawn=one_of_many(), data=st.data())
 def test_transfers_that_are_otherwise_are_found(
-    name: str, drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+    name: str, drawn: OneOfMany, data: st.DataObject
 ) -> None:
     bcube, transfers, place = drawn
     one = transfers[place]
@@ -95,9 +104,7 @@ def test_transfers_that_are_otherwise_are_found(
 
 
 @given(one_of_many())
-def test_dead_servers_and_broken_links_are_found(
-    drawn: tuple[BCube, list[Transfer], int],
-) -> None:
+def test_dead_servers_and_broken_links_are_found(drawn: OneOfMany) -> None:
     bcube, transfers, place = drawn
     one = transfers[place]
     for end in (one.server, one.peer):
@@ -111,14 +118,11 @@ def test_dead_servers_and_broken_links_are_found(
 
 @settings(max_examples=50)
 @given(damaged_networks(most=2), st.data())
-def test_dropped_detours_are_found(network: tuple[BCube, Failures], data: st.DataObject) -> None:
+def test_dropped_and_doubled_detours_are_found(
+    network: tuple[BCube, Failures], data: st.DataObject
+) -> None:
     """Whatever carries a piece in use is needed around failures too."""
-    damage = Damage(*network)
-    try:
-        schedule = detour(damage)
-    except NotApplicableError:
-        assume(condition=False)
-    context = CheckerContext(damage.bcube, damage.dead, damage.down)
+    schedule, context = detour_or_reject(Damage(*network)), context_of(*network)
     transfers = all_transfers(schedule)
     check_complete(context, schedule, transfers)
     used = [
@@ -131,10 +135,8 @@ def test_dropped_detours_are_found(network: tuple[BCube, Failures], data: st.Dat
     ]
     assume(used)
     place = data.draw(st.sampled_from(used))
-    for mutated in (
-        transfers[:place] + transfers[place + 1 :],
-        [*transfers, transfers[place]],
-    ):
+    dropped = transfers[:place] + transfers[place + 1 :]
+    for mutated in (dropped, [*transfers, transfers[place]]):
         with pytest.raises(InvalidPlanError):
             check_complete(context, schedule, mutated)
 
@@ -147,59 +149,187 @@ def test_a_contribution_that_comes_back_is_found() -> None:
     assert schedule.owner(0, 3) == 3
     assert {onward, Transfer(0, 0, "aggregate", 0, 0, 1, 2, 2)} <= {*transfers}
     transfers[transfers.index(onward)] = onward._replace(level=0, peer=0)
-    assert "server 0 receives it when it has sent it" in refused(
-        schedule.bcube, transfers, CheckerContext(schedule.bcube)
-    )
+    said = refused(schedule.bcube, transfers, CheckerContext(schedule.bcube))
+    assert "server 0 receives it when it has sent it" in said
 
 
 def test_two_threads_on_one_link_are_found() -> None:
-    """With a transfer of thread 1 in the name of thread 0, one link has two users."""
-    bcube = BCube(2, 2)
-    transfers = all_transfers(Schedule(bcube))
-    clash = next(transfer for transfer in transfers if transfer.thread == 1)._replace(thread=0)
-    assert "used by thread" in refused(bcube, [*transfers, clash])
-    assert "used by thread" not in refused(bcube, [*transfers, clash], CheckerContext(bcube))
+    """With a transfer of thread 1 in the name of thread 0, one link has two users.
 
-
-def test_two_threads_that_send_to_one_server_are_found() -> None:
-    """Over one NIC of the receiver, though each over a NIC of its own."""
+    So has one NIC of a receiver if each thread sends over a NIC of its own.
+    """
     bcube = BCube(3, 2)
-    transfers = [one for one in all_transfers(Schedule(bcube)) if one.thread == 1]
-    one = transfers[0]
+    transfers = all_transfers(Schedule(bcube))
+    one = next(transfer for transfer in transfers if transfer.thread == 1)
+    clash = one._replace(thread=0)
     (other,) = set(bcube.neighbours(one.server, one.level)) - {one.peer}
-    clash = one._replace(thread=0, server=other)
-    assert "used by thread" in refused(bcube, [one, clash])
-    assert "used by thread" not in refused(bcube, [one, clash], CheckerContext(bcube))
+    for sent in ([*transfers, clash], [one, clash._replace(server=other)]):
+        assert "used by thread" in refused(bcube, sent)
+        assert "used by thread" not in refused(bcube, sent, CheckerContext(bcube))
+
+
+def test_a_complete_check_looks_at_the_clock() -> None:
+    plan = Schedule(BCube(3, 2))
+    with pytest.raises(TimeUpError):
+        check_complete(CheckerContext(plan.bcube), plan, all_transfers(plan), Deadline(0))
 
 
 # --- the two tiers, and why a sample says much: the schedule is symmetric
 
 
-@given(damaged_networks(cut=True, most=2), st.data())
-def test_both_tiers_say_the_same(network: tuple[BCube, Failures], data: st.DataObject) -> None:
-    """Let an intact plan run on a broken network: each piece is right, or the plan is wrong."""
-    bcube, failed = network
-    damage = Damage(bcube, failed)
-    context = CheckerContext(bcube, damage.dead, damage.down)
-    schedule = Schedule(bcube, damage.dead)
+def accepts(check: Callable[..., None], *given: Any) -> bool:
     try:
-        check_complete(context, schedule, all_transfers(schedule))
-        right = True
+        check(*given)
     except InvalidPlanError:
-        right = False
-    rights = []
-    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
-        try:
-            check_piece(context, schedule, thread, piece)
-            rights.append(True)
-        except InvalidPlanError:
-            rights.append(False)
-    assert right == all(rights)
+        return False
+    return True
 
 
-def test_a_complete_check_looks_at_the_clock() -> None:
-    bcube = BCube(3, 2)
-    plan = Schedule(bcube)
-    check_complete(CheckerContext(bcube), plan, all_transfers(plan), NEVER)
-    with pytest.raises(TimeUpError):
-        check_complete(CheckerContext(bcube), plan, all_transfers(plan), Deadline(0))
+@given(damaged_networks(cut=True, most=2))
+def test_both_tiers_say_the_same(network: tuple[BCube, Failures]) -> None:
+    """Let an intact plan run on a broken network: each piece is right, or the plan is wrong."""
+    context = context_of(*network)
+    schedule = Schedule(context.bcube, context.dead)
+    right = accepts(check_complete, context, schedule, all_transfers(schedule))
+    assert right == all(
+        accepts(check_piece, context, schedule, *one) for one in pieces_of(schedule)
+    )
+
+
+# --- mutations of the way of one piece
+
+Way = list[list[int]]
+"""Step, sender, receiver and level of each transfer of a piece, on its way up."""
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A plan of which one thing differs: the way of its pieces."""
+
+    plan: Schedule
+    way: Way | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.plan, name)
+
+    def hops(self, thread: int, piece: int) -> "NDArray[np.int64]":
+        if self.way is None:
+            return self.plan.hops(thread, piece)
+        return np.array(self.way, dtype=np.int64).reshape(-1, 4)
+
+
+class Longer(Altered):
+    """A plan whose transfers take one piece more with them."""
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        for one in self.plan.transfers(server):
+            if one.offset + one.length < self.plan.pieces:
+                yield one._replace(length=one.length + 1)
+
+
+class Silent(Altered):
+    """A plan in which servers say nothing about their last step."""
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        for one in self.plan.transfers(server):
+            if (one.stage, one.step) != ("broadcast", self.plan.steps - 1):
+                yield one
+
+
+def test_every_piece_of_a_transfer_comes_closer_in_networks_too_large_to_follow() -> None:
+    bcube = BCube(2, 19)
+    for large in (bcube, BCube(2**20, 3)):
+        assert check(CheckerContext(large), Schedule(large)) == "transfers"
+    with pytest.raises(InvalidPlanError, match="closer"):
+        check(CheckerContext(bcube), Longer(Schedule(bcube)))  # type: ignore[arg-type]
+
+
+def test_servers_whose_transfers_do_not_follow_the_way_are_found() -> None:
+    """At 65,536 servers some are asked what they send: it must be what pieces' ways say."""
+    bcube = BCube(16, 4)
+    assert bcube.servers**2 * bcube.nics > COMPLETE_CELLS
+    assert check(CheckerContext(bcube), Schedule(bcube)) == "pieces"
+    with pytest.raises(InvalidPlanError, match="do not follow"):
+        check(CheckerContext(bcube), Silent(Schedule(bcube)))  # type: ignore[arg-type]
+    schedule = Schedule(BCube(3, 2))
+    one, *rest = schedule.transfers(4)
+    _check_agreement(schedule, one.thread, one.offset, {4}, [one, *rest])
+    other = schedule.bcube.neighbours(4, 1 - one.level)[0]
+    for wrong in (one._replace(peer=other), one._replace(step=1 - one.step)):
+        with pytest.raises(InvalidPlanError, match="do not follow"):
+            _check_agreement(schedule, one.thread, one.offset, {4}, [wrong, *rest])
+
+
+PlacedWay = tuple[Schedule, int, int, Way, int]
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> PlacedWay:
+    """Draw a piece, its way, and one hop of that by its place."""
+    schedule = Schedule(draw(small_bcubes))
+    thread = draw(st.integers(0, schedule.threads - 1))
+    piece = draw(st.integers(0, schedule.pieces - 1))
+    way = schedule.hops(thread, piece).tolist()
+    return schedule, thread, piece, way, draw(st.integers(0, len(way) - 1))
+
+
+def lost(drawn: PlacedWay, way: Way, **broken: Any) -> str:
+    """Return what is wrong with another way, where something may be broken too."""
+    schedule, thread, piece, *_ = drawn
+    check_piece(CheckerContext(schedule.bcube), schedule, thread, piece)
+    altered: Any = Altered(schedule, way)
+    with pytest.raises(InvalidPlanError) as error:
+        check_piece(CheckerContext(schedule.bcube, **broken), altered, thread, piece)
+    return error.value.message
+
+
+@given(ways())
+def test_broken_links_on_the_way_of_a_piece_are_found(drawn: PlacedWay) -> None:
+    """Whichever end is broken; by itself, else another hop of the same server is refused."""
+    schedule, thread, piece, way, place = drawn
+    _, *ends, level = way[place]
+    for end in ends:
+        assert "no link" in lost(drawn, [way[place]], down=frozenset({(end, level)}))
+        its = "owner is dead" if end == schedule.owner(thread, piece) else "no link"
+        assert its in lost(drawn, [way[place]], dead=frozenset({end}))
+
+
+@given(ways())
+def test_dropped_and_doubled_hops_are_found(drawn: PlacedWay) -> None:
+    *_, way, place = drawn
+    assert "sends it 0 times" in lost(drawn, [*way[:place], *way[place + 1 :]])
+    assert "sends it 2 times" in lost(drawn, [*way, way[place]])
+
+
+@given(ways(), st.data())
+def test_a_hop_in_another_step_is_found(drawn: PlacedWay, data: st.DataObject) -> None:
+    """Unless its sender still has all it gets, and its receiver has not sent yet: then it may."""
+    schedule, thread, piece, way, place = drawn
+    step, sender, receiver, level = way[place]
+    assume(schedule.steps > 1)
+    new = data.draw(st.sampled_from([x for x in range(schedule.steps) if x != step]))
+    mutated = [*way[:place], [new, sender, receiver, level], *way[place + 1 :]]
+    arrives = [at for at, _, other, _ in way if other == sender]
+    leaves = [at for at, other, *_ in way if other == receiver]
+    if max(arrives, default=-1) < new < min(leaves, default=schedule.steps):
+        altered: Any = Altered(schedule, mutated)
+        check_piece(CheckerContext(schedule.bcube), altered, thread, piece)
+    else:
+        assert "receives it when it has sent it" in lost(drawn, mutated)
+
+
+@given(ways(), st.data())
+def test_another_receiver_is_found(drawn: PlacedWay, data: st.DataObject) -> None:
+    """Who sends to another server on the same level closes a circle, or comes too late."""
+    schedule, _, _, way, place = drawn
+    step, sender, right, level = way[place]
+    wrong = data.draw(st.sampled_from([x for x in range(schedule.bcube.servers) if x != right]))
+    lost(drawn, [*way[:place], [step, sender, wrong, level], *way[place + 1 :]])
+
+
+@given(ways())
+def test_steps_that_the_plan_has_not_are_found(drawn: PlacedWay) -> None:
+    *_, way, _ = drawn
+    for later in (1, -1):
+        moved = [[step + later, *hop] for step, *hop in way]
+        assert "expected steps from 0" in lost(drawn, moved)

@@ -1,34 +1,216 @@
-"""Trees are rooted where they are least high, and plans made of them are right."""
+"""Packings of spanning trees, and plans made of them: against all trees, and by their proof."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from fractions import Fraction
-from itertools import count
+from itertools import combinations, count
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import OptimizeResult, linprog
 
-from planner.families.bml import (
-    CheckerContext,
-    Damage,
-    Failures,
-    Problem,
-    Schedule,
-    TreePlan,
-    check,
-    evaluate,
-    solve,
-)
+from planner.families.bml import Damage, Failures, Problem, TreePlan, check, evaluate, solve
 from planner.families.bml.checker import check_complete, check_piece
-from planner.families.bml.packing import few_trees
-from planner.families.bml.trees import Tree, root_at_centre, trees_of
+from planner.families.bml.packing import Packing, few_trees, pack
+from planner.families.bml.trees import Edge, SurvivingNetwork, Tree, root_at_centre, trees_of
 from planner.model.errors import InvalidPlanError
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from planner.solving.deadline import Deadline, TimeUpError
-from tests.bml.networks import damaged_networks, distances, joined
-from tests.bml.plans import all_transfers, detoured, spanning_trees, tree_planned
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from tests.bml.networks import (
+    connected,
+    damaged_networks,
+    distances,
+    hops_of,
+    joined,
+    links_left,
+    single_failures,
+)
+from tests.bml.packing_checker import check_packing, least_load, least_tree
+from tests.bml.plans import all_transfers, context_of, detoured, spanning_trees, tree_planned
+
+
+def lost(n: int, k: int, *nics: tuple[int, int], dead: Iterable[int] = ()) -> Damage:
+    return Damage(BCube(n, k), Failures(frozenset(dead), frozenset(nics)))
+
+
+def packed(damage: Damage, deadline: Deadline = NEVER, **start: Any) -> Packing:
+    packing = pack(damage, deadline, **start)
+    check_packing(damage, packing)
+    return packing
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> Damage:
+    damage = Damage(*draw(damaged_networks()))
+    assume(damage.living > 1)
+    return damage
+
+
+def hops_left(damage: Damage) -> list[Edge]:
+    return hops_of(links_left(damage.bcube, damage.failed))
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (7, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3)])
+def test_intact(n: int, k: int) -> None:
+    damage = lost(n, k)
+    packing, servers = packed(damage), damage.living
+    assert packing.load == packing.bound == Fraction(2 * (servers - 1), damage.bcube.nics)
+    # BML's trees: some root is within k hops of all.
+    for tree in packing.trees:
+        links = joined(tree)
+        assert min(max(distances(links, root).values()) for root in range(servers)) <= k
+
+
+def by_enumeration(damage: Damage) -> float:
+    """The least load by a linear program over all spanning trees."""
+    hops = hops_left(damage)
+    nics = sorted({nic for a, b, level in hops for nic in [(a, level), (b, level)]})
+    columns = []
+    for tree in combinations(hops, damage.living - 1):
+        links = joined(tree)
+        if len(links) == damage.living and connected(links):
+            used = Counter(nic for a, b, level in tree for nic in [(a, level), (b, level)])
+            columns.append([used[nic] for nic in nics])
+    answer = linprog(
+        [0] * len(columns) + [1],
+        A_ub=[[*row, -1] for row in np.array(columns).T],
+        b_ub=[0] * len(nics),
+        A_eq=[[1] * len(columns) + [0]],
+        b_eq=[1],
+    )
+    return float(answer.fun)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lost(2, 2),
+        lost(2, 2, dead=[3]),
+        lost(2, 2, (0, 0)),
+        lost(3, 1),
+        lost(5, 1),
+        lost(2, 3),
+        lost(2, 3, (0, 0), (3, 1), (6, 2)),
+        lost(2, 3, (0, 0), dead=[5]),
+        lost(3, 2, dead=[0, 4, 8]),
+        lost(3, 2, (4, 1), (5, 1), dead=[0, 1]),
+        lost(4, 2, (13, 0), dead=range(9)),
+    ],
+)
+def test_it_is_the_best_of_all_packings(damage: Damage) -> None:
+    assert float(least_load(damage)) == pytest.approx(by_enumeration(damage), abs=1e-7)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(damages(), st.data())
+def test_any_damage_is_planned_optimally_from_any_trees(
+    damage: Damage, data: st.DataObject
+) -> None:
+    best = least_load(damage)
+    assert best >= damage.load_bound()
+    hops = hops_left(Damage(damage.bcube, Failures()))
+    trees = data.draw(st.lists(st.lists(st.sampled_from(hops)).map(tuple), min_size=1, max_size=3))
+    assert least_load(damage, start=trees) == best
+
+
+@settings(max_examples=60)
+@given(damages(), st.sampled_from([1e-9, 0.004, 0.01]))
+def test_a_packing_and_a_bound_at_any_time(damage: Damage, seconds: float) -> None:
+    packing = packed(damage, Deadline(seconds))
+    assert packing.timed_out <= (packing.load > packing.bound)
+
+
+def test_the_time_runs_out() -> None:
+    packing = packed(lost(4, 2, dead=[0]), Deadline(1e-9))
+    assert packing.timed_out
+    assert packing.load > packing.bound == Fraction(14, 15)
+    line = (0, 1, 0), (1, 2, 0), (2, 3, 0)
+    assert pack(lost(4, 1), Deadline(1e-9), start=[line]).trees == (line,)
+
+
+def test_without_simple_fractions_the_load_is_near() -> None:
+    packing = packed(lost(3, 3, (0, 0)))
+    assert packing.bound == Fraction(13, 20)
+    assert packing.bound <= packing.load < packing.bound * (1 + Fraction(1, 10**8))
+    assert not packing.timed_out
+
+
+def test_a_solver_that_gives_up_leaves_a_packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: OptimizeResult(status=4))
+    packing = packed(lost(3, 2, dead=[0]))
+    assert packing.bound == Fraction(7, 8) < packing.load
+    assert not packing.timed_out
+
+
+def test_a_server_alone_has_nothing_to_send() -> None:
+    packing = packed(lost(2, 2, dead=[0, 1, 3]))
+    assert packing == Packing(((),), (Fraction(1),), Fraction(0), Fraction(0), timed_out=False)
+
+
+# --- spanning trees of least price, and few trees, made one after the other
+
+
+@settings(max_examples=80)
+@given(damages(), st.data())
+def test_spanning_trees_are_cheapest(damage: Damage, data: st.DataObject) -> None:
+    network = SurvivingNetwork(damage)
+    nics = len(network.nics)
+    prices = data.draw(st.lists(st.integers(0, 9), min_size=nics, max_size=nics))
+    root = data.draw(st.integers(0, len(network.servers) - 1))
+    tree, cost = network.tree(prices, root)
+    price = dict(zip(network.nics, prices, strict=True))
+    hops = len(network.servers) - 1
+    assert cost == least_tree(hops_left(damage), price)
+    assert connected(joined(tree))
+    assert len(tree) == hops
+    degrees = network.degrees(tree)
+    assert sum(a * b for a, b in zip(degrees, prices, strict=True)) == cost
+    assert sum(degrees) == 2 * hops
+
+
+@settings(max_examples=60)
+@given(damages(), st.data())
+def test_equal_prices_give_trees_of_shortest_ways(damage: Damage, data: st.DataObject) -> None:
+    network = SurvivingNetwork(damage)
+    root = data.draw(st.integers(0, len(network.servers) - 1))
+    tree, _ = network.tree([1] * len(network.nics), root)
+    start, links = network.servers[root], links_left(damage.bcube, damage.failed)
+    assert distances(joined(tree), start) == distances(links, start)
+
+
+@pytest.mark.parametrize("failed", single_failures(BCube(4, 2))[::7])
+def test_few_trees_are_a_packing_not_far_from_the_best(failed: Failures) -> None:
+    damage = Damage(BCube(4, 2), failed)
+    few, hasty = few_trees(damage, 64, NEVER), few_trees(damage, 64, Deadline(1e-9))
+    best = pack(damage, NEVER)
+    check_packing(damage, few)
+    assert few.bound <= best.bound <= few.load < best.load * Fraction(5, 4)
+    assert not few.timed_out
+    check_packing(damage, hasty)
+    assert len(hasty.trees) == 1
+
+
+def test_a_tree_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock moves with every look at it: a further tree is given up within, the first not."""
+    looks = count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
+    monkeypatch.setattr("planner.solving.deadline.time", clock)
+    trees = few_trees(lost(4, 3), 50, Deadline(200))
+    assert 1 <= len(trees.trees) < 50
+    assert trees.timed_out
+    assert next(looks) < 210
+    assert len(few_trees(lost(4, 3), 50, Deadline(1)).trees) == 1
+    with pytest.raises(TimeUpError):
+        few_trees(Damage(BCube(4, 3), Failures(), Deadline(100)), 50, Deadline(1))
+
+
+# --- trees are rooted where they are least high, and plans made of them are right
 
 
 @st.composite
@@ -38,23 +220,18 @@ def trees(draw: st.DrawFn) -> Tree:
     return draw(spanning_trees(bcube, failed))
 
 
-@given(trees())
-def test_the_root_is_a_centre(hops: Tree) -> None:
-    rooted, links = root_at_centre(hops), joined(hops)
-    heights = {server: max(distances(links, server).values()) for server in links}
-    centres = [server for server, high in heights.items() if high == min(heights.values())]
-    assert rooted.root in centres
-    assert max(branch.step for branch in rooted.branches) + 1 == min(heights.values())
-
-
 @given(trees(), st.data())
 def test_a_rooted_tree_has_the_same_hops_in_any_order(hops: Tree, data: st.DataObject) -> None:
-    """Each server but the root sends once, as soon as all below it have, over its own hop."""
-    rooted = root_at_centre(hops)
-    assert sorted(
-        (min(branch.sender, branch.receiver), max(branch.sender, branch.receiver), branch.level)
-        for branch in rooted.branches
-    ) == sorted((min(hop[:2]), max(hop[:2]), hop[2]) for hop in hops)
+    """Each server but the root sends once, as soon as all below it have, over its own hop.
+
+    The root is a centre of the tree.
+    """
+    rooted, links = root_at_centre(hops), joined(hops)
+    heights = {server: max(distances(links, server).values()) for server in links}
+    assert heights[rooted.root] == min(heights.values())
+    assert max(branch.step for branch in rooted.branches) + 1 == min(heights.values())
+    ends = [(*sorted((one.sender, one.receiver)), one.level) for one in rooted.branches]
+    assert sorted(ends) == sorted((*sorted(hop[:2]), hop[2]) for hop in hops)
     sends = {branch.sender: branch.step for branch in rooted.branches}
     assert len(sends) == len(hops)
     assert rooted.root not in sends
@@ -69,35 +246,40 @@ def test_a_rooted_tree_has_the_same_hops_in_any_order(hops: Tree, data: st.DataO
     assert set(again.branches) == set(rooted.branches)
 
 
-@given(tree_planned())
-def test_plans_of_trees_are_right(planned: tuple[Problem, TreePlan]) -> None:
+@settings(max_examples=60)
+@given(tree_planned(), st.data())
+def test_plans_of_trees_are_right_unless_they_lack_a_hop(
+    planned: tuple[Problem, TreePlan], data: st.DataObject
+) -> None:
     problem, plan = planned
-    damage = Damage(problem.bcube, problem.failed)
-    context = CheckerContext(damage.bcube, damage.dead, damage.down)
+    context = context_of(problem.bcube, problem.failed)
     transfers = all_transfers(plan)
     check_complete(context, plan, transfers)
     for piece in range(plan.pieces):
         check_piece(context, plan, 0, piece)
         assert plan.owner(0, piece) == plan.trees[piece].root
-    assert len(transfers) == 2 * plan.pieces * (damage.living - 1)
+    living = problem.bcube.servers - len(context.dead)
+    assert len(transfers) == 2 * plan.pieces * (living - 1)
     for server in range(plan.bcube.servers):
         mine = list(plan.transfers(server))
         stages = ("aggregate", "broadcast")
         assert mine == sorted(mine, key=lambda one: (stages.index(one.stage), one.step))
+    del transfers[data.draw(st.integers(0, len(transfers) - 1))]
+    with pytest.raises(InvalidPlanError):
+        check_complete(context, plan, transfers)
 
 
 @pytest.mark.slow
 @given(detoured())
-def test_trees_of_a_schedule_make_a_plan_that_is_right(planned: tuple[Problem, Schedule]) -> None:
+def test_trees_of_a_schedule_make_a_plan_that_is_right(planned: tuple[Problem, Any]) -> None:
     """Its pieces in use, each with an equal share: the same NICs carry as much."""
     problem, schedule = planned
-    damage = Damage(problem.bcube, problem.failed)
-    assume(damage.living > 1)
+    assume(Damage(problem.bcube, problem.failed).living > 1)
     found = trees_of(schedule)
     assert len(found) == schedule.threads * schedule.pieces - len(schedule.left_out)
     shares = (Fraction(1, len(found)),) * len(found)
-    plan = TreePlan(damage.bcube, tuple(map(root_at_centre, found)), shares)
-    check(CheckerContext(damage.bcube, damage.dead, damage.down), plan)
+    plan = TreePlan(problem.bcube, tuple(map(root_at_centre, found)), shares)
+    check(context_of(problem.bcube, problem.failed), plan)
     assert evaluate(problem, plan).load == evaluate(problem, schedule).load
 
 
@@ -107,12 +289,10 @@ def test_trees_of_networks_too_large_to_replay_are_followed(
 ) -> None:
     """Their hops need not come closer to the root digit by digit, as those of Algorithm 1 do."""
     problem, plan = planned
-    damage = Damage(problem.bcube, problem.failed)
-    context = CheckerContext(damage.bcube, damage.dead, damage.down)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("COMPLETE_CELLS", "WHOLE_SERVERS"):
             patch.setattr(f"planner.families.bml.checker.{name}", 1)
-        assert check(context, plan) == "pieces"
+        assert check(context_of(problem.bcube, problem.failed), plan) == "pieces"
 
 
 @pytest.mark.slow
@@ -122,31 +302,3 @@ def test_trees_of_thousands_of_servers_are_planned_in_time() -> None:
     assert result.objective_ns is not None
     assert result.lower_bound_ns is not None
     assert result.objective_ns >= result.lower_bound_ns > 0
-
-
-def test_a_tree_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock moves with every look at it: a further tree is given up within, the first not."""
-    looks = count()
-    clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
-    monkeypatch.setattr("planner.solving.deadline.time", clock)
-    trees = few_trees(Damage(BCube(4, 3), Failures()), 50, Deadline(200))
-    assert 1 <= len(trees.trees) < 50
-    assert trees.timed_out
-    assert next(looks) < 210
-    assert len(few_trees(Damage(BCube(4, 3), Failures()), 50, Deadline(1)).trees) == 1
-    with pytest.raises(TimeUpError):
-        few_trees(Damage(BCube(4, 3), Failures(), Deadline(100)), 50, Deadline(1))
-
-
-@settings(max_examples=60)
-@given(tree_planned(), st.data())
-def test_plans_that_lack_a_hop_are_refused(
-    planned: tuple[Problem, TreePlan], data: st.DataObject
-) -> None:
-    problem, plan = planned
-    damage = Damage(problem.bcube, problem.failed)
-    context = CheckerContext(damage.bcube, damage.dead, damage.down)
-    transfers = all_transfers(plan)
-    del transfers[data.draw(st.integers(0, len(transfers) - 1))]
-    with pytest.raises(InvalidPlanError):
-        check_complete(context, plan, transfers)

@@ -11,7 +11,7 @@ from itertools import groupby
 from math import ceil
 from typing import NamedTuple
 
-from planner.families.collectives import Cost, Program
+from planner.families.collectives import Program
 from planner.families.collectives.program import sizes_of
 from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.clusters import Cluster
@@ -55,18 +55,6 @@ def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]
                 steps[message.step].received[rank, message.link] += length
                 steps[message.step].added[rank] += length * message.adds
     return steps
-
-
-def cost_of(program: Program) -> Cost:
-    """Return the cost of a program with chunks of one size, in the units of the closed forms."""
-    steps = [step for step in loads(program, program.chunks) if step.sent or step.received]
-    volume = sum(max((*step.sent.values(), *step.received.values())) for step in steps)
-    added = sum(max(step.added.values(), default=0) for step in steps)
-    return Cost(
-        steps=len(steps),
-        volume=Fraction(volume, program.chunks),
-        reduced=Fraction(added, program.chunks),
-    )
 
 
 def time_of(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -140,27 +139,19 @@ def damaged(draw: st.DrawFn) -> ListedProgram:
     for _ in range(draw(st.integers(1, 3))):
         if not messages:
             break
-        place = draw(st.integers(0, len(messages) - 1))
-        message = messages.pop(place)
-        kind = draw(
-            st.sampled_from(["gone", "twice", "step", "sender", "receiver", "adds", "range"])
-        )
-        if kind == "gone":
-            continue
-        if kind == "twice":
-            messages.append(message)
-        elif kind == "step":
-            message = message._replace(step=draw(st.integers(0, whole.steps - 1)))
-        elif kind in ("sender", "receiver"):
-            others = {message.sender, message.receiver}
-            ranks = [rank for rank in range(whole.ranks) if rank not in others]
-            if ranks:
-                changed = {kind: draw(st.sampled_from(ranks))}
-                message = message._replace(**changed)  # type: ignore[arg-type]
-        elif kind == "adds":
-            message = message._replace(adds=not message.adds)
-        else:
-            first = draw(st.integers(0, whole.chunks - 1))
-            message = message._replace(first=first, stop=draw(st.integers(first + 1, whole.chunks)))
-        messages.append(message)
-    return replace(as_listed(whole, messages))
+        message = messages.pop(draw(st.integers(0, len(messages) - 1)))
+        step = draw(st.integers(0, whole.steps - 1))
+        first = draw(st.integers(0, whole.chunks - 1))
+        stop = draw(st.integers(first + 1, whole.chunks))
+        ways = [
+            [],
+            [message, message],
+            [message._replace(step=step)],
+            [message._replace(adds=not message.adds)],
+            [message._replace(first=first, stop=stop)],
+        ]
+        if ranks := [*{*range(whole.ranks)} - {message.sender, message.receiver}]:
+            rank = draw(st.sampled_from(ranks))
+            ways += [[message._replace(sender=rank)], [message._replace(receiver=rank)]]
+        messages += draw(st.sampled_from(ways))
+    return as_listed(whole, messages)

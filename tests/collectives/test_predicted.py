@@ -1,5 +1,6 @@
-"""Costs of collectives among numbers of ranks, measured or not."""
+"""Costs of collectives among numbers of ranks, measured or not, and the NICs they tell of."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -7,10 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaving_out import from_smaller, ranks_left_out, sizes_left_out, summary
 
-from planner import InvalidInputError
-from planner.families.collectives.prediction import predicted, range_note
+from planner.families.collectives.prediction import (
+    measured_nic,
+    predicted,
+    range_note,
+    with_measured_nics,
+)
+from planner.model.clusters import Cluster, Nic
 from planner.model.costs import TableCost
-from planner.model.measured import Collective, Link, Measured, MeasuredNetwork
+from planner.model.measured import COLLECTIVES, Collective, Link, Measured, MeasuredNetwork
+from planner.model.topologies import Rails, Switch
+from tests.formats.refused import refused
 
 SIZES = tuple(2**power for power in range(10, 31, 2))
 
@@ -28,8 +36,13 @@ def table(
     return Measured(collective, ranks, per_host, points)
 
 
+def network_of(*tables: Measured, links: tuple[tuple[int, int], ...] = ()) -> MeasuredNetwork:
+    pairs = tuple(Link(ranks, Fraction(rate)) for ranks, rate in links)
+    return MeasuredNetwork(tables, pairs)
+
+
 def test_a_table_of_just_that_is_taken_as_it_is() -> None:
-    network = MeasuredNetwork((table(4), table(8)))
+    network = network_of(table(4), table(8))
     known = predicted(network, "all_gather", 8, 1)
     assert known.cost.points == table(8).points
     assert known.notes == ()
@@ -37,7 +50,7 @@ def test_a_table_of_just_that_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 32, 64, 1000])
 def test_other_numbers_follow_the_steps_and_the_volume(ranks: int) -> None:
-    network = MeasuredNetwork((table(4), table(8), table(16)))
+    network = network_of(table(4), table(8), table(16))
     known = predicted(network, "all_gather", ranks, 1)
     for size, time in known.cost.points:
         assert abs(time - ring(ranks, size)) <= max(4, time * 1e-3)
@@ -45,7 +58,7 @@ def test_other_numbers_follow_the_steps_and_the_volume(ranks: int) -> None:
 
 
 def test_a_single_table_is_extended_by_its_start_up() -> None:
-    known = predicted(MeasuredNetwork((table(8),)), "all_gather", 16, 1)
+    known = predicted(network_of(table(8)), "all_gather", 16, 1)
     for size, time in known.cost.points:
         assert abs(time / ring(16, size) - 1) < 0.02
 
@@ -62,20 +75,20 @@ def within(ranks: int, rate: float = 150.0) -> Measured:
 
 
 def test_within_a_host_the_launch_does_not_grow_with_the_ranks() -> None:
-    known = predicted(MeasuredNetwork((within(2),)), "all_reduce", 8, 8)
+    known = predicted(network_of(within(2)), "all_reduce", 8, 8)
     for size, time in known.cost.points:
         assert abs(time / launched(8, size, 150.0) - 1) < 0.02
     assert known.notes == ("all_reduce among 8 ranks extrapolated from 2",)
 
 
 def test_slower_links_are_those_of_more_ranks() -> None:
-    pairs = (Link(2, Fraction(300)), Link(4, Fraction(32)))
-    network = MeasuredNetwork((within(2, 150.0),), pairs)
+    links = ((2, 300), (4, 32))
+    network = network_of(within(2, 150.0), links=links)
     known = predicted(network, "all_reduce", 4, 4)
     for size, time in known.cost.points:
         assert abs(time / launched(4, size, 16.0) - 1) < 0.02
     assert network.link_rate(3) == network.link_rate(9) == 32
-    measured = MeasuredNetwork((within(2, 150.0), within(4, 20.0)), pairs)
+    measured = network_of(within(2, 150.0), within(4, 20.0), links=links)
     for size, time in predicted(measured, "all_reduce", 8, 8).cost.points:
         assert abs(time / launched(8, size, 20.0) - 1) < 0.05
 
@@ -85,45 +98,44 @@ def test_slower_links_are_those_of_more_ranks() -> None:
     [(((2, 0),), "bytes_per_s"), (((1, 5),), "ranks"), (((4, 5), (2, 6)), "links[1].ranks")],
 )
 def test_bad_links_are_refused(links: tuple[tuple[int, int], ...], path: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        MeasuredNetwork((within(2),), tuple(Link(ranks, Fraction(rate)) for ranks, rate in links))
-    assert caught.value.path == path
+    with refused(path, ""):
+        network_of(within(2), links=links)
 
 
 def test_ranks_of_hosts_count_hosts() -> None:
-    network = MeasuredNetwork((table(16, 8), table(32, 8)))
+    network = network_of(table(16, 8), table(32, 8))
     for size, time in predicted(network, "all_gather", 80, 8).cost.points:
         assert abs(time - ring(80, size, 8)) <= max(4, time * 1e-3)
 
 
 @given(st.integers(5, 15), st.sampled_from(SIZES))
 def test_between_two_tables_costs_are_between_them(ranks: int, size: int) -> None:
-    network = MeasuredNetwork((table(4), table(16)))
+    network = network_of(table(4), table(16))
     known = predicted(network, "all_gather", ranks, 1)
     assert ring(4, size) - 1 <= known.cost.cost_ns(size) <= ring(16, size) + 1
     assert "interpolated between 4 and 16" in known.notes[0]
 
 
 def test_within_hosts_says_nothing_of_across() -> None:
-    network = MeasuredNetwork((table(4, 4), table(8, 8)))
-    with pytest.raises(InvalidInputError, match="only such within a host"):
+    network = network_of(table(4, 4), table(8, 8))
+    with refused(None, "only such within a host"):
         predicted(network, "all_gather", 16, 8)
     assert predicted(network, "all_gather", 6, 6).notes
 
 
 def test_another_number_a_host_is_said() -> None:
-    known = predicted(MeasuredNetwork((table(16, 8), table(32, 8))), "all_gather", 16, 4)
+    known = predicted(network_of(table(16, 8), table(32, 8)), "all_gather", 16, 4)
     assert known.cost.points == table(16, 8).points
     assert "taken for that with 8 a host" in known.notes[0]
 
 
 def test_missing_collectives_are_made_of_the_others() -> None:
-    halves = MeasuredNetwork((table(8), table(8, collective="reduce_scatter")))
+    halves = network_of(table(8), table(8, collective="reduce_scatter"))
     whole = predicted(halves, "all_reduce", 8, 1)
     assert whole.cost.cost_ns(2**20) == 2 * ring(8, 2**20)
-    only = MeasuredNetwork((table(8, collective="all_reduce"),))
+    only = network_of(table(8, collective="all_reduce"))
     assert predicted(only, "all_gather", 8, 1).cost.cost_ns(2**20) == -(-ring(8, 2**20) // 2)
-    one = MeasuredNetwork((table(8),))
+    one = network_of(table(8))
     assert predicted(one, "reduce_scatter", 8, 1).cost.points == table(8).points
     for known in (whole, predicted(one, "all_reduce", 8, 1)):
         assert "was not measured" in known.notes[-1]
@@ -142,15 +154,13 @@ points = st.lists(
         st.tuples(st.integers(2, 64), points), min_size=1, max_size=4, unique_by=lambda t: t[0]
     ),
     st.integers(2, 256),
-    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
+    st.sampled_from(COLLECTIVES),
 )
 def test_costs_never_fall(
     tables: list[tuple[int, tuple[tuple[int, int], ...]]], ranks: int, collective: Collective
 ) -> None:
-    network = MeasuredNetwork(
-        tuple(Measured("all_reduce", count, 1, rows) for count, rows in tables)
-    )
-    known = predicted(network, collective, ranks, 1)
+    measured = (Measured("all_reduce", count, 1, rows) for count, rows in tables)
+    known = predicted(network_of(*measured), collective, ranks, 1)
     assert known.cost.is_monotone
     assert all(time >= 0 for _, time in known.cost.points)
 
@@ -169,7 +179,7 @@ def test_leaving_out_finds_no_error_where_there_is_none() -> None:
         "all_gather", 4, 1, tuple((size, 1000 + size) for size in (64, 128, 512, 2**21))
     )
     assert [one.error for one in sizes_left_out(line)] == [0.0, 0.0]
-    network = MeasuredNetwork((table(4), table(8), table(16), table(32)))
+    network = network_of(table(4), table(8), table(16), table(32))
     for held_out in (list(from_smaller(network)), list(ranks_left_out(network))):
         known = summary(held_out)
         assert known is not None
@@ -197,11 +207,47 @@ def test_leaving_out_finds_an_error() -> None:
 )
 def test_bad_tables_are_refused(options: dict[str, object], path: str) -> None:
     good = {"collective": "all_reduce", "ranks": 4, "per_host": 2, "points": ((1, 1), (2, 2))}
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(path, ""):
         Measured(**(good | options))  # type: ignore[arg-type]
-    assert caught.value.path == path
 
 
 def test_two_tables_of_the_same_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="two tables among 4 ranks"):
-        MeasuredNetwork((table(4), table(4)))
+    with refused(None, "two tables among 4 ranks"):
+        network_of(table(4), table(4))
+
+
+# --- NICs over which a ring takes what was measured
+
+
+def on_nics(collective: Collective, ranks: int, startup: int, rate: int, each: int = 1) -> Measured:
+    """What a ring takes on NICs of `rate` bytes a second, with so many ranks a host."""
+    hops = (ranks - 1) * (2 if collective == "all_reduce" else 1)
+    ns_per_byte = Fraction(hops * 10**9, ranks * rate)
+    sizes = (2**10, 2**16, 2**20, 2**24)
+    points = tuple((size, hops * startup + round(ns_per_byte * size)) for size in sizes)
+    return Measured(collective, ranks, each, points)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@given(ranks=st.integers(2, 64), startup=st.integers(100, 10**5), rate=st.integers(10**8, 10**11))
+def test_a_rings_nics_are_found_again(
+    collective: Collective, ranks: int, startup: int, rate: int
+) -> None:
+    network = network_of(on_nics(collective, ranks, startup, rate))
+    nic, notes = measured_nic(network, ranks, 1)
+    assert abs(nic.startup_ns - startup) <= 1 + startup * 1e-3
+    assert abs(nic.bytes_per_s / rate - 1) < 1e-3
+    assert collective in notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("each", "topology"), [(1, Switch(8)), (8, Rails(2, 8, Fraction(10**9), 5))]
+)
+def test_a_cluster_has_them_where_it_was_measured(each: int, topology: Switch | Rails) -> None:
+    nic = Nic(Fraction(7), 7, each, message_ns=7)
+    cluster = Cluster("c", "s", 2 if each > 1 else 8, topology, nic)
+    assert with_measured_nics(cluster) == (cluster, ())
+    network = network_of(on_nics("all_gather", cluster.workers, 5000, 10**9, each))
+    found, _ = with_measured_nics(replace(cluster, network=network))
+    assert (found.nic.startup_ns, found.nic.per_machine, found.nic.message_ns) == (5000, each, 0)
+    assert abs(found.nic.bytes_per_s / 10**9 - 1) < 1e-3

@@ -10,34 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.families import bml
 from planner.families.collectives.checker import check
 from planner.families.collectives.exchange import bml_program, direct_program
 from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
-from planner.families.collectives.script import Script, ScriptHop, scripts
+from planner.families.collectives.script import Script, ScriptHop, scripts, talking
 from planner.jsonio import solve
 from planner.model.errors import InvalidPlanError
+from planner.model.network import Network
 from planner.model.topologies import BCube
+from planner.programs.collectives import bcube_program
 from tests.collectives.programs import all_programs
-
-NIC = {"nics": [[[0, 0], 0]]}
-SWITCH = {"switches": [[1, [0]]]}
-SERVER = {"servers": [[1, 0]]}
-
-
-def answer(n: int, k: int, *, method: str = "auto", **fields: Any) -> dict[str, Any]:
-    request = {
-        "problem": "bml",
-        "n": n,
-        "k": k,
-        "link_bytes_per_s": 1_000_000,
-        "latency_ns": 100_000,
-        "element_bytes": 4,
-        "with_plan": True,
-        "method": method,
-    }
-    if "layer_bytes" not in fields:
-        request["gradient_bytes"] = 4000
-    return solve(request | fields)
+from tests.formats.refused import refused
 
 
 class Transfer(NamedTuple):
@@ -176,12 +160,6 @@ def owned(program: Program, rank: int, elements: int, width: int, parts: int) ->
     return found
 
 
-def play_all(routes: tuple[Program, int, int | None], elements: int, width: int = 4) -> None:
-    program, depth, _ = routes
-    for seed in range(2):
-        play(program, elements, Random(seed), width, depth)
-
-
 PROGRAMS = [program for program in all_programs() if program.ranks <= 9]
 
 
@@ -272,10 +250,8 @@ def test_sums_are_not_added_to_what_is_not_there() -> None:
 
 
 def test_a_step_has_as_many_messages_as_the_algorithm() -> None:
-    made = scripts(bml_program(BCube(3, 2)), 4, 1800)
-    assert [[(len(step.sends), len(step.receives)) for step in one.steps] for one in made] == [
-        [(2, 2)] * 4
-    ] * 2
+    for one in scripts(bml_program(BCube(3, 2)), 4, 1800):
+        assert [(len(step.sends), len(step.receives)) for step in one.steps] == [(2, 2)] * 4
 
 
 def test_parts_do_not_wait_for_each_other() -> None:
@@ -286,3 +262,107 @@ def test_parts_do_not_wait_for_each_other() -> None:
         (-1, 2, ()),  # the second part does not wait for the first
         (2, 2, (4, 5)),
     ]
+
+
+# --- answers around failures: followed, or refused
+
+NIC = {"nics": [[[0, 0], 0]]}
+SWITCH = {"switches": [[1, [0]]]}
+SERVER = {"servers": [[1, 0]]}
+
+
+def answer(n: int, k: int, **fields: Any) -> dict[str, Any]:
+    request = {"problem": "bml", "n": n, "k": k, "link_bytes_per_s": 10**6, "latency_ns": 10**5}
+    if "layer_bytes" not in fields:
+        request["gradient_bytes"] = 4000
+    return solve({**request, "element_bytes": 4, "with_plan": True} | fields)
+
+
+def play_all(routes: tuple[Program, int, int | None], elements: int, width: int = 4) -> None:
+    program, depth, _ = routes
+    for seed in range(2):
+        play(program, elements, Random(seed), width, depth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["detour", "trees"])
+@pytest.mark.parametrize("failed", [NIC, SWITCH, SERVER])
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2)])
+def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method: str) -> None:
+    routes = bcube_program(BCube(n, k), answer(n, k, failed=failed, method=method))
+    assert routes[0].ranks == n**k - len(failed.get("servers", []))
+    play_all(routes, 1000)
+    play_all(routes, 2000, 2)
+
+
+def test_layers_are_followed() -> None:
+    play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_typed_plans_fit_every_size(method: str) -> None:
+    bcube = BCube(3, 2)
+    failed = bml.Failures(nics=frozenset({(0, 1)}), servers=frozenset({5}))
+    network = Network(10**6, startup_ns=1000)  # type: ignore[arg-type]
+    plan = bml.solve(bml.Problem(bcube, network, 40_000, failed=failed), method=method).plan
+    assert plan is not None
+    assert plan.rounds > 1
+    routes = bcube_program(bcube, plan)
+    assert routes.depth == plan.rounds
+    assert routes.program.ranks == 8
+    for elements in (0, 5, 333):
+        play_all(routes, elements)
+
+
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_groups_are_without_what_failed(method: str) -> None:
+    program = bcube_program(BCube(3, 2), answer(3, 2, failed=NIC, method=method)).program
+    groups = list(talking(list(program.messages())))
+    assert (0, [1, 2]) in groups  # server 0 has lost its NIC at level 0
+    all_groups = list(talking(list(bml_program(BCube(3, 2)).messages())))
+    assert (0, [0, 1, 2]) in all_groups
+    assert (1, [2, 5, 8]) in all_groups
+    assert len(groups) == len(all_groups) == 6
+
+
+def test_a_plan_that_does_not_go_around_what_has_failed_is_refused() -> None:
+    other = {"servers": [], "nics": [[[0, 1], 1]], "links": [], "switches": []}
+    with pytest.raises(InvalidPlanError):
+        bcube_program(BCube(2, 2), {**answer(2, 2, failed=NIC), "failed": other})
+
+
+def test_a_changed_plan_is_refused() -> None:
+    plan = answer(2, 2, method="trees", failed=NIC)
+    kind, whole = plan["plan"]["kind"], plan["plan"]["plan"]
+    tree, *others = whole["trees"]
+    for trees in ([[tree[0], tree[1][1:]], *others], others):
+        with refused(None, ""):
+            changed = {"kind": kind, "plan": {**whole, "trees": trees}}
+            bcube_program(BCube(2, 2), {**plan, "plan": changed})
+    with refused(None, r"^plan\."):
+        bcube_program(BCube(2, 2), {**plan, "plan": {"kind": "drizzle.Plan", "plan": {}}})
+
+
+@pytest.mark.parametrize(
+    ("plan", "path"),
+    [
+        (lambda: answer(3, 2), "n"),
+        (lambda: answer(2, 1), "k"),
+        (lambda: answer(2, 2, with_plan=False, failed=NIC), "plan"),
+        (lambda: answer(2, 2, failed={"nics": [[[0, 0], 0], [[0, 0], 1]]}), "steps"),
+        (lambda: bml.Schedule(BCube(2, 1)), "plan"),
+        (lambda: {"problem": "caramel"}, None),
+    ],
+)
+def test_other_plans_are_refused(plan: Any, path: str | None) -> None:
+    with refused(path, ""):
+        bcube_program(BCube(2, 2), plan())
+
+
+def test_a_plan_that_names_its_program_needs_no_list() -> None:
+    for schedule in ("none", {"server": [0, 0]}):
+        plan = answer(2, 2, with_plan=False, schedule=schedule)
+        named = bcube_program(BCube(2, 2), plan)
+        assert (named.program.name, named.depth, named.size_bytes) == ("bml(2, 2)", 1, None)
+        assert list(named.program.messages()) == list(bml_program(BCube(2, 2)).messages())

@@ -1,8 +1,9 @@
 """An interpreter of MSCCL's XML. It knows no schedule."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
@@ -14,20 +15,24 @@ class Key(NamedTuple):
 
     rank: int
     block: int
-    step: int
+    number: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Step:
-    """A step; `wait` is the block and the step that it waits for."""
+    """A step, with the peers and the channel of its thread block.
 
+    `source` and `target` are a buffer and the first chunk; `wait` is the step that it waits for.
+    """
+
+    send: int
+    receive: int
+    channel: int
     kind: str
-    source: str
-    source_chunk: int
-    target: str
-    target_chunk: int
+    source: tuple[str, int]
+    target: tuple[str, int]
     length: int
-    wait: tuple[int, int] | None
+    wait: Key | None
     awaited: bool
 
     @property
@@ -37,27 +42,20 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Block:
-    """A thread block."""
-
-    send: int
-    receive: int
-    channel: int
-    steps: tuple[Step, ...]
-
-
-@dataclass(frozen=True)
 class Program:
-    """The thread blocks of each rank, which has as many chunks."""
+    """The steps of all ranks, of which each has as many chunks."""
 
+    ranks: int
     chunks: int
-    blocks: tuple[tuple[Block, ...], ...]
+    steps: dict[Key, Step]
 
-    def __iter__(self) -> Iterator[tuple[Key, Block, Step]]:
-        for rank, blocks in enumerate(self.blocks):
-            for number, block in enumerate(blocks):
-                for index, step in enumerate(block.steps):
-                    yield Key(rank, number, index), block, step
+    @cached_property
+    def blocks(self) -> dict[tuple[int, int], list[Step]]:
+        """The steps of each thread block, by its rank and number."""
+        found: dict[tuple[int, int], list[Step]] = defaultdict(list)
+        for key, step in self.steps.items():
+            found[key.rank, key.block].append(step)
+        return found
 
     def events(self, *, in_place: bool = True, rendezvous: bool = False) -> Events:
         """Return what each step does.
@@ -65,38 +63,31 @@ class Program:
         A send reads when it begins; a receive reads what it adds to when it takes its message, and
         writes when it ends.
         """
-        made = Events([self.chunks] * len(self.blocks))
-        sends: dict[Event, list[Key]] = defaultdict(list)
-        receives: dict[Event, list[tuple[Key, Access, tuple[Access, ...]]]] = defaultdict(list)
-        for key, block, step in self:
+        made = Events([self.chunks] * self.ranks)
+        sends: dict[Event, list[tuple[Key, Access]]] = defaultdict(list)
+        receives: dict[Event, list[tuple[Key, Access, list[Access]]]] = defaultdict(list)
+        for key, step in self.steps.items():
             events = [(*key, event) for event in range(step.last + 1)]
-            for event, before in zip(events[1:], events, strict=False):
+            for before, event in pairwise(events):
                 made.after[event] = {before}
-            made.after[events[0]] = set()
             waits = [] if step.wait is None else [step.wait]
-            if key.step:
-                waits.append((key.block, key.step - 1))
-            for number, index in waits:
-                last = self.blocks[key.rank][number].steps[index].last
-                made.after[events[0]].add((key.rank, number, index, last))
+            if key.number:
+                waits.append(key._replace(number=key.number - 1))
+            made.after[events[0]] = {(*one, self.steps[one].last) for one in waits}
             source, target = (
                 Access(key.rank, "i" if in_place else buffer, chunk, chunk + step.length)
-                for buffer, chunk in (
-                    (step.source, step.source_chunk),
-                    (step.target, step.target_chunk),
-                )
+                for buffer, chunk in (step.source, step.target)
             )
             held = Access(key.rank, f"held by {key}", 0, step.length)
             if step.kind == "s":
                 made.effects[events[0]] = Effect((source,), (held,))
-                sends[key.rank, block.send, block.channel].append(key)
+                sends[key.rank, step.send, step.channel].append((key, held))
             elif step.kind != "nop":
                 made.effects[events[2]] = Effect((held,), (target,))
-                pipe = block.receive, key.rank, block.channel
-                receives[pipe].append((key, held, (source,) if step.kind == "rrc" else ()))
+                added = [source] if step.kind == "rrc" else []
+                receives[step.receive, key.rank, step.channel].append((key, held, added))
         for pipe, ends in sends.items():
-            for send, (receive, held, added) in zip(ends, receives[pipe], strict=True):
-                sent = held._replace(rank=send.rank, buffer=f"held by {send}")
+            for (send, sent), (receive, held, added) in zip(ends, receives[pipe], strict=True):
                 made.effects[*receive, 1] = Effect((sent, *added), (held,))
                 made.after[*receive, 1].add((*send, 1))
                 if rendezvous:
@@ -106,31 +97,23 @@ class Program:
 
 def parse(text: str) -> Program:
     """Read the program of every rank."""
-    algo = ET.fromstring(text)
-    blocks = tuple(
-        tuple(
-            Block(
-                int(tb.attrib["send"]),
-                int(tb.attrib["recv"]),
-                int(tb.attrib["chan"]),
-                tuple(_step(step.attrib) for step in tb),
-            )
-            for tb in gpu
-        )
-        for gpu in algo
-    )
-    return Program(int(algo.attrib["nchunksperloop"]), blocks)
-
-
-def _step(found: dict[str, str]) -> Step:
-    depid, deps = int(found["depid"]), int(found["deps"])
-    return Step(
-        found["type"],
-        found["srcbuf"],
-        int(found["srcoff"]),
-        found["dstbuf"],
-        int(found["dstoff"]),
-        int(found["cnt"]),
-        None if depid < 0 else (depid, deps),
-        found["hasdep"] == "1",
-    )
+    algo, steps = ET.fromstring(text), {}
+    for rank, gpu in enumerate(algo):
+        for block, tb in enumerate(gpu):
+            assert len(tb), "a block without steps"
+            send, receive, channel = (int(tb.attrib[name]) for name in ("send", "recv", "chan"))
+            for number, step in enumerate(tb):
+                found = step.attrib
+                waits = Key(rank, int(found["depid"]), int(found["deps"]))
+                steps[Key(rank, block, number)] = Step(
+                    send,
+                    receive,
+                    channel,
+                    found["type"],
+                    (found["srcbuf"], int(found["srcoff"])),
+                    (found["dstbuf"], int(found["dstoff"])),
+                    int(found["cnt"]),
+                    None if waits.block < 0 else waits,
+                    found["hasdep"] == "1",
+                )
+    return Program(len(algo), int(algo.attrib["nchunksperloop"]), steps)

@@ -1,15 +1,16 @@
 """Chakra traces, read again with protobuf, from the fields as et_def.proto numbers them."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 import planner
 from planner import InvalidInputError
 from planner.formats.exporters.chakra import write_chakra
+from planner.jsonio.graphs import documents_of
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from tests.cli.documents import PROVENANCE
@@ -38,27 +39,14 @@ GRAPH = Graph(
 
 
 def described(graph: Graph) -> dict[str, Any]:
-    ops = [
-        {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": op.after}
-        for op in graph.ops
-    ]
-    parameters = [
-        {
-            "name": one.name,
-            "bytes": one.size_bytes,
-            "updated_by": one.updated_by,
-            "read_by": one.read_by,
-        }
-        for one in graph.parameters
-    ]
+    ops, parameters = to_builtins(documents_of(graph))
     return {"ops": ops, "parameters": parameters}
 
 
 def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
     network = {"startup_ns": 2000, "ns_per_byte": 1}
     request = {"problem": "caramel", "network": network, "method": "exact"}
-    request |= json.loads(json.dumps(described(graph)))
-    return planner.solve(request | given)
+    return planner.solve(request | described(graph) | given)
 
 
 FIELDS = """
@@ -137,6 +125,7 @@ def replayed(nodes: list[Any], transfers_ns: list[int]) -> dict[str, tuple[int, 
 
 @pytest.mark.parametrize("method", ["exact", "caramel", "exact_split"])
 def test_replayed_with_the_planned_transfers_a_trace_takes_the_planned_times(method: str) -> None:
+    """And its nodes say what they are."""
     answer = plan(method=method)
     nodes = decoded(write_chakra(answer, GRAPH))
     groups = answer["groups"]
@@ -145,11 +134,6 @@ def test_replayed_with_the_planned_transfers_a_trace_takes_the_planned_times(met
     wanted |= {f"transfer {k}": (one["start_ns"], one["end_ns"]) for k, one in enumerate(groups, 1)}
     assert found == wanted
     assert max(end for _, end in found.values()) == answer["iteration_ns"]
-
-
-def test_nodes_say_what_they_are() -> None:
-    answer = plan()
-    nodes = decoded(write_chakra(answer, GRAPH))
     assert sorted(node.id for node in nodes) == list(range(1, len(nodes) + 1))
     kinds = {node.name: node.type for node in nodes}
     assert {name for name, kind in kinds.items() if kind == 4} == {op.name for op in GRAPH.ops}

@@ -5,7 +5,7 @@ import pytest
 from planner.formats.importers.foreign import FOREIGN, foreign
 from tests.cli.documents import ROOT
 from tests.cli.line import Line, write
-from tests.formats import test_deepspeed_comms, test_nccl_tests
+from tests.formats import test_nccl_tests, test_timed_rows
 
 TOPOLOGY = """<system version="1">
   <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175">
@@ -26,7 +26,7 @@ FILES = {
     "NCCL's topology": TOPOLOGY,
     "NCCL's topology of": '<?xml version="1.0"?>\n<!-- of a VM -->\n' + TOPOLOGY,
     "NCCL's rings": GRAPHS,
-    "a summary of DeepSpeed": "\n".join(test_deepspeed_comms.TABLE),
+    "a summary of DeepSpeed": "\n".join(test_timed_rows.TABLE),
     "a log of DeepSpeed": VERBOSE,
     "what nccl-tests print": "\n".join(f"[0] {line}" for line in test_nccl_tests.OUTPUT),
 }

@@ -1,6 +1,5 @@
 """Plans of fully sharded training as settings of FSDP2: what is set, what is refused, its price."""
 
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -8,17 +7,16 @@ import pytest
 
 import planner
 from planner.families import fsdp
-from planner.families.fsdp import Plan, Problem, Unit
+from planner.families.fsdp import Plan, Unit
 from planner.families.fsdp.baselines import BASELINES
 from planner.jsonio.fsdp import answer
-from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
 from planner.programs import UnitProgram, program_of
 from planner.programs.units import units_of
 from tests.cli.line import Line, write
 from tests.formats.refused import refused
+from tests.fsdp.making import chain
 
-COST = AffineCost(1, Fraction(1))
 LAYERS = 4
 NETWORK = {"startup_ns": 100, "ns_per_byte": 1}
 REQUEST: dict[str, Any] = {
@@ -38,16 +36,6 @@ def settings(line: Line, **changes: Any) -> dict[str, Any]:
     return found
 
 
-def problem_of(forward: list[int], backward: list[int], sizes: list[int], **more: Any) -> Problem:
-    return Problem(
-        forward_ns=forward,
-        backward_ns=backward,
-        parameter_bytes=sizes,
-        meshes=[fsdp.Mesh(shards=2, all_gather=COST, reduce_scatter=COST)],
-        **more,
-    )
-
-
 def test_each_unit_is_a_call_with_what_it_prefetches(line: Line) -> None:
     found = settings(line)
     assert found["mesh"] == [4]
@@ -63,7 +51,7 @@ def test_each_unit_is_a_call_with_what_it_prefetches(line: Line) -> None:
 
 def test_what_streams_would_do_otherwise_is_refused() -> None:
     """FSDP2 gathers a unit again beside its own forward computation by its own streams alone."""
-    problem = problem_of([1] * 4, [1] * 4, [4] * 4, names=["a", "b", "c", "d"])
+    problem = chain(4, names=["a", "b", "c", "d"])
     plan = BASELINES["fsdp2"](problem, 0)
     program = program_of((problem, plan))
     assert isinstance(program, UnitProgram)
@@ -84,8 +72,14 @@ def test_replicas_are_the_first_dimension_of_the_mesh(line: Line) -> None:
 
 
 def test_typed_plans_are_the_same_programs() -> None:
-    times = [900, 800, 700], [1500, 1600, 1700]
-    problem = problem_of(*times, [1000, 2000, 1500], names=["a", "b", "c"], channels="two")
+    problem = chain(
+        3,
+        forward_ns=[900, 800, 700],
+        backward_ns=[1500, 1600, 1700],
+        parameter_bytes=[1000, 2000, 1500],
+        names=["a", "b", "c"],
+        channels="two",
+    )
     result = fsdp.solve(problem)
     assert result.plan is not None
     answered = msgspec.json.encode(answer(problem, result))
@@ -119,13 +113,8 @@ def test_layers_without_names_are_refused(line: Line) -> None:
 
 
 def test_gathers_in_the_forward_pass_are_told_too() -> None:
-    units = (
-        Unit(0, 1, keep=False, recompute=False, forward_at=0, backward_at=1),
-        Unit(1, 2, keep=True, recompute=False, forward_at=0, backward_at=None),
-    )
-    problem = problem_of([1, 1], [1, 1], [4, 4])
-    plan = Plan(0, units)
-    loads = fsdp.evaluate(problem, plan).loads
+    plan = Plan(0, (Unit(0, 1, False, False, 0, 1), Unit(1, 2, True, False, 0, None)))
+    loads = fsdp.evaluate(chain(2), plan).loads
     program = units_of(["a", "b"], plan, loads, (1, 2), "one")
     assert isinstance(program, UnitProgram)
     assert [unit.forward_prefetch for unit in program.units] == [(1,), (0,)]

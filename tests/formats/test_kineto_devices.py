@@ -1,7 +1,6 @@
 """Traces of PyTorch's profiler on a device: what kernels take."""
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from tests.formats.test_kineto import (
     a_step,
     durations,
     event,
+    launch,
     read,
     written,
 )
@@ -37,9 +37,7 @@ def on_a_device() -> list[Event]:
     ]
     for number, (at, thread, start, lasts) in enumerate(launched):
         kernel = "ncclDevKernel" if lasts == 90 else "k"
-        given = {"correlation": number}
-        events.append(event("launch", at, 0.1, "cuda_runtime", **given, thread=thread))
-        events.append(event(kernel, start, lasts, "kernel", **given, thread=7))
+        events += launch(number, at, start, lasts, kernel, thread=thread)
     return events
 
 
@@ -48,16 +46,6 @@ def test_kernels_are_timed_where_a_device_computes() -> None:
     assert read(on_a_device(), **about)[0].provenance.processor == "a device"
     # The sum starts nothing, nor do its node and that of the transposition.
     assert durations(on_a_device()) == [30_000, 4_000, 0, 0, 10_000, 21_000, 0]
-
-
-def launch(number: int, at: float, start: float, lasts: float, **given: Any) -> list[Event]:
-    """Return a call of the runtime, and the kernel it starts."""
-    category = given.pop("category", "cuda_runtime")
-    stream = given.pop("stream", 7)
-    return [
-        event("launch", at, 0.1, category, correlation=number),
-        event("k", start, lasts, "kernel", correlation=number, thread=stream),
-    ]
 
 
 def warned(events: list[Event], said: str) -> bool:
@@ -104,7 +92,7 @@ def test_a_host_that_runs_ahead_does_not_shorten_what_the_device_does() -> None:
 
 def test_other_runtimes_start_kernels_too() -> None:
     for category in ("xpu_runtime", "privateuse1_runtime", "cuda_driver"):
-        events = [*a_step(), *launch(1, 6, 20, 30, category=category)]
+        events = [*a_step(), *launch(1, 6, 20, 30, runtime=category)]
         assert durations(events)[0] == 30_000
 
 

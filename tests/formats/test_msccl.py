@@ -146,24 +146,20 @@ def written(bcube: BCube) -> Blocks:
 )
 def test_no_wait_can_be_left_out(bcube: BCube, *, in_place: bool) -> None:
     program = written(bcube)
-    waits = 0
-    for key, _, step in program:
-        if step.wait is None or key.rank < bcube.servers - 1:  # ranks are alike
-            continue
-        waits += 1
-        kept, step.wait = step.wait, None
-        assert program.events(in_place=in_place).races()
-        step.wait = kept
-    assert waits
+    last = bcube.servers - 1  # ranks are alike
+    waiting = [key for key, step in program.steps.items() if step.wait and key.rank == last]
+    assert waiting
+    for key in waiting:
+        steps = program.steps | {key: replace(program.steps[key], wait=None)}
+        assert replace(program, steps=steps).events(in_place=in_place).races()
 
 
 @pytest.mark.parametrize("bcube", CUBES, ids=str)
 def test_says_the_transfers_of_the_schedule_in_its_order(bcube: BCube) -> None:
-    program = written(bcube)
     said: dict[Channel, list[tuple[int, int]]] = defaultdict(list)
-    for (rank, _, _), block, step in program:
+    for key, step in written(bcube).steps.items():
         if step.kind == "s":
-            said[rank, block.send, block.channel].append((step.source_chunk, step.length))
+            said[key.rank, step.send, step.channel].append((step.source[1], step.length))
     meant: dict[Channel, list[tuple[int, int]]] = defaultdict(list)
     for server in range(bcube.servers):
         for transfer in Schedule(bcube).transfers(server):
@@ -189,29 +185,28 @@ def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
             assert [step.attrib["s"] for step in tb] == [str(index) for index in range(len(tb))]
     program = parse(text)
     ends: Counter[tuple[int, str, int, int]] = Counter()
-    for rank, blocks in enumerate(program.blocks):
-        for block in blocks:
-            ends[rank, "send", block.send, block.channel] += block.send >= 0
-            ends[rank, "receive", block.receive, block.channel] += block.receive >= 0
-            for peer in {block.send, block.receive} - {-1}:
-                assert bcube.switch(rank, block.channel) == bcube.switch(peer, block.channel)
-                assert peer != rank
+    for (rank, _), (step, *_) in program.blocks.items():
+        ends[rank, "send", step.send, step.channel] += step.send >= 0
+        ends[rank, "receive", step.receive, step.channel] += step.receive >= 0
+        for peer in {step.send, step.receive} - {-1}:
+            assert bcube.switch(rank, step.channel) == bcube.switch(peer, step.channel)
+            assert peer != rank
     assert max(ends.values()) == 1
     awaited = set()
-    for (rank, number, index), block, step in program:
-        assert step.kind in (("s", "nop") if block.send >= 0 else ("r", "rrc"))
+    for key, step in program.steps.items():
+        assert step.kind in (("s", "nop") if step.send >= 0 else ("r", "rrc"))
         if step.kind == "nop":
             # The runtime waits for it together with the next step.
             assert step.wait is not None
-            assert block.steps[index + 1].wait is not None
+            assert program.steps[key._replace(number=key.number + 1)].wait is not None
         else:
-            assert 0 <= step.source_chunk == step.target_chunk <= chunks - step.length
+            assert 0 <= step.source[1] == step.target[1] <= chunks - step.length
             assert 1 <= step.length <= MAX_CHUNKS
         if step.wait is not None:
-            assert step.wait[0] != number
-            assert program.blocks[rank][step.wait[0]].steps[step.wait[1]].kind != "nop"
-            awaited.add((rank, *step.wait))
-    assert awaited == {key for key, _, step in program if step.awaited}
+            assert step.wait.block != key.block
+            assert program.steps[step.wait].kind != "nop"
+            awaited.add(step.wait)
+    assert awaited == {key for key, step in program.steps.items() if step.awaited}
 
 
 def counts(bcube: BCube) -> tuple[int, int, int]:
@@ -223,10 +218,10 @@ def counts(bcube: BCube) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("bcube", [*CUBES, BCube(33, 1), BCube(2, 5)], ids=str)
 def test_has_as_many_steps_as_said(bcube: BCube) -> None:
-    program = written(bcube)
-    for blocks in program.blocks:
-        lengths = [len(block.steps) for block in blocks]
-        assert (len(blocks), max(lengths), sum(lengths)) == counts(bcube)
+    lengths: list[list[int]] = [[] for _ in range(bcube.servers)]
+    for (rank, _), steps in written(bcube).blocks.items():
+        lengths[rank].append(len(steps))
+    assert {(len(each), max(each), sum(each)) for each in lengths} == {counts(bcube)}
 
 
 def test_what_is_written_is_within_every_other_limit_of_the_runtime() -> None:
@@ -244,14 +239,13 @@ def test_what_is_written_is_within_every_other_limit_of_the_runtime() -> None:
 
 def test_messages_of_many_chunks_are_several() -> None:
     program = halving_doubling_program(256)  # half of all chunks in the first step and the last
-    first, *_ = parse(write_msccl(program)).blocks[0]
-    assert [step.length for step in first.steps] == [71, 57, 71, 57]
+    first = parse(write_msccl(program)).blocks[0, 0]
+    assert [step.length for step in first] == [71, 57, 71, 57]
 
 
 def test_the_name_has_only_what_the_parser_reads() -> None:
     program = replace(ring_program(3), name="<a & é>\n" + "b" * 300)
-    name = name_of(program)
-    assert name == "a-" + "b" * 253
+    assert name_of(program) == "a-" + "b" * 253
 
 
 @pytest.mark.slow
@@ -332,6 +326,9 @@ def listed(*messages: Message, ranks: int = 2, chunks: int = 1) -> ListedProgram
     return ListedProgram("listed", ranks, 1, 1, chunks, messages, [0] * chunks, 9)
 
 
+ADDED = Message(0, 0, 0, 1, 0, 0, 1, adds=True)
+
+
 @pytest.mark.parametrize(
     ("write", "program", "why"),
     [
@@ -348,18 +345,8 @@ def listed(*messages: Message, ranks: int = 2, chunks: int = 1) -> ListedProgram
         (write_mscclpp, made(Recipe("ring", (1,))), "at least 2 ranks"),
         (write_mscclpp, made(Recipe("ring", (4,))).half("all_gather"), GATHERS),
         (write_mscclpp, tensors_program((3, 5), 2), "all of one size"),
-        (
-            write_mscclpp,
-            listed(
-                Message(0, 0, 0, 1, 0, 0, 1, adds=True), Message(0, 0, 1, 0, 0, 0, 1, adds=True)
-            ),
-            "that it has sent",
-        ),
-        (
-            write_mscclpp,
-            listed(Message(0, 0, 0, 1, 0, 0, 1, adds=True, target=5)),
-            "no passing on through other ranks",
-        ),
+        (write_mscclpp, listed(ADDED, ADDED._replace(sender=1, receiver=0)), "that it has sent"),
+        (write_mscclpp, listed(ADDED._replace(target=5)), "no passing on through other ranks"),
         (write_mscclpp, made(Recipe("hierarchical_rails", (1, 200))), "blocks of a rank, got 73"),
     ],
 )
@@ -373,7 +360,7 @@ def test_what_cannot_be_said_or_loaded_is_refused(
 def test_messages_over_one_channel_keep_their_order() -> None:
     """Rank 0 sends to rank 2 twice, the second time by another thread."""
     up = [
-        Message(0, 0, 0, 1, 0, 0, 1, adds=True),
+        ADDED,
         Message(0, 0, 0, 2, 0, 1, 2, adds=True),
         Message(0, 0, 0, 2, 0, 2, 3, adds=True),
         Message(1, 0, 1, 2, 0, 0, 3, adds=True),

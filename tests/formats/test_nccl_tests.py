@@ -37,6 +37,8 @@ def cells_of(size: int, time: float, factor: float = 7 / 4, wrong: str = "0") ->
 
 
 HEADER = ["#" + aligned(NAMES)[1:], "#" + aligned(UNITS)[1:]]
+CELLS = [cells_of(size, time) for size, time in ROWS]
+NONE = ["N/A"] * 4
 
 
 def run(
@@ -84,6 +86,18 @@ def read(lines: Sequence[str]) -> list[tuple[int, int]]:
     return times(rows)
 
 
+def others(old: str, new: str | None = None) -> list[str]:
+    """Return the output with another text, or without the lines that have it."""
+    if new is None:
+        return [line for line in OUTPUT if old not in line]
+    return [re.sub(old, new, line) for line in OUTPUT]
+
+
+def with_row(place: int, row: str) -> list[str]:
+    """Return the output with another line in place of a row."""
+    return [*OUTPUT[: FIRST + place], row, *OUTPUT[FIRST + place + 1 :]]
+
+
 @given(
     st.lists(st.tuples(st.integers(8, 1 << 34), st.floats(1, 1e6)), min_size=1, max_size=8),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
@@ -109,13 +123,6 @@ def test_several_runs_in_one_file() -> None:
     assert [(row.collective, row.ranks, row.per_host) for row in rows[::3]] == runs
 
 
-def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
-    text = "\n".join(line for line in OUTPUT if "_perf" not in line).encode()
-    with refused(None, "unknown test \\(--collective says which\\)"):
-        read_nccl_tests(text)
-    assert times(read_nccl_tests(text, collective="all_reduce")[0]) == RIGHT
-
-
 # --- prefixes and columns
 
 NOISE = ["+ srun -l all_reduce_perf", "gpu-7:12:13 [0] NCCL INFO comm 0x1 rank 1 nranks 8"]
@@ -137,7 +144,7 @@ PREFIXES = [
 MORE = "i_min i_max i_p99 i_cv%"
 TIMED = [
     " ".join([*cells[:9], "1.0 2.0 2.0 5.0", *cells[9:], "1.0 2.0 2.0 5.0", "2025-01-01 12:00:00"])
-    for cells in (cells_of(size, time) for size, time in ROWS)
+    for cells in CELLS
 ]
 """Rows with times of iterations and of day."""
 OLD = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", "       ")
@@ -158,6 +165,7 @@ OLD = run(ROWS, wrong="2e-07").replace("#wrong", " error").replace("  root ", " 
         [f"2024-11-05T12:00:{place:02}.{place:03}Z {line}" for place, line in enumerate(OUTPUT)],
         [*OUTPUT[: FIRST + 1], "# see all_gather_perf", *OUTPUT[FIRST + 1 :]],
         [*OUTPUT, "0", "4096 8192"],
+        with_row(1, aligned([*CELLS[1][:9], *NONE])),
         [*OUTPUT[:TOP], f"# {' '.join([*NAMES[:9], MORE, *NAMES[9:], MORE])} timestamp", *TIMED],
         OLD.replace("    -1 ", "       ").splitlines(),
     ],
@@ -184,9 +192,9 @@ def test_whatever_the_prefix_is_the_rows_are_right_or_refused(prefix: str) -> No
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_a_cell_that_cannot_be_read_is_an_error_with_line_and_column(damage: str, row: int) -> None:
     for column, name in enumerate(NAMES):
-        cells = [cells_of(size, time) for size, time in ROWS]
-        cells[row][column] = damage
-        lines = [*OUTPUT[:FIRST], *(aligned(some) for some in cells)]
+        cells = list(CELLS[row])
+        cells[column] = damage
+        lines = with_row(row, aligned(cells))
         if (1 <= column <= 4 or column > 8) and damage:  # says nothing that is needed
             assert read(lines) == RIGHT
             continue
@@ -198,50 +206,33 @@ def test_a_cell_that_cannot_be_read_is_an_error_with_line_and_column(damage: str
             read(lines)
 
 
-@pytest.mark.parametrize("length", [60, 70, 100])
-def test_the_last_row_of_a_run_that_was_stopped_is_left_out(length: int) -> None:
-    lines = [*OUTPUT[: FIRST + 2], OUTPUT[FIRST + 2][:length]]
-    assert read(lines) == RIGHT[:2]
-    said = f"left out, 1 row without its last columns: line {FIRST + 3}"
-    assert taken(lines)[1] == (said,)
-    with refused(None, rf"line {FIRST + 3}, column .*: no value"):
-        read([*lines, OUTPUT[FIRST + 2]])
-
-
-@pytest.mark.parametrize("cells", [1, 2, 3])
-def test_the_first_cells_of_a_row_are_a_row(cells: int) -> None:
-    lines = list(OUTPUT)
-    lines[FIRST + 1] = "  ".join(cells_of(*ROWS[1])[:cells])
-    with refused(None, rf"line {FIRST + 2}, column \w+: no value"):
-        read(lines)
+UNMEASURED = aligned([*CELLS[0][:5], *NONE, *CELLS[0][9:]])
+"""A row with times of one kind, which are not those of the other."""
+CUT, NO_TIME = "without its last columns", "without a time out of place"
+BANDWIDTH, BUS = "whose bandwidth is not what", "whose bus bandwidth is not what"
+NOTHING = aligned(["0", "0", "float", "sum", "-1", *("22.5", "0.00", "0.00", "0") * 2])
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("lines", "kept", "reasons"),
     [
-        (" 20.00 ", " 0.00 ", "with a time of 0"),
-        (" 20.00 ", " 2.00 ", "not what size and time say"),
-        ("0.0896", "9.0896", "not what its bandwidth and ranks say"),
+        *(
+            ([*OUTPUT[: FIRST + 2], OUTPUT[FIRST + 2][:length]], RIGHT[:2], {2: CUT})
+            for length in (60, 70, 100)  # the end of a run that was stopped
+        ),
+        (others(" 20.00 ", " 0.00 "), RIGHT[1:], {0: "with a time of 0"}),
+        (others(" 20.00 ", " 2.00 "), RIGHT[1:], {0: f"{BANDWIDTH} size and time say"}),
+        (others("0.0896", "9.0896"), RIGHT[1:], {0: f"{BUS} its bandwidth and ranks say"}),
+        ([*with_row(0, UNMEASURED)[:-3], NOTHING], RIGHT[1:], {0: NO_TIME, 3: "of 0 bytes"}),
     ],
 )
-def test_rows_that_cannot_be_true_are_left_out(old: str, new: str, said: str) -> None:
-    rows, warnings = taken([line.replace(old, new) for line in OUTPUT])
-    assert times(rows) == RIGHT[1:]
-    assert any(said in warning and f"line {FIRST + 1}" in warning for warning in warnings)
-
-
-def test_rows_without_measurements_are_left_out() -> None:
-    cells = [cells_of(size, time) for size, time in ROWS]
-    cells[0][5:9] = cells[1][9:13] = ["N/A"] * 4  # times of one kind are not those of the other
-    nothing = ["0", "0", "float", "sum", "-1", *("22.5", "0.00", "0.00", "0") * 2]
-    lines = [*OUTPUT[:FIRST], *(aligned(some) for some in [*cells, nothing])]
-    assert read(lines) == RIGHT[1:]
-    assert taken(lines)[1] == (
-        f"left out, 1 row without a time out of place: line {FIRST + 1}",
-        f"left out, 1 row of 0 bytes: line {FIRST + 4}",
+def test_rows_that_cannot_be_used_are_left_out_with_a_warning(
+    lines: list[str], kept: list[tuple[int, int]], reasons: dict[int, str]
+) -> None:
+    assert read(lines) == kept
+    assert taken(lines)[1] == tuple(
+        f"left out, 1 row {why}: line {FIRST + place + 1}" for place, why in reasons.items()
     )
-    with refused(None, "with wrong elements"):
-        taken(run(ROWS, wrong="3").splitlines())
 
 
 def damaged(text: str, draw: Random) -> str:
@@ -280,6 +271,8 @@ NUMBERED = [
     *(f"   {place} {row}" for place, row in enumerate(OUTPUT[FIRST : FIRST + 3])),
 ]
 """An output whose first column is no size."""
+MIXED = others(r"(Rank  3 .* on +)node0", r"\1node1")
+NO_VALUE = r"column \w+: no value"
 
 
 def headed(name: str, place: int) -> list[str]:
@@ -289,19 +282,16 @@ def headed(name: str, place: int) -> list[str]:
     return [*OUTPUT[:TOP], "#" + aligned(names)[1:], *OUTPUT[TOP + 1 :]]
 
 
-def others(old: str, new: str = "") -> list[str]:
-    """Return the output with another text, or without the lines that have it."""
-    if not new:
-        return [line for line in OUTPUT if old not in line]
-    return [re.sub(old, new, line) for line in OUTPUT]
-
-
-MIXED = others(r"(Rank  3 .* on +)node0", r"\1node1")
-
-
 @pytest.mark.parametrize(
     ("lines", "options", "said"),
     [
+        *(
+            (with_row(1, "  ".join(CELLS[1][:cells])), {}, f"line {FIRST + 2}, {NO_VALUE}")
+            for cells in (1, 2, 3)
+        ),
+        (with_row(1, OUTPUT[FIRST + 1][:70]), {}, f"line {FIRST + 2}, {NO_VALUE}"),
+        (run(ROWS, wrong="3").splitlines(), {}, "with wrong elements"),
+        (others("_perf"), {}, r"unknown test \(--collective says which\)"),
         (others("Rank  5", "Rank  3"), {}, r"line 8: rank 3 is listed twice, on node1.*MPI=1"),
         (others("Rank  5"), {}, "7 ranks listed up to 7, and not rank 5"),
         (others("Rank  5 Group  0", "Rank  5 Group  1"), {}, "split into 2 groups"),
@@ -310,31 +300,35 @@ MIXED = others(r"(Rank  3 .* on +)node0", r"\1node1")
         (run(ROWS, hosts=1, each=1).splitlines(), {}, r"one rank is listed.*MPI=1"),
         (OUTPUT, {"ranks": 16}, "8 ranks are listed"),
         (others("Rank"), {}, "give --ranks"),
-        *(
-            (headed(name, place), {}, COLUMNS)
-            for name in ("time", "algbw", "busbw")
-            for place in (0, 1)
-        ),
+        *((headed(name, at), {}, COLUMNS) for name in ("time", "algbw", "busbw") for at in (0, 1)),
         (others("   time", "cputime"), {}, COLUMNS),  # times of a CPU are not those of transfers
         (NUMBERED, {}, rf"line {TOP + 2}: 14 cells.*names 13 columns"),
+        *(([text], {}, "") for text in ("", "{", "{}", '{"results": [1]}', "\xff\xfe", "1 2 3")),
     ],
 )
-def test_headers_and_ranks_that_are_not_those_of_one_run(
-    lines: list[str], options: dict[str, int], said: str
+def test_what_is_no_output_of_one_run_is_refused(
+    lines: list[str], options: dict[str, Any], said: str
 ) -> None:
     with refused(None, said):
-        taken(lines, **options)
+        read_nccl_tests("\n".join(lines).encode("latin-1"), **options)
 
 
-def test_ranks_and_hosts_may_be_given() -> None:
-    for lines, options, each, warned in (
+@pytest.mark.parametrize(
+    ("lines", "options", "each", "warned"),
+    [
+        (others("_perf"), {"collective": "all_reduce"}, 4, ""),
         (MIXED, {"per_host": 8}, 8, ""),
         (others("Rank"), {"ranks": 8}, 8, "all ranks are taken to share one; --ranks-per-host"),
         (others("Rank"), {"ranks": 8, "per_host": 4}, 4, ""),
-    ):
-        rows, warnings = taken(lines, **options)
-        assert {(row.ranks, row.per_host) for row in rows} == {(8, each)}
-        assert warned in warnings[0] if warned else not warnings
+    ],
+)
+def test_ranks_hosts_and_the_test_may_be_given(
+    lines: list[str], options: dict[str, Any], each: int, warned: str
+) -> None:
+    rows, warnings = read_nccl_tests("\n".join(lines).encode(), **options)
+    assert times(rows) == RIGHT
+    assert {(row.ranks, row.per_host) for row in rows} == {(8, each)}
+    assert warned in warnings[0] if warned else not warnings
 
 
 # --- JSON
@@ -390,9 +384,3 @@ def test_json_is_as_strict() -> None:
             of_json(partial(timed, damage))
     with refused("config.devices[8]", "rank 0 is listed twice"):
         of_json(lambda known: known["config"]["devices"].append({"rank": 0, "hostname": "a"}))
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"{}", b'{"results": [1]}', b"\xff\xfe", b"1 2 3"])
-def test_what_is_no_output_is_refused(data: bytes) -> None:
-    with pytest.raises(InvalidInputError):
-        read_nccl_tests(data)

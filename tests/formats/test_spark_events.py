@@ -55,20 +55,18 @@ def test_what_tasks_did_is_added_up_by_job() -> None:
     assert job.compute_ns == (40 + 10) * MS
     assert [(part.tasks, part.after) for part in job.shape] == [(4, ()), (2, (0,))]
     assert job.complete
+    # An iteration lasts until the next one begins.
+    (found,) = loops_of(application.jobs)
+    assert (found.wall_ns, found.compute_ns, found.between_ns) == (120 * MS, 50 * MS, 20 * MS)
+    assert (found.tasks, found.iterations) == (6, 4)
+    (measured,) = found.measurements()
+    assert (measured.tasks, measured.group_size, measured.overhead_ns) == (6, 1, 70 * MS)
 
 
 def test_a_stage_computes_no_shorter_than_its_longest_task() -> None:
     tasks = [task(0, index, START, run) for index, run in enumerate((10, 10, 50))]
     (job,) = jobs_of(job_start(0, START, (0,)), stage(0, 3), *tasks, job_end(0, START + 60))
     assert job.compute_ns == 50 * MS
-
-
-def test_an_iteration_lasts_until_the_next_begins() -> None:
-    (found,) = loops_of(read(LOG).jobs)
-    assert (found.wall_ns, found.compute_ns, found.between_ns) == (120 * MS, 50 * MS, 20 * MS)
-    assert (found.tasks, found.iterations) == (6, 4)
-    (measured,) = found.measurements()
-    assert (measured.tasks, measured.group_size, measured.overhead_ns) == (6, 1, 70 * MS)
 
 
 def test_pieces_of_a_file_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,14 +219,11 @@ def test_an_executor_nobody_announced_is_told() -> None:
     assert application.jobs[0].compute_ns == (20 + 10) * MS
 
 
-def test_a_job_that_has_not_ended_is_left_out() -> None:
-    events = [*head(), *iteration(0, START), *iteration(1, START + 120)[:-1]]
-    application = read(text_of(events).encode())
+def test_starts_without_an_end_and_ends_without_a_start_are_left_out() -> None:
+    unknown = [job_end(7, START), task(9, 0, START, 5)]
+    unended = iteration(1, START + 120)[:-1]
+    application = read(text_of([*head(), *unknown, *iteration(0, START), *unended]).encode())
     assert [job.number for job in application.jobs] == [0]
     assert any("still runs" in text for text in application.warnings)
     with refused(None, "no SparkListenerJobEnd"):
         read(text_of([*head(), *iteration(0, START)[:-1]]).encode())
-
-
-def test_ends_without_a_start_are_passed_over() -> None:
-    assert len(jobs_of(job_end(7, START), task(9, 0, START, 5), *iteration(0, START))) == 1

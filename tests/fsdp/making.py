@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -11,10 +12,8 @@ from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.families.fsdp import Mesh, Plan, Problem, Unit
-from planner.families.fsdp.problem import CHANNELS, Channels
-from tests.strategies import affine_costs, table_costs
-
-small = st.integers(0, 9)
+from planner.families.fsdp.problem import Channels
+from planner.testing import problems as any_problems
 
 LISTS = {
     *("forward_ns", "backward_ns", "parameter_bytes"),
@@ -30,38 +29,13 @@ def problems(
     channels: Channels | None = None,
     recomputed: bool | None = None,
 ) -> Problem:
-    """Problems without a memory limit."""
-    count = draw(st.integers(1, max_layers))
-
-    def values(least: int = 0) -> list[int]:
-        return draw(st.lists(st.integers(least, 9), min_size=count, max_size=count))
-
-    activations = values()
+    """Problems without a memory limit, recomputed layers of which save anything up to all."""
+    problem: Problem = draw(any_problems("fsdp", max_layers))
     checkpoints = None
     if draw(st.booleans()) if recomputed is None else recomputed:
-        checkpoints = [draw(st.integers(0, most)) for most in activations]
-    costs = st.one_of(affine_costs(), table_costs())
-    ranks = draw(st.sampled_from([2, 4]))
-    shards = draw(st.sampled_from([ranks, ranks, ranks // 2]))
-    mesh = Mesh(
-        shards=shards,
-        replicas=ranks // shards,
-        all_gather=draw(costs),
-        reduce_scatter=draw(costs),
-        all_reduce=draw(affine_costs()) if shards < ranks else None,
-        own_links=draw(st.booleans()),
-    )
-    return Problem(
-        forward_ns=values(),
-        backward_ns=values(),
-        parameter_bytes=values(1),
-        gradient_bytes=values(),
-        activation_bytes=activations,
-        checkpoint_bytes=checkpoints,
-        meshes=[mesh],
-        channels=draw(st.sampled_from(CHANNELS)) if channels is None else channels,
-        optimiser=Fraction(draw(small), 2),
-    )
+        checkpoints = [draw(st.integers(0, most)) for most in problem.activations]
+    chosen = channels or problem.channels
+    return replace(problem, checkpoint_bytes=checkpoints, channels=chosen)
 
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]

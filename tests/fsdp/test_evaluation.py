@@ -66,24 +66,13 @@ def test_memory_of_a_chain_gathered_twice() -> None:
     assert evaluation.peak_bytes == 3 + 24
 
 
-def test_shared_channels_are_half_as_fast() -> None:
-    def lasts(channels: Channels) -> int:
-        problem = chain(2, **NOTHING, parameter_bytes=8, channels=channels)
-        plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, True, False, 1, None)))
-        return evaluate(problem, plan).iteration_ns
-
-    # Two gathers, then the reduce-scatter of layer 1 beside the gather of layer 0, then one more.
-    assert lasts("one") == 40
-    assert lasts("two") == 32
-    assert lasts("shared") == 16 + 16 + 8
-
-
 @pytest.mark.parametrize(
     ("channels", "own_links", "sums"),
     [
         # Gathers until 16, reduce-scatters until 24 and 32, sums behind each of these.
         ("one", True, [(24, 30), (32, 38)]),
         ("two", False, [(24, 30), (32, 38)]),
+        ("shared", True, [(24, 30), (32, 38)]),
         # The first sum and the second reduce-scatter, half as fast: 6 ns of each until 36.
         ("one", False, [(24, 36), (38, 44)]),
         ("shared", False, [(24, 36), (38, 44)]),
@@ -179,18 +168,6 @@ def test_one_way_it_is_a_pull_or_a_push(
         direction=direction,
     )
     assert solve(problem).objective_ns == ibatch.solve(side).objective_ns
-
-
-def test_parameters_are_there_twice_while_they_are_copied() -> None:
-    frozen = chain(
-        1,
-        parameter_bytes=10,
-        gradient_bytes=0,
-        activation_bytes=0,
-        meshes=[one_mesh(0, 0, shards=2)],
-    )
-    plan = Plan(0, kept(1))
-    assert peak_of(frozen, plan) == peak_memory(frozen, plan) == 5 + 20
 
 
 def test_optimiser_is_stored_by_shares() -> None:

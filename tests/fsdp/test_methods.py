@@ -2,19 +2,23 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise, product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status
-from planner.families.fsdp import METHODS, Mesh, Plan, Problem, check, solve
+from planner.families.fsdp import METHODS, Mesh, Plan, Problem, evaluate, solve
 from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.bounds import lower_bound
 from planner.families.fsdp.evaluation import Merit, merit, peak_of
 from planner.families.fsdp.min_memory import least_memory
+from planner.families.fsdp.partitions import _Choices, _undominated, best_units
+from planner.families.fsdp.problem import CHANNELS, Channels
 from planner.model.units import format_bytes
-from tests.fsdp.making import chain, every_plan, problems
+from tests.fsdp.making import chain, every_plan, kept, problems
 from tests.strategies import affine_costs
 
 
@@ -66,6 +70,15 @@ def check_methods(problem: Problem, best: Merit) -> None:
             assert rule.infeasibility.binding == ("memory_bytes",)
 
 
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_exact_finds_plans_that_search_does_not(channels: Channels) -> None:
+    sizes = {"parameter_bytes": (5, 1, 3), "gradient_bytes": 0, "activation_bytes": 0}
+    problem = chain(3, forward_ns=0, backward_ns=0, **sizes, channels=channels)
+    memory = peak_of(problem, least_memory(problem, 0)) + 1
+    merits = (merit(problem, plan) for plan in every_plan(problem))
+    check_methods(problem.within(memory), min(one for one in merits if one.peak_bytes <= memory))
+
+
 @settings(max_examples=60)
 @given(problems(max_layers=5), affine_costs(), st.integers(0, 40))
 def test_the_bound_of_several_meshes_is_the_least_of_theirs(
@@ -91,12 +104,9 @@ def test_least_memory_is_that_of_brute_force(problem: Problem) -> None:
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(problems(max_layers=9), st.integers(0, 60))
-def test_longer_chains_fit_and_stay_above_the_bound(problem: Problem, more: int) -> None:
+def test_longer_chains_fit_into_the_least_memory_and_no_less(problem: Problem, more: int) -> None:
     least = peak_of(problem, least_memory(problem, 0))
-    limited = problem.within(least + more)
-    plan = planned(limited, "search")
-    check(limited, plan)
-    assert peak_of(limited, plan) <= least + more
+    assert planned(problem.within(least + more), "search")
     assert solve(problem.within(least - 1)).plan is None
 
 
@@ -139,12 +149,7 @@ def test_ties_hold_layers_together() -> None:
 
 
 def test_infeasible_names_what_dominates() -> None:
-    problem = chain(
-        2,
-        parameter_bytes=2**20,
-        activation_bytes=2**30,
-        memory_bytes=2**30,
-    )
+    problem = chain(2, parameter_bytes=2**20, activation_bytes=2**30, memory_bytes=2**30)
     reason = reason_of(problem)
     assert "mostly for activations" in reason
     assert format_bytes(peak_of(problem, least_memory(problem, 0))) in reason
@@ -162,7 +167,6 @@ def test_long_chains_are_refused_by_exact_and_planned_by_search() -> None:
     assert late.method == "search"
     assert late.plan is not None
     assert late.status == Status.TIME_LIMIT
-    check(limited, late.plan)
 
 
 def test_what_a_changed_unit_no_longer_keeps_is_not_recomputed() -> None:
@@ -198,3 +202,59 @@ def test_a_unit_may_fit_where_one_that_ends_sooner_does_not() -> None:
     for method in ("search", "exact"):
         result = solve(limited, method=method)
         assert (result.objective_ns, result.lower_bound_ns) == (1, 1)
+
+
+# --- the best units without a memory limit, and what any units take, with few choices kept
+
+
+@settings(max_examples=1500)
+@given(problems(max_layers=7), st.integers(1, 3), st.data())
+def test_bound_and_plan_enclose_the_best(problem: Problem, few: int, data: st.DataObject) -> None:
+    layers = problem.layers
+    allowed = {
+        (start, stop)
+        for start in range(layers)
+        for stop in range(start + 1, layers + 1)
+        if stop == start + 1 or data.draw(st.booleans(), label=f"{start} to {stop}")
+    }
+    cuts = [
+        (0, *(layer + 1 for layer, cut in enumerate(chosen) if cut))
+        for chosen in product((False, True), repeat=layers - 1)
+    ]
+    times = {
+        starts: evaluate(problem, Plan(0, kept(*starts[1:], layers), len(starts))).iteration_ns
+        for starts in cuts
+        if allowed.issuperset(pairwise([*starts, layers]))
+    }
+    for number in (few, 1000):
+        units = best_units(
+            problem,
+            problem.meshes[0],
+            fits=lambda start, stop: (start, stop) in allowed,
+            kept=number,
+            bounded=True,
+        )
+        starts = tuple(start for start, _ in units.ranges)
+        assert times[starts] == units.iteration_ns
+        assert units.bound_ns <= min(times.values()) <= units.iteration_ns
+    assert units.bound_ns == units.iteration_ns  # nothing was left out
+
+
+_ENDS = st.tuples(*[st.integers(0, 5)] * 3)
+
+
+@given(st.lists(_ENDS, max_size=12))
+def test_only_what_another_choice_has_all_as_early_is_left_out(
+    ends: list[tuple[int, int, int]],
+) -> None:
+    columns = np.array(ends, np.int64).reshape(-1, 3).T
+    left = _undominated(_Choices.of(*columns, 0, np.arange(len(ends))))
+    least = {
+        end
+        for end in ends
+        if not any(other != end and all(map(int.__le__, other, end)) for other in ends)
+    }
+    rows = [ends[row] for row in left.behind]
+    assert set(rows) == least
+    assert len(rows) == len(least)
+    assert rows == sorted(rows)

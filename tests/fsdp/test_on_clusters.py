@@ -1,53 +1,38 @@
 """The command line, and the picture with memory."""
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from planner.cli import main
 from planner.jsonio import decode_answer
+from tests.cli.line import Line, read, without_runtime
 
-DATA = Path(__file__).parents[2] / "data"
-LENET = str(DATA / "profiles/lenet5.json")
-
-
-def run(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(arguments.split()) == 0
-    return capsys.readouterr().out
+LENET = "data/profiles/lenet5.json"
+PLAN = f"plan {LENET} --cluster office-4"
 
 
-def test_plan_says_what_to_wrap_and_draws_memory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, picture = tmp_path / "plan.json", tmp_path / "plan.svg"
-    said = run(
-        f"plan {LENET} --cluster office-4 --mode fsdp --memory 73.7MiB --optimiser-ratio 1 "
-        f"--channels two -o {file} --picture {picture}",
-        capsys,
-    )
+def test_plan_says_what_to_wrap_and_draws_memory(line: Line) -> None:
+    asked = f"{PLAN} --mode fsdp --memory 73.7MiB --optimiser-ratio 1 --channels two"
+    said = line(asked, "-o plan.json --picture plan.svg").out
     assert "on 4 ranks takes" in said
     assert "\nfsdp2 " in said  # beside what a default takes
     assert "reduce-scatters" in said
-    answer, timeline = decode_answer(file.read_bytes())
+    answer, timeline = decode_answer(Path("plan.json").read_bytes())
     assert timeline.memory is not None
     assert timeline.memory.peak[1] == answer.peak_bytes <= 73.7 * 2**20
-    text = picture.read_text()
+    text = Path("plan.svg").read_text()
     assert "limit 73.7 MiB" in text
     assert "memory (MiB)" in text
-    capsys.readouterr()
-    assert main(["draw", str(file), "-o", str(tmp_path / "again.svg")]) == 0
-    units = tmp_path / "units.json"
-    run(f"export fsdp2 {file} -o {units}", capsys)
-    assert len(json.loads(units.read_text())["units"]) == len(json.loads(file.read_text())["units"])
+    line("draw plan.json -o again.svg")
+    line("export fsdp2 plan.json -o units.json")
+    assert len(read("units.json")["units"]) == len(read("plan.json")["units"])
 
 
-def test_plan_without_memory_names_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB"
-    assert "one_unit, zero_3: memory: no plan fits" in run(asked, capsys)
-    answer: dict[str, Any] = json.loads(run(f"{asked} --json", capsys))
+def test_plan_without_memory_names_what_would_do(line: Line) -> None:
+    asked = f"{PLAN} --mode fsdp --memory 1MiB"
+    assert "one_unit, zero_3: memory: no plan fits" in line(asked).out
+    answer = line(asked, "--json").json
     assert (answer["status"], answer["binding"]) == ("infeasible", ["memory_bytes"])
 
 
@@ -70,31 +55,25 @@ def test_plan_without_memory_names_what_would_do(capsys: pytest.CaptureFixture[s
         ("--for fsdp2 --mode sharded", "--mode: the plans of FSDP2 are those of --mode fsdp"),
     ],
 )
-def test_options_that_mean_nothing(
-    options: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", LENET, "--cluster", "office-4", *options.split()]) == 2
-    assert message in capsys.readouterr().err
+def test_options_that_mean_nothing(options: str, message: str, line: Line) -> None:
+    assert message in line.error(PLAN, options)
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "options",
     [
-        f"{LENET} --cluster office-4",
-        f"{LENET} --cluster office-4 --optimiser-ratio 2 --memory 75MiB --channels two",
-        f"{LENET} --cluster h100-32 --method fsdp2 --recompute",
+        "--cluster office-4",
+        "--cluster office-4 --optimiser-ratio 2 --memory 75MiB --channels two",
+        "--cluster h100-32 --method fsdp2 --recompute",
     ],
 )
-def test_a_plan_for_fsdp2_is_that_of_the_mode(
-    arguments: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = []
-    for asked in ("--mode fsdp", "--for fsdp2", "--for fsdp2 --mode fsdp"):
-        answer: dict[str, Any] = json.loads(run(f"plan {arguments} {asked} --json", capsys))
-        assert answer.pop("runtime_s") >= 0  # all but the time it took
-        found.append(answer)
-    assert found[0] == found[1] == found[2]
-    assert found[0]["problem"] == "fsdp"
+def test_a_plan_for_fsdp2_is_that_of_the_mode(options: str, line: Line) -> None:
+    first, *others = (
+        without_runtime(line(f"plan {LENET} {options} {asked} --json").json)
+        for asked in ("--mode fsdp", "--for fsdp2", "--for fsdp2 --mode fsdp")
+    )
+    assert others == [first, first]
+    assert first["problem"] == "fsdp"
 
 
 @pytest.mark.parametrize(
@@ -106,27 +85,23 @@ def test_a_plan_for_fsdp2_is_that_of_the_mode(
     ],
 )
 def test_gpt_2_takes_as_long_as_it_did(
-    options: str, iteration_ms: float, peak_mib: float, capsys: pytest.CaptureFixture[str]
+    options: str, iteration_ms: float, peak_mib: float, line: Line
 ) -> None:
-    case = f"{DATA / 'profiles/gpt2_small.json'} --cluster a10g-16 --computation 0.05"
-    answer = json.loads(run(f"plan {case} --for fsdp2 {options} --json", capsys))
+    case = "plan data/profiles/gpt2_small.json --cluster a10g-16 --computation 0.05 --for fsdp2"
+    answer = line(case, options, "--json").json
     assert round(answer["iteration_ns"] / 1e6, 1) == iteration_ms
     assert round(answer["peak_bytes"] / 2**20, 1) <= peak_mib
 
 
-def test_a_report_for_fsdp2_names_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "page.html"
-    assert main(["report", LENET, "--cluster", "office-4", "--for", "fsdp2", "-o", str(page)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "--for: no page shows plans for FSDP2" in line
-    assert line.endswith(f"planner plan {LENET} --cluster office-4 --for fsdp2")
-    assert not page.exists()
+def test_a_report_for_fsdp2_names_the_command(line: Line) -> None:
+    asked = f"{LENET} --cluster office-4"
+    (said,) = line.error(f"report {asked} --for fsdp2 -o page.html").splitlines()
+    assert "--for: no page shows plans for FSDP2" in said
+    assert said.endswith(f"planner plan {asked} --for fsdp2")
 
 
-def test_the_table_names_collectives_passes_and_modules(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(f"plan {LENET} --cluster office-4 --mode fsdp --json", capsys)
+def test_the_table_names_collectives_passes_and_modules(line: Line) -> None:
+    text = line(PLAN, "--mode fsdp --json").out
     answer, shown = decode_answer(text.encode())
     assert shown.resources == ("network", "computation")
     kinds = [window.kind for window in shown.windows]
@@ -138,7 +113,7 @@ def test_the_table_names_collectives_passes_and_modules(capsys: pytest.CaptureFi
         passes = ("forward", "backward") if window.kind == "all_gather" else ("backward",)
         kind = window.kind.replace("_", "-")
         assert re.fullmatch(rf"{kind} \d+, ({'|'.join(passes)}): {re.escape(name)}.*", window.label)
-    text = run(f"plan {LENET} --cluster office-4 --mode fsdp", capsys)
+    text = line(PLAN, "--mode fsdp").out
     assert "\nall-gather 1, forward: " in text
     assert re.search(r"^reduce-scatter \d+, backward: ", text, re.MULTILINE)
     peaks = re.findall(r"^\w+ .* ([KMG]?i?B)  .*%", text, re.MULTILINE)

@@ -1,16 +1,15 @@
 """What FSDP2 and DeepSpeed do, and what is refused."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from planner import AffineCost, InvalidInputError
+from planner import AffineCost
 from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
 from planner.families.fsdp.baselines import BASELINES, fsdp2, one_unit, zero_3
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from tests.formats.refused import refused
 from tests.fsdp.making import chain, one_mesh
 
 
@@ -35,13 +34,10 @@ def test_rules_take_the_blocks_that_people_wrap() -> None:
     assert [unit[:2] for unit in plan.units] == [(0, 1), (1, 4)]
 
 
-def test_zero_3_keeps_what_is_used_again_soon() -> None:
+def test_zero_3_keeps_what_is_used_again_soon_and_fetches_until_its_bucket_is_full() -> None:
     size = 4 * 200_000_000  # so many elements: 5 units, of which the last 3 are used again in time
     plan = zero_3(chain(5, parameter_bytes=size))
     assert [unit.keep for unit in plan.units] == [False, False, True, True, True]
-
-
-def test_zero_3_fetches_until_its_bucket_is_full() -> None:
     plan = zero_3(chain(5, parameter_bytes=4 * 20_000_000))
     # With each step until 50,000,000 elements are on their way: three units.
     assert [unit.forward_at for unit in plan.units] == [0, 0, 0, 0, 1]
@@ -69,45 +65,39 @@ def test_zero_3_fetches_until_its_bucket_is_full() -> None:
     ],
 )
 def test_problems_that_mean_nothing(change: dict[str, Any], path: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(path, ""):
         chain(3, **change)
-    assert caught.value.path == path
 
 
 def test_meshes_that_mean_nothing() -> None:
     cost = AffineCost(0, Fraction(1))
-    with pytest.raises(InvalidInputError, match="replicas"):
+    with refused(None, "replicas"):
         Mesh(shards=2, replicas=2, all_gather=cost, reduce_scatter=cost)
-    with pytest.raises(InvalidInputError, match="none with one replica"):
+    with refused(None, "none with one replica"):
         Mesh(shards=2, all_gather=cost, reduce_scatter=cost, all_reduce=cost)
 
 
-FINE = Plan(
-    0,
-    (
-        Unit(0, 1, False, False, 0, 5),
-        Unit(1, 2, False, True, 0, 4),
-        Unit(2, 3, True, False, 1, None),
-    ),
+UNITS = (
+    Unit(0, 1, False, False, 0, 5),
+    Unit(1, 2, False, True, 0, 4),
+    Unit(2, 3, True, False, 1, None),
 )
+FINE = Plan(0, UNITS)
 
 
-def changed(place: int, **fields: Any) -> Callable[[Plan], Plan]:
-    def change(plan: Plan) -> Plan:
-        units = list(plan.units)
-        units[place] = units[place]._replace(**fields)
-        return replace(plan, units=tuple(units))
-
-    return change
+def changed(place: int, **fields: Any) -> Plan:
+    units = list(UNITS)
+    units[place] = units[place]._replace(**fields)
+    return Plan(0, tuple(units))
 
 
 @pytest.mark.parametrize(
-    ("change", "path"),
+    ("plan", "path"),
     [
-        (lambda plan: replace(plan, mesh=1), "mesh"),
-        (lambda plan: replace(plan, buffers=0), "buffers"),
-        (lambda plan: replace(plan, buffers=len(plan.units) + 1), "buffers"),
-        (lambda plan: replace(plan, units=plan.units[:2]), "units"),
+        (Plan(1, UNITS), "mesh"),
+        (Plan(0, UNITS, buffers=0), "buffers"),
+        (Plan(0, UNITS, buffers=len(UNITS) + 1), "buffers"),
+        (Plan(0, UNITS[:2]), "units"),
         (changed(1, start=0), "units[1]"),
         (changed(2, start=3), "units[2]"),
         (changed(2, stop=4), "units[2]"),
@@ -122,17 +112,16 @@ def changed(place: int, **fields: Any) -> Callable[[Plan], Plan]:
         (changed(0, backward_at=6), "units[0].backward_at"),
     ],
 )
-def test_plans_that_are_none(change: Callable[[Plan], Plan], path: str) -> None:
+def test_plans_that_are_none(plan: Plan, path: str) -> None:
     problem = chain(3, activation_bytes=(0, 5, 5), checkpoint_bytes=(0, 1, 1))
     check(problem, FINE)
-    with pytest.raises(InvalidPlanError) as caught:
-        check(problem, change(FINE))
-    assert caught.value.path == path
+    with refused(path, "", InvalidPlanError):
+        check(problem, plan)
 
 
 def test_tied_layers_in_two_units() -> None:
     problem = chain(3, checkpoint_bytes=(0, 1, 1), tied=[(0, 1)])
-    with pytest.raises(InvalidPlanError, match="share a parameter"):
+    with refused(None, "share a parameter", InvalidPlanError):
         check(problem, FINE)
 
 

@@ -121,6 +121,10 @@ def fault_of(way: Way, kind: Kind, takes_part: Sequence[bool]) -> tuple[int, str
     once, count = np.array(takes_part, dtype=np.int64), len(takes_part)
     once[way.owner] = 0
     up, down = way.adds, ~way.adds
+    # Of half a program the other kind of message overwrites, or counts twice: replay decides.
+    for half, strange in (("all_gather", up), ("reduce_scatter", down)):
+        if kind == half and strange.any():
+            return int(way.receivers[strange][0]), f"gets a message that no {half} needs"
     ready = -1
     if kind != "all_gather":
         times = np.bincount(way.senders[up], minlength=count)

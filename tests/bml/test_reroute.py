@@ -1,17 +1,97 @@
-"""Detours: right whenever there are any, and nothing else changes."""
+"""What is left of a broken network, against a search along every link; and detours in it."""
 
+from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from planner.families.bml import CheckerContext, Damage, Failures, Schedule, check
+from planner.families.bml import Damage, Failures, Schedule, check
 from planner.families.bml.checker import check_complete, check_piece
 from planner.families.bml.reroute import detour
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube
-from tests.bml.networks import Links, damaged_networks, links_left
-from tests.bml.plans import all_transfers
+from tests.bml.networks import (
+    Links,
+    connected,
+    damaged_networks,
+    distances,
+    failures,
+    links_left,
+    single_failures,
+)
+from tests.bml.packing_checker import least_load
+from tests.bml.plans import all_transfers, context_of, detour_or_reject
+
+
+@given(damaged_networks(cut=True, most=6))
+def test_what_is_left_is_what_a_search_finds(network: tuple[BCube, Failures]) -> None:
+    bcube, failed = network
+    damage, links = Damage(bcube, failed), links_left(bcube, failed)
+    nics = {(server, level) for server in links for _, level in links[server]}
+    assert damage.dead == failed.servers
+    assert damage.living == len(links)
+    assert damage.down == set(product(links, range(bcube.k))) - nics
+    assert damage.usable_nics == len(nics)
+    fewest = min((len({x for _, x in own}) for own in links.values()), default=bcube.k)
+    assert damage.fewest_nics == fewest
+    parts = {frozenset(distances(links, server)) for server in links}
+    cut_off = frozenset(damage.cut_off())
+    assert cut_off <= links.keys()
+    rest = frozenset(links) - cut_off
+    assert rest in parts or not parts
+    assert len(rest) == max(map(len, parts), default=0)
+
+
+def test_an_intact_network_is_whole() -> None:
+    damage = Damage(BCube(16, 4), Failures())
+    assert not damage.cut_off()
+    assert (damage.usable_nics, damage.fewest_nics, damage.hops()) == (4 * 16**4, 4, 4)
+    assert damage.load_bound() == Fraction(2 * (16**4 - 1), 4 * 16**4)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_servers_are_never_closer_than_hops_says(data: st.DataObject) -> None:
+    """The farthest living servers, after anything from one failure to nearly all servers dead."""
+    bcube = data.draw(st.sampled_from([BCube(2, 2), BCube(3, 2), BCube(2, 3), BCube(4, 2)]))
+    dead = data.draw(st.frozensets(st.integers(0, bcube.servers - 1), max_size=bcube.servers - 1))
+    failed = data.draw(failures(bcube, most=2))
+    failed = Failures(dead, failed.nics, failed.switches)
+    links = links_left(bcube, failed)
+    assume(connected(links))
+    farthest = max(max(distances(links, server).values()) for server in links)
+    hops = Damage(bcube, failed).hops()
+    assert hops <= farthest
+    assert (hops == 0) == (len(links) == 1)
+
+
+@settings(max_examples=60)
+@given(damaged_networks(most=2))
+def test_no_load_is_below_the_bound(network: tuple[BCube, Failures]) -> None:
+    damage = Damage(*network)
+    assert damage.load_bound() <= least_load(damage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bcube", [BCube(3, 2), BCube(4, 2), BCube(2, 3)], ids=str)
+def test_the_bound_is_reached_after_every_single_failure(bcube: BCube) -> None:
+    for failed in single_failures(bcube):
+        damage = Damage(bcube, failed)
+        assert damage.load_bound() == least_load(damage), failed
+
+
+def test_a_bottleneck_between_two_halves_is_seen() -> None:
+    """Of 4 links between the halves of BCube(2, 3) one is left: all sums cross it."""
+    failed = Failures(nics=frozenset({(0, 2), (1, 2), (2, 2)}))
+    damage = Damage(BCube(2, 3), failed)
+    assert damage.down == {(server, 2) for server in (0, 1, 2, 4, 5, 6)}
+    simple = max(Fraction(2 * 7, 18), Fraction(1, damage.fewest_nics))
+    assert simple < damage.load_bound() == least_load(damage) == 1
+
+
+# --- detours
 
 
 def summable(bcube: BCube, links: Links, thread: int, owner: int) -> bool:
@@ -49,17 +129,17 @@ def expected_left_out(damage: Damage, links: Links) -> set[int] | None:
     bcube = damage.bcube
     owners = Schedule(bcube)
     pieces = list(product(range(bcube.k), range(bcube.servers)))
-    number = {one: place for place, one in enumerate(pieces)}
+    owner = {number: owners.owner(*piece) for number, piece in enumerate(pieces)}
     lost = {
-        number[piece]
-        for piece in pieces
-        if not summable(bcube, links, piece[0], owners.owner(*piece))
+        number
+        for number, (thread, _) in enumerate(pieces)
+        if not summable(bcube, links, thread, owner[number])
     }
     if len(lost) == len(pieces):
         return None
     degraded = {server for server, _ in damage.down}
-    poor = {number[piece] for piece in pieces if owners.owner(*piece) in degraded}
-    return lost if len(lost | poor) == len(pieces) else lost | poor
+    more = lost | {number for number in owner if owner[number] in degraded}
+    return lost if len(more) == len(pieces) else more
 
 
 @pytest.mark.slow
@@ -76,7 +156,7 @@ def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Fa
     schedule = detour(damage)
     assert schedule.left_out == tuple(sorted(left_out))
     assert schedule == detour(Damage(*network))
-    context = CheckerContext(damage.bcube, damage.dead, damage.down)
+    context = context_of(*network)
     check_complete(context, schedule, all_transfers(schedule))
     for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
         if thread * schedule.pieces + piece not in left_out:
@@ -87,14 +167,9 @@ def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Fa
 @given(damaged_networks(most=2))
 def test_what_is_not_blocked_stays_as_it_was(network: tuple[BCube, Failures]) -> None:
     """All that differs between the two lists is what cannot be, and the detours."""
-    damage, links = Damage(*network), links_left(*network)
-    bcube = damage.bcube
-    try:
-        schedule = detour(damage)
-    except NotApplicableError:
-        return
-    numbers = [schedule.step_of(w) for w in range(bcube.k)]
-    back = {number: w for w, number in enumerate(numbers)}
+    links, bcube = links_left(*network), network[0]
+    schedule = detour_or_reject(Damage(*network))
+    back = {schedule.step_of(w): w for w in range(bcube.k)}
     kept, detours = [], []
     for one in all_transfers(schedule):
         step = one.step if one.stage == "aggregate" else schedule.steps - 1 - one.step
@@ -128,11 +203,9 @@ def test_parts_are_spread_over_all_levels_left() -> None:
 @pytest.mark.slow
 def test_detours_among_65536_servers() -> None:
     nics = frozenset({(0, 0), (2, 0), (16, 2), (9999, 3), (65535, 3), (65535, 2)})
-    failed = Failures(frozenset({1, 77}), nics, frozenset({(1, 4095)}))
-    damage = Damage(BCube(16, 4), failed)
-    schedule = detour(damage)
+    network = BCube(16, 4), Failures(frozenset({1, 77}), nics, frozenset({(1, 4095)}))
+    schedule, context = detour(Damage(*network)), context_of(*network)
     assert schedule.changed
-    context = CheckerContext(damage.bcube, damage.dead, damage.down)
     assert check(context, schedule) == "pieces"
     # The pieces concerned are few: they are followed one by one.
     for one in schedule.detours[:: max(1, len(schedule.detours) // 8)]:

@@ -1,4 +1,4 @@
-"""What DeepSpeed's communication logger prints. The tables here are made up in its format."""
+"""Tables of measured collectives: DeepSpeed's communication logger, and Vidur's. Made up here."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
-from planner.formats.importers.timed_rows import TimedRow, network_of
+from planner.formats.importers.timed_rows import MOST_SIZES, TimedRow, network_of, read_vidur
 from tests.formats.refused import refused
 from tests.formats.test_nccl_tests import damaged
 
@@ -161,3 +161,93 @@ def test_whatever_is_damaged_it_is_read_or_refused(draw: Random) -> None:
     except InvalidInputError:
         return
     assert all(row.size_bytes > 0 and row.time_ns > 0 for row in rows)
+
+
+# --- Vidur
+
+COLUMNS = (
+    ",time_stats.{0}.min,time_stats.{0}.max,time_stats.{0}.mean,time_stats.{0}.median,"
+    "time_stats.{0}.std,rank,num_workers,size,collective,devices_per_node,max_devices_per_node\n"
+)
+
+
+def vidur(*rows: tuple[str, int, int, int], kind: str = "all_reduce") -> bytes:
+    text = COLUMNS.format(kind)
+    for place, (median, ranks, size, each) in enumerate(rows):
+        text += f"{place},0.01,0.09,0.05,{median},0.01,0,{ranks},{size},{kind},{each},8\n"
+    return text.encode()
+
+
+def test_medians_in_ms_become_tables() -> None:
+    data = vidur(("0", 2, 8, 1), ("0.043", 2, 2048, 1), ("0.056", 2, 10240, 1))
+    rows, warnings = read_vidur(data)
+    network, _ = network_of(rows)
+    assert warnings == ("left out, 1 row with a time of 0: line 2",)
+    assert network.tables[0].points == ((2048, 43_000), (10240, 56_000))
+    assert (network.tables[0].ranks, network.tables[0].per_host) == (2, 1)
+    for kind in ("all_gather", "reduce_scatter"):  # a share of the message is listed
+        (half,), _ = read_vidur(vidur(("0.1", 4, 1024, 4), kind=kind))
+        assert half.size_bytes == 4096
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"a,b\n1,2\n", "expected a column num_workers"),
+        (vidur(("x", 2, 8, 1)), "expected ms"),
+        (vidur(("nan", 2, 8, 1)), "expected ms"),
+        (vidur(("0.1", 3, 8, 2)), "3 ranks are not 2 a host"),
+        (vidur(), "no row"),
+        (vidur(("0.1", 2, 8, 1)).replace(b",2,8,", b",2,-8,"), "expected a whole number"),
+    ],
+)
+def test_bad_tables_are_refused(data: bytes, said: str) -> None:
+    with refused(None, said):
+        read_vidur(data)
+
+
+# --- tables of measured rows
+
+
+def timed(size: int, time: int, ranks: int = 8) -> TimedRow:
+    return TimedRow("all_reduce", ranks, 8, size, time, "here")
+
+
+def test_repeated_sizes_count_by_their_median() -> None:
+    network, warnings = network_of([timed(8, 5), timed(8, 90), timed(8, 7), timed(16, 9)])
+    assert network.tables[0].points == ((8, 7), (16, 9))
+    assert any("measured more than once" in warning for warning in warnings)
+
+
+def test_falling_times_are_pooled() -> None:
+    network, _ = network_of([timed(8, 100), timed(16, 10), timed(32, 120)])
+    assert network.tables[0].cost.is_monotone
+
+
+def test_one_size_is_no_table() -> None:
+    with refused(None, "two sizes"):
+        network_of([timed(8, 5)])
+    network, warnings = network_of([timed(8, 5), timed(8, 5, 16), timed(16, 6, 16)])
+    assert [table.ranks for table in network.tables] == [16]
+    assert any("left out, one size" in warning for warning in warnings)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows_are_thinned() -> None:
+    network, warnings = network_of([timed(8 * place, 10 + place) for place in range(1, 100_001)])
+    points = network.tables[0].points
+    assert len(points) <= MOST_SIZES + 1
+    assert points[0][0] == 8
+    assert points[-1][0] == 800_000
+    assert any("100,000 sizes made" in warning for warning in warnings)
+    cost = network.tables[0].cost
+    for size in (100, 12_345, 700_000):
+        assert abs(cost.cost_ns(size) - (10 + size / 8)) <= 2
+
+
+def test_of_many_sizes_a_disturbed_one_does_not_stand_for_its_neighbours() -> None:
+    disturbed = [timed(8 * place, 10_000 if place % 7 == 0 else 10) for place in range(1, 5001)]
+    network, _ = network_of(disturbed)
+    late = [time for size, time in network.tables[0].points if 8 * 500 < size < 8 * 5000]
+    assert late
+    assert set(late) == {10}
