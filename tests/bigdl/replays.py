@@ -5,31 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import count
-
-from hypothesis import strategies as st
+from typing import NamedTuple
 
 from planner.families.bigdl import Exchange, Problem
-from planner.model.network import Network
 
 Sum = Counter[tuple[int, int]]
 """How often each gradient (node, partition) is in a sum."""
-
-
-@st.composite
-def problems(draw: st.DrawFn, *, max_nodes: int = 12, free_steps: bool = False) -> Problem:
-    rate = st.builds(Fraction, st.integers(1, 50), st.integers(1, 7))
-    adding = st.sampled_from([Fraction(0), Fraction(1, 3), Fraction(5)])
-    return Problem(
-        elements=draw(st.integers(1, 60)),
-        element_bytes=draw(st.integers(1, 8)),
-        nodes=draw(st.integers(1, max_nodes)),
-        partitions_per_node=draw(st.integers(1, 6)),
-        network=Network(
-            draw(rate),
-            0 if free_steps else draw(st.sampled_from([0, 1, 10**6, 10**10, 10**12])),
-            draw(adding),
-        ),
-    )
 
 
 @dataclass
@@ -106,8 +87,7 @@ def spark_levels(tasks: int) -> list[int]:
     return levels
 
 
-@dataclass
-class DriverReplay:
+class DriverReplay(NamedTuple):
     """What a synchronisation through the driver moves and adds, phase by phase."""
 
     sent: list[int]
@@ -120,39 +100,29 @@ def through_driver(problem: Problem, levels: Sequence[int], *, torrent: bool) ->
     """Send every partial sum to where it is merged, one by one."""
     nodes, size, driver = problem.nodes, problem.gradient_bytes, -1
     sums = [Sum({divmod(task, problem.partitions_per_node): 1}) for task in range(levels[0])]
-    replay = DriverReplay([], [], 0, Sum())
+    steps: list[Step] = []
+    added: list[int] = []
     for after in levels[1:]:
         step, adding = Step(), Counter[int]()
-        merged = sums[:after]
         for index in range(after, len(sums)):
             target = index % after
             step.move(index % nodes, target % nodes, size)
-            merged[target] = merged[target] + sums[index]
+            sums[target] += sums[index]
             adding[target % nodes] += size
-        replay.sent.append(step.busiest)
-        replay.added.append(max(adding.values()))
-        sums = merged
-    collect, last = Step(), Step()
-    for index, one in enumerate(sums):
+        del sums[after:]
+        steps.append(step)
+        added.append(max(adding.values()))
+    collect, last, spread = Step(), Step(), Step()
+    for index in range(len(sums)):
         collect.move(index % nodes, driver, size)
-        replay.result += one
-    replay.sent.append(collect.busiest)
-    replay.added.append((len(sums) - 1) * size)
-    plan = Exchange(problem.elements, nodes)
-    if torrent:
-        for node, (start, stop) in enumerate(own_slices(plan)):
-            last.move(driver, node, (stop - start) * problem.element_bytes)
-        spread = Step()
-        for node, (start, stop) in enumerate(own_slices(plan)):
-            for peer in range(nodes):
-                if peer != node:
-                    spread.move(node, peer, (stop - start) * problem.element_bytes)
-        replay.sent += [last.busiest, spread.busiest]
-        replay.added += [0, 0]
-    else:
-        for node in range(nodes):
-            last.move(driver, node, size)
-        replay.sent.append(last.busiest)
-        replay.added.append(0)
-    replay.driver_bytes = collect.received[driver] + last.sent[driver]
-    return replay
+    for node, (start, stop) in enumerate(own_slices(Exchange(problem.elements, nodes))):
+        part = (stop - start) * problem.element_bytes
+        last.move(driver, node, part if torrent else size)
+        for peer in range(nodes):
+            if peer != node:
+                spread.move(node, peer, part)
+    steps += [collect, last, spread] if torrent else [collect, last]
+    added += [(len(sums) - 1) * size, 0, 0] if torrent else [(len(sums) - 1) * size, 0]
+    sent = [step.busiest for step in steps]
+    at_driver = collect.received[driver] + last.sent[driver]
+    return DriverReplay(sent, added, at_driver, sum(sums, Sum()))

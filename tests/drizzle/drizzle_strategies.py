@@ -1,6 +1,7 @@
 """Problems of group scheduling, and literal formulas to hold the code against."""
 
 from fractions import Fraction
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -11,33 +12,39 @@ rates = st.builds(Fraction, st.integers(0, 60), st.integers(1, 7))
 shares = st.builds(lambda a, b: Fraction(a, a + b), st.integers(1, 30), st.integers(1, 60))
 
 
-@st.composite
-def problems(draw: st.DrawFn, *, limited: bool | None = None) -> Problem:
+def problems() -> st.SearchStrategy[Problem]:
     """Draw problems whose smallest group is a small number, if there is one."""
-    limit = draw(st.integers(1, 800)) if draw(st.booleans()) else None
-    if limited is not None:
-        limit = draw(st.integers(1, 800)) if limited else None
-    return Problem(
-        compute_ns=draw(small),
-        tasks=draw(st.integers(1, 6)),
-        group_ns=draw(rates),
-        task_ns=draw(rates),
-        constant_task_ns=draw(st.one_of(st.just(Fraction(0)), rates.map(lambda rate: rate / 9))),
-        max_overhead=draw(shares),
-        max_group_ns=limit,
+    return st.builds(
+        Problem,
+        compute_ns=small,
+        tasks=st.integers(1, 6),
+        group_ns=rates,
+        task_ns=rates,
+        constant_task_ns=st.just(Fraction(0)) | rates.map(lambda rate: rate / 9),
+        max_overhead=shares,
+        max_group_ns=st.none() | st.integers(1, 800),
     )
+
+
+def example_of(**change: Any) -> Problem:
+    fields: dict[str, Any] = {
+        "compute_ns": 900_000_000,
+        "tasks": 256,
+        "task_ns": 390_000,
+        "max_overhead": Fraction(1, 20),
+    }
+    return Problem(**{**fields, **change})
 
 
 @st.composite
 def stages(draw: st.DrawFn, *, most: int = 7) -> tuple[Stage, ...]:
     """Draw a directed acyclic graph of stages in any order."""
-    count = draw(st.integers(1, most))
-    names = [f"s{place}" for place in range(count)]
-    made = []
-    for place, name in enumerate(names):
-        before = draw(st.sets(st.sampled_from(names[:place]))) if place else set()
+    made: list[Stage] = []
+    for place in range(draw(st.integers(1, most))):
+        names = [stage.name for stage in made]
+        before = draw(st.sets(st.sampled_from(names))) if place else set()
         after = draw(st.permutations(sorted(before)))
-        made.append(Stage(name, draw(st.integers(1, 9)), tuple(after)))
+        made.append(Stage(f"s{place}", draw(st.integers(1, 9)), tuple(after)))
     return tuple(draw(st.permutations(made)))
 
 

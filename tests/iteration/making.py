@@ -4,9 +4,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from planner import read_profile
 from planner.families.iteration import Plan, Problem, Transfer, solve
-from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster
 from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph
 from planner.model.layers import Layer
@@ -19,17 +18,17 @@ DATA = Path(__file__).parents[2] / "data"
 
 
 def profile_of(name: str) -> Profile:
-    return decode_profile((DATA / "profiles" / f"{name}.json").read_bytes())
+    return read_profile(DATA / "profiles" / f"{name}.json")
 
 
-def cluster_of(name: str) -> Cluster:
-    return decode_cluster((DATA / "clusters" / f"{name}.json").read_bytes())
+def layered(*layers: tuple[int, int, int], batch_size: int | None = 4) -> Profile:
+    """Return a chain of layers of (forward, backward, bytes), layer 0 nearest the input."""
+    known = tuple(Layer(str(number), *layer) for number, layer in enumerate(layers))
+    return Profile("chain", known, Provenance("synthetic", "a test"), batch_size=batch_size)
 
 
 def chain(*layers: tuple[int, int, int]) -> Graph:
-    """Return a chain of layers of (forward, backward, bytes), layer 0 nearest the input."""
-    known = [Layer(str(number), *layer) for number, layer in enumerate(layers)]
-    return Profile("chain", tuple(known), Provenance("synthetic", "a test")).dataflow()
+    return layered(*layers).dataflow()
 
 
 def on_switch(

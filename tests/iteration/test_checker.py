@@ -1,7 +1,8 @@
-"""Broken plans, each refused with the place that is wrong."""
+"""Broken plans and times, each refused with the place that is wrong; right times by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.iteration import Plan, Problem, Transfer, check, evaluate
+from planner.families.iteration.baselines import enforced
 from planner.families.iteration.evaluation import check_room, check_times
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.transfers import Kind
-from tests.iteration.making import on_switch, one
+from tests.iteration.making import chain, on_switch, one
 
 F1, F2, B2, B1, B0 = range(5)
 GRAPH = Graph(
@@ -31,20 +33,17 @@ PROBLEM = Problem(GRAPH, on_switch(4, 1), element_bytes=4)
 ORDERS = {"backward_orders": ((B2, B1, B0),), "forward_order": (F1, F2)}
 
 
+reduced, pushed, pulled = partial(one, "all_reduce"), partial(one, "push"), partial(one, "pull")
+
+
 def plan(*transfers: Transfer, **options: object) -> Plan:
     return Plan("ps", transfers, **{**ORDERS, **options})  # type: ignore[arg-type]
 
 
-WHOLE = plan(
-    one("all_reduce", (0, 0, 8)), one("all_reduce", (1, 0, 4)), one("all_reduce", (1, 4, 10))
-)
-HALVES = plan(
-    one("push", (0, 0, 8)),
-    one("push", (1, 0, 4)),
-    one("push", (1, 4, 10)),
-    one("pull", (0, 0, 8), (1, 0, 8)),
-    one("pull", (1, 8, 10)),
-)
+WHOLE = plan(reduced((0, 0, 8)), reduced((1, 0, 4)), reduced((1, 4, 10)))
+PUSHES = pushed((0, 0, 8)), pushed((1, 0, 4)), pushed((1, 4, 10))
+PULLS = pulled((0, 0, 8), (1, 0, 8)), pulled((1, 8, 10))
+HALVES = plan(*PUSHES, *PULLS)
 GOOD = {"replicated": WHOLE, "sharded": HALVES}
 
 
@@ -57,63 +56,52 @@ def test_they_are_plans_before_they_are_broken(mode: str) -> None:
     check_times(PROBLEM, good, evaluate(PROBLEM, good).iteration)
 
 
-def without(good: Plan, number: int) -> Plan:
-    return plan(*good.transfers[:number], *good.transfers[number + 1 :])
-
-
-def instead(good: Plan, number: int, transfer: Transfer) -> Plan:
-    return plan(*good.transfers[:number], transfer, *good.transfers[number + 1 :])
-
-
-def swapped(good: Plan, first: int, second: int) -> Plan:
-    sent = list(good.transfers)
-    sent[first], sent[second] = sent[second], sent[first]
-    return plan(*sent)
+def edited(good: Plan, number: int, *sent: Transfer) -> Plan:
+    """Return the plan with these transfers in the place of one of its own."""
+    return plan(*good.transfers[:number], *sent, *good.transfers[number + 1 :])
 
 
 BROKEN = {
-    "missing all-reduce": without(WHOLE, 1),
-    "missing bytes of an all-reduce": instead(WHOLE, 2, one("all_reduce", (1, 8, 10))),
-    "missing last bytes": instead(WHOLE, 2, one("all_reduce", (1, 4, 8))),
-    "reduced twice": plan(*WHOLE.transfers, one("all_reduce", (0, 0, 8))),
-    "reduced twice in part": instead(WHOLE, 2, one("all_reduce", (1, 0, 10))),
-    "reduced twice at once": instead(WHOLE, 0, one("all_reduce", (0, 0, 8), (0, 0, 8))),
+    "missing all-reduce": edited(WHOLE, 1),
+    "missing bytes of an all-reduce": edited(WHOLE, 2, reduced((1, 8, 10))),
+    "missing last bytes": edited(WHOLE, 2, reduced((1, 4, 8))),
+    "reduced twice": plan(*WHOLE.transfers, reduced((0, 0, 8))),
+    "reduced twice in part": edited(WHOLE, 2, reduced((1, 0, 10))),
+    "reduced twice at once": edited(WHOLE, 0, reduced((0, 0, 8), (0, 0, 8))),
     "nothing at all": plan(),
-    "an empty all-reduce": plan(*WHOLE.transfers, one("all_reduce")),
-    "an empty part": instead(WHOLE, 0, one("all_reduce", (0, 0, 0), (0, 0, 8))),
-    "an empty push": plan(one("push"), *HALVES.transfers),
-    "an empty pull": plan(*HALVES.transfers, one("pull")),
-    "missing push": without(HALVES, 1),
-    "missing pull": without(HALVES, 4),
-    "missing last bytes of a pull": instead(HALVES, 4, one("pull", (1, 8, 9))),
-    "missing bytes between pulls": plan(
-        *HALVES.transfers[:3], one("pull", (0, 0, 8), (1, 0, 4)), one("pull", (1, 8, 10))
-    ),
-    "pulled twice": plan(*HALVES.transfers, one("pull", (0, 0, 8))),
-    "pulled twice in part": instead(HALVES, 4, one("pull", (1, 4, 10))),
-    "pulled backwards": instead(HALVES, 4, one("pull", (1, 10, 8))),
-    "pulled more than there is": instead(HALVES, 4, one("pull", (1, 8, 12))),
-    "pushed more than there is": instead(HALVES, 2, one("push", (1, 4, 12))),
-    "pulled before pushed": swapped(HALVES, 2, 3),
-    "all pulls before all pushes": plan(*HALVES.transfers[3:], *HALVES.transfers[:3]),
-    "pull without push": plan(*WHOLE.transfers, one("pull", (0, 0, 8))),
-    "push without pull": instead(WHOLE, 0, one("push", (0, 0, 8))),
+    "an empty all-reduce": plan(*WHOLE.transfers, reduced()),
+    "an empty part": edited(WHOLE, 0, reduced((0, 0, 0), (0, 0, 8))),
+    "an empty push": plan(*HALVES.transfers[:4], pushed(), PULLS[1]),
+    "an empty pull": plan(*HALVES.transfers, pulled()),
+    "an empty last pull": edited(HALVES, 4, pulled()),
+    "most is missing": plan(PUSHES[0], PULLS[0]),
+    "missing push": edited(HALVES, 1),
+    "missing pull": edited(HALVES, 4),
+    "missing last bytes of a pull": edited(HALVES, 4, pulled((1, 8, 9))),
+    "missing bytes between pulls": plan(*PUSHES, pulled((0, 0, 8), (1, 0, 4)), PULLS[1]),
+    "pulled twice": plan(*HALVES.transfers, pulled((0, 0, 8))),
+    "pulled twice in part": edited(HALVES, 4, pulled((1, 4, 10))),
+    "pulled backwards": edited(HALVES, 4, pulled((1, 10, 8))),
+    "pulled more than there is": edited(HALVES, 4, pulled((1, 8, 12))),
+    "pushed more than there is": edited(HALVES, 2, pushed((1, 4, 12))),
+    "pulled before pushed": plan(*PUSHES[:2], PULLS[0], PUSHES[2], PULLS[1]),
+    "all pulls before all pushes": plan(*PULLS, *PUSHES),
+    "pull without push": plan(*WHOLE.transfers, pulled((0, 0, 8))),
+    "push without pull": edited(WHOLE, 0, pushed((0, 0, 8))),
     "pushed and reduced in part": plan(
-        one("all_reduce", (0, 0, 8), (1, 0, 4)), one("push", (1, 4, 10)), one("pull", (1, 0, 10))
+        reduced((0, 0, 8), (1, 0, 4)), pushed((1, 4, 10)), pulled((1, 0, 10))
     ),
-    "pushed and reduced in whole": plan(*HALVES.transfers, one("all_reduce", (0, 0, 8))),
-    "reduced inside an element": plan(
-        one("all_reduce", (0, 0, 8)), one("all_reduce", (1, 0, 6)), one("all_reduce", (1, 6, 10))
-    ),
-    "pulled inside an element": plan(
-        *HALVES.transfers[:3], one("pull", (0, 0, 8), (1, 0, 6)), one("pull", (1, 6, 10))
-    ),
-    "no such parameter": plan(*WHOLE.transfers, one("all_reduce", (2, 0, 1))),
-    "no such parameter to pull": plan(*HALVES.transfers, one("pull", (2, 0, 1))),
-    "a negative parameter": plan(*WHOLE.transfers, one("all_reduce", (-1, 0, 1))),
-    "leaves before time began": instead(WHOLE, 0, one("all_reduce", (0, 0, 8), not_before_ns=-1)),
-    "pulled before time began": instead(HALVES, 4, one("pull", (1, 8, 10), not_before_ns=-1)),
-    "no such kind": instead(WHOLE, 0, one("broadcast", (0, 0, 8))),  # type: ignore[arg-type]
+    # Neither footprint would hold, nor either bound.
+    "some pushed, others reduced": plan(WHOLE.transfers[0], pushed((1, 0, 10)), pulled((1, 0, 10))),
+    "pushed and reduced in whole": plan(*HALVES.transfers, reduced((0, 0, 8))),
+    "reduced inside an element": plan(reduced((0, 0, 8)), reduced((1, 0, 6)), reduced((1, 6, 10))),
+    "pulled inside an element": plan(*PUSHES, pulled((0, 0, 8), (1, 0, 6)), pulled((1, 6, 10))),
+    "no such parameter": plan(*WHOLE.transfers, reduced((2, 0, 1))),
+    "no such parameter to pull": plan(*HALVES.transfers, pulled((2, 0, 1))),
+    "a negative parameter": plan(*WHOLE.transfers, reduced((-1, 0, 1))),
+    "leaves before time began": edited(WHOLE, 0, reduced((0, 0, 8), not_before_ns=-1)),
+    "pulled before time began": edited(HALVES, 4, pulled((1, 8, 10), not_before_ns=-1)),
+    "no such kind": edited(WHOLE, 0, one("broadcast", (0, 0, 8))),  # type: ignore[arg-type]
     "no backward order": replace(WHOLE, backward_orders=()),
     "a backward op missing": replace(WHOLE, backward_orders=((B2, B1),)),
     "a backward op twice": replace(WHOLE, backward_orders=((B2, B1, B0, B0),)),
@@ -126,33 +114,21 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_broken_plans_are_refused(broken: Plan) -> None:
-    with pytest.raises(InvalidPlanError):
-        check(PROBLEM, broken)
+PLACES = {
+    "an empty push": "transfers[4]",
+    "pushed more than there is": "transfers[2]",
+    "an empty last pull": "transfers[4]",
+    "pulled before pushed": "transfers[2]",
+    "most is missing": "transfers",
+}
 
 
-def test_some_pushed_and_others_all_reduced_is_refused() -> None:
-    """Neither footprint would hold, nor either bound."""
-    mixed = plan(one("all_reduce", (0, 0, 8)), one("push", (1, 0, 10)), one("pull", (1, 0, 10)))
-    with pytest.raises(InvalidPlanError, match="some gradients are pushed, some all-reduced"):
-        check(PROBLEM, mixed)
-
-
-@pytest.mark.parametrize(
-    ("broken", "place"),
-    [
-        (plan(*HALVES.transfers[:4], one("push"), HALVES.transfers[4]), "transfers[4]"),
-        (BROKEN["pushed more than there is"], "transfers[2]"),
-        (instead(HALVES, 4, one("pull")), "transfers[4]"),
-        (BROKEN["pulled before pushed"], "transfers[2]"),
-        (plan(HALVES.transfers[0], HALVES.transfers[3]), "transfers"),
-    ],
-)
-def test_the_place_is_one_of_the_plan(broken: Plan, place: str) -> None:
-    with pytest.raises(InvalidPlanError) as raised:
-        check(PROBLEM, broken)
-    assert raised.value.path == place
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_plans_are_refused(name: str) -> None:
+    message = "some gradients are pushed, some all-reduced" if name.startswith("some") else None
+    with pytest.raises(InvalidPlanError, match=message) as raised:
+        check(PROBLEM, BROKEN[name])
+    assert raised.value.path == PLACES.get(name, raised.value.path)
 
 
 def test_an_algorithm_the_cluster_does_not_have() -> None:
@@ -222,6 +198,42 @@ def test_a_barrier_and_a_time_to_wait_for() -> None:
         check_times(PROBLEM, waits, evaluate(PROBLEM, WHOLE).iteration)
 
 
+def test_times_by_hand() -> None:
+    """Half a nanosecond a byte and 10 ns to start each way, between two machines."""
+    problem = Problem(chain((40, 20, 100), (60, 30, 200)), on_switch(2, 10))
+    w1, w2 = (0, 0, 100), (1, 0, 200)
+    # From 30 to 140, to 200, to 260, when f1 starts, and to 370, when f2 starts.
+    sent = [pushed(w2), pushed(w1), pulled(w1), pulled(w2)]
+    found = evaluate(problem, enforced(problem, "ring", sent))
+    assert [tuple(times) for times in found.times] == [
+        (30, 30, 140, 90),
+        (50, 140, 200, 50),
+        (200, 200, 260, 50),
+        (140, 260, 370, 90),
+    ]
+    assert found.iteration_ns == 370 + 60
+    assert found.startup_ns == 4 * 10
+    assert found.communication_ns == 110 + 60 + 60 + 110
+    assert found.stall_ns == 430 - 150
+
+
+def test_a_pull_between_pushes_waits_for_the_backward_pass() -> None:
+    """No optimiser steps before: w2 is pushed by 50, when b1 still runs until 70."""
+    problem = Problem(chain((40, 40, 100), (60, 30, 20)), on_switch(2, 10))
+    w1, w2 = (0, 0, 100), (1, 0, 20)
+    sent = [pushed(w2), pulled(w2), pushed(w1), pulled(w1)]
+    mixed = enforced(problem, "ring", sent)
+    check(problem, mixed)
+    found = evaluate(problem, mixed).iteration
+    assert found.transfers == ((30, 50), (70, 90), (90, 150), (150, 210))
+    check_times(problem, mixed, found)
+    push, (start, end), *others = found.transfers
+    early = replace(found, transfers=(push, (start - 1, end - 1), *others))
+    place = r"transfers\[1\].*before the backward pass has ended"
+    with pytest.raises(InvalidPlanError, match=place):
+        check_times(problem, mixed, early)
+
+
 @settings(max_examples=200)
 @given(st.data())
 def test_a_pull_needs_the_pushes_of_its_bytes(data: st.DataObject) -> None:
@@ -241,11 +253,11 @@ def test_a_pull_needs_the_pushes_of_its_bytes(data: st.DataObject) -> None:
         moves += [(kind, start, stop) for start, stop in pairwise(ends)]  # type: ignore[misc]
     moves = data.draw(st.permutations(moves))
     early = False
-    pushed: set[int] = set()
+    there: set[int] = set()
     for kind, start, stop in moves:
         wanted = set(range(start, stop)) if alike else set(range(size))
-        early |= kind == "pull" and not wanted <= pushed
-        pushed |= set(range(start, stop)) if kind == "push" else set()
+        early |= kind == "pull" and not wanted <= there
+        there |= set(range(start, stop)) if kind == "push" else set()
     given_plan = plan(*(one(kind, (0, start, stop)) for kind, start, stop in moves))
     if early:
         with pytest.raises(InvalidPlanError, match="before all of it was pushed"):

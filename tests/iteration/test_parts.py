@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -21,7 +22,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.topologies import FatTree, Rails, Switch
 from planner.testing.strategies import clusters, rates
-from tests.iteration.making import on_switch
+from tests.iteration.making import layered, on_switch
 
 SECOND = 10**9
 
@@ -47,12 +48,10 @@ def parted(draw: st.DrawFn) -> tuple[Cluster, int]:
     return cluster, draw(st.sampled_from(whole))
 
 
-def copies_of(cluster: Cluster, shards: int) -> Groups:
-    return [range(start, start + shards) for start in range(0, cluster.workers, shards)]
-
-
-def rows_of(cluster: Cluster, shards: int) -> Groups:
-    return [range(place, cluster.workers, shards) for place in range(shards)]
+def groups_of(workers: int, shards: int) -> tuple[Groups, Groups]:
+    """Return the ranks of each copy of the model, and those that hold the same share."""
+    copies = [range(start, start + shards) for start in range(0, workers, shards)]
+    return copies, [range(place, workers, shards) for place in range(shards)]
 
 
 def loads(cluster: Cluster, groups: Groups) -> dict[str, Fraction]:
@@ -94,9 +93,10 @@ SHARING = on_switch(72, 10, shared_bytes_per_s=Fraction(8 * SECOND))
 def test_all_parts_together_keep_to_every_rate(drawn: tuple[Cluster, int], size: int) -> None:
     cluster, shards = drawn
     host, replicas = cluster.workers_per_host, cluster.workers // shards
+    copies, rows = groups_of(cluster.workers, shards)
     for costs, groups in (
-        (costs_of_part(cluster, shards, min(shards, host)), copies_of(cluster, shards)),
-        (costs_of_part(cluster, replicas, max(host // shards, 1)), rows_of(cluster, shards)),
+        (costs_of_part(cluster, shards, min(shards, host)), copies),
+        (costs_of_part(cluster, replicas, max(host // shards, 1)), rows),
     ):
         gather, scatter, both = (cost.cost_ns(size) for cost in costs)
         for link, busy in loads(cluster, groups).items():
@@ -113,17 +113,20 @@ def test_an_iteration_keeps_to_every_rate(
 ) -> None:
     """It gathers, scatters and sums up all bytes once at least, on links that all of it shares."""
     cluster, shards = drawn
-    layers = tuple(
-        Layer(name=str(place), forward_ns=compute, backward_ns=compute, parameter_bytes=size)
-        for place, size in enumerate(sizes)
-    )
-    profile = Profile("tiny", layers, Provenance(kind="synthetic", source="a test"))
+    profile = layered(*((compute, compute, size) for size in sizes))
     problem = sharded_problem(profile, cluster, shards=[shards], ignore_memory=True)
     lasts = fsdp.solve(problem, method="search").objective_ns
     assert lasts is not None
-    within, between = (loads(cluster, groups(cluster, shards)) for groups in (copies_of, rows_of))
+    within, between = (loads(cluster, groups) for groups in groups_of(cluster.workers, shards))
     for link, busy in within.items():
         assert lasts >= 2 * sum(sizes) * (busy + between[link] / shards), link
+
+
+def slow_medium(machines: int, **fields: Any) -> Cluster:
+    return on_switch(machines, 10, shared_bytes_per_s=Fraction(SECOND), **fields)
+
+
+LINKS = AffineCost(6, Fraction(1, 120))
 
 
 @pytest.mark.parametrize(
@@ -132,23 +135,11 @@ def test_an_iteration_keeps_to_every_rate(
         # Three steps of 100 ns, and three quarters of the bytes at a byte a nanosecond.
         (on_switch(4, 100), 4, AffineCost(300, Fraction(3, 4)), None, True),
         # Eight copies of nine send 64 models in a half, nine rows of eight 7/9 of a share each.
-        (
-            on_switch(72, 10, shared_bytes_per_s=Fraction(SECOND)),
-            9,
-            AffineCost(80, Fraction(64)),
-            AffineCost(140, Fraction(2 * 9 * 7)),
-            False,
-        ),
+        (slow_medium(72), 9, AffineCost(80, Fraction(64)), AffineCost(140, Fraction(126)), False),
         # Rows within hosts take links: the gathers take the same.
-        (on_rails(1, 8), 4, AffineCost(6, Fraction(1, 120)), AffineCost(4, Fraction(1, 90)), False),
+        (on_rails(1, 8), 4, LINKS, AffineCost(4, Fraction(1, 90)), False),
         # Six ranks of three hosts, over two NICs of each.
-        (
-            on_rails(3, 8),
-            4,
-            AffineCost(6, Fraction(1, 120)),
-            AffineCost(100, Fraction(5, 6)),
-            False,
-        ),
+        (on_rails(3, 8), 4, LINKS, AffineCost(100, Fraction(5, 6)), False),
         # Over NVLink: seven steps of 3.4 µs, seven eighths of the bytes at 450 GB/s. Among 32
         # hosts over a NIC each: 62 steps of 14 µs at 50 GB/s.
         (
@@ -171,13 +162,15 @@ def test_meshes_by_hand(
         assert mesh.own_links == own_links
 
 
-def test_meshes_are_those_of_hosts_by_default() -> None:
+def test_meshes_are_those_of_hosts_by_default_or_of_what_was_measured() -> None:
     meshes = meshes_of(read_cluster("h100-32"))
     assert [mesh.shards for mesh in meshes] == [256, 128, 64, 32, 16, 8]
     measured = read_cluster("h100ib-10")
     (mesh, *_) = meshes_of(measured)
     assert mesh.shards == measured.workers
     assert mesh.gather_ns(10**9) > mesh.gather_ns(10**6)
+    assert len(meshes_of(on_switch(6, 10, network=MEASURED), [3])) == 1
+    assert len(meshes_of(SHARED, [6])) == 1
 
 
 TABLE = ((10**3, 10**4), (10**6, 10**6))
@@ -188,7 +181,8 @@ MEASURED = MeasuredNetwork(
         for per_host in (1, 6)
     )
 )
-SHARED = on_switch(6, 10, network=MEASURED, shared_bytes_per_s=Fraction(SECOND))
+SHARED = slow_medium(6, network=MEASURED)
+TREE = Cluster("c", "a test", 16, FatTree(4), Nic(Fraction(SECOND), 10))
 
 
 @pytest.mark.parametrize(
@@ -199,15 +193,8 @@ SHARED = on_switch(6, 10, network=MEASURED, shared_bytes_per_s=Fraction(SECOND))
         (on_rails(3, 8), [6], "shards", "straddle hosts of 8 accelerators"),
         (on_rails(3, 8), [12], "shards", "straddle hosts of 8 accelerators"),
         (SHARED, [3], "shards", "of one group alone"),
-        *(
-            (
-                Cluster("c", "a test", 16, FatTree(4), Nic(Fraction(SECOND), 10)),
-                [shards],
-                "shards",
-                "no part of this topology",
-            )
-            for shards in (1, 4)
-        ),
+        (TREE, [1], "shards", "no part of this topology"),
+        (TREE, [4], "shards", "no part of this topology"),
     ],
 )
 def test_meshes_that_are_refused(
@@ -216,11 +203,6 @@ def test_meshes_that_are_refused(
     with pytest.raises(InvalidInputError, match=message) as refused:
         meshes_of(cluster, shards)
     assert refused.value.path == path
-
-
-def test_what_was_measured_has_a_mesh() -> None:
-    assert len(meshes_of(on_switch(6, 10, network=MEASURED), [3])) == 1
-    assert len(meshes_of(SHARED, [6])) == 1
 
 
 def test_people_wrap_what_is_numbered_and_what_is_between() -> None:

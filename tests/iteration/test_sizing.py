@@ -1,8 +1,9 @@
-"""Numbers of machines: against planning every one of them."""
+"""Numbers of machines, against planning every one of them; groups of iterations on an engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -10,48 +11,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.families import drizzle
 from planner.families.iteration import Problem, solve
 from planner.families.iteration import sizing as module
-from planner.families.iteration.sizing import Sizing, choose_size, resized
-from planner.model.clusters import Cluster, Nic
+from planner.families.iteration.sizing import (
+    Sizing,
+    choose_size,
+    group_size,
+    resized,
+    scheduling_problem,
+)
+from planner.model.clusters import Cluster, Nic, Scheduling
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import BCube, FatTree, Rails
 from tests.iteration.iteration_strategies import clusters
-from tests.iteration.making import chain, on_switch
+from tests.iteration.making import chain, layered, on_switch
 
-SOURCE = Provenance("synthetic", "a test")
 NIC = Nic(Fraction(10**9), 100)
 FAST = Fraction(10**12)
-
-
-def profile(*layers: tuple[int, int, int], batch: int | None = 4) -> Profile:
-    """Layers of forward time, backward time and bytes."""
-    return Profile(
-        "p", tuple(Layer(f"l{i}", *one) for i, one in enumerate(layers)), SOURCE, batch_size=batch
-    )
-
-
-def every_epoch(
-    model: Profile, cluster: Cluster, samples: int, options: Mapping[str, Any]
-) -> dict[int, int]:
-    """Plan with every number of machines."""
-    found = {}
-    for machines in range(1, cluster.machines + 1):
-        smaller = resized(cluster, machines)
-        objective = solve(Problem.from_profile(model, smaller, **options)).objective_ns
-        if objective is not None:
-            batch = (model.batch_size or 0) * smaller.workers
-            found[machines] = ceil(Fraction(samples, batch)) * objective
-    return found
+ONE, SLOW = layered((1, 1, 1)), layered((2**60, 1, 1))
+THREE, UNKNOWN = (layered((1, 1, 1), batch_size=size) for size in (3, None))
 
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     layer = st.tuples(st.integers(0, 50), st.integers(1, 90), st.integers(0, 200))
     layers = draw(st.lists(layer, min_size=1, max_size=3))
-    return profile(*layers, (7, 9, draw(st.integers(1, 90))), batch=draw(st.integers(1, 3)))
+    return layered(*layers, (7, 9, draw(st.integers(1, 90))), batch_size=draw(st.integers(1, 3)))
 
 
 @pytest.mark.slow
@@ -65,15 +53,21 @@ def profiles(draw: st.DrawFn) -> Profile:
 def test_chosen_is_the_best_of_all_sizes(
     model: Profile, cluster: Cluster, samples: int, options: dict[str, Any]
 ) -> None:
+    """Of all numbers of machines, those included that were not planned."""
     fixed = {**options, "op_order": tuple(op.name for op in model.dataflow().ops)}
     found = choose_size(model, cluster, samples, **fixed)
-    epochs = every_epoch(model, cluster, samples, fixed)
+    epochs = {}
+    for machines in range(1, cluster.machines + 1):
+        smaller = resized(cluster, machines)
+        objective = solve(Problem.from_profile(model, smaller, **fixed)).objective_ns
+        if objective is not None:
+            batch = (model.batch_size or 0) * smaller.workers
+            epochs[machines] = ceil(Fraction(samples, batch)) * objective
     sizes = [candidate.machines for candidate in found.candidates]
     assert sizes == sorted(set(sizes))
     assert {1, cluster.machines} <= set(sizes)
     assert found.chosen is not None
     assert not found.timed_out
-    # Of all numbers of machines, those included that were not planned.
     assert found.chosen.machines == min(epochs, key=lambda size: (epochs[size], size))
     for one in found.candidates:
         assert one.bound_ns is not None
@@ -83,7 +77,7 @@ def test_chosen_is_the_best_of_all_sizes(
 
 def test_candidates_by_hand() -> None:
     """10 batches on up to 9 machines: 10, 5, 4, 3, 2, 2, 2, 2, 2 iterations."""
-    found = choose_size(profile((500, 500, 1), batch=2), on_switch(9, 1), 20)
+    found = choose_size(layered((500, 500, 1), batch_size=2), on_switch(9, 1), 20)
     # 5 machines are the fewest for 2 iterations; 6 to 8 have the least bounds behind it.
     assert [candidate.machines for candidate in found.candidates] == [1, 5, 6, 7, 8, 9]
     assert [candidate.iterations for candidate in found.candidates] == [10, 2, 2, 2, 2, 2]
@@ -92,8 +86,9 @@ def test_candidates_by_hand() -> None:
 
 
 def test_a_slow_network_means_one_machine_also_without_layers() -> None:
-    graph = chain((1, 1, 10**6))
-    for model in (profile((1, 1, 10**6)), Profile("g", (), SOURCE, 4, graph)):
+    large = (1, 1, 10**6)
+    alike = Profile("g", (), Provenance("synthetic", "a test"), 4, chain(large))
+    for model in (layered(large), alike):
         found = choose_size(model, on_switch(4, 100), 1000)
         assert found.chosen is not None
         assert (found.chosen.machines, found.chosen.epoch_ns) == (1, 250 * 2)
@@ -102,13 +97,12 @@ def test_a_slow_network_means_one_machine_also_without_layers() -> None:
 
 
 def test_memory() -> None:
-    model = replace(profile((10, 10, 100)), layers=(Layer("l", 10, 10, 100, None, 50),))
+    model = replace(layered((10, 10, 100)), layers=(Layer("l", 10, 10, 100, None, 50),))
     needed = 100 + 100 + 50  # and sharded, a 2-fold state and a copy, spread over the machines
 
     def choose(memory: int) -> Sizing:
-        return choose_size(
-            model, on_switch(4, 0, memory_bytes=memory), 40, optimiser=2, element_bytes=1
-        )
+        cluster = on_switch(4, 0, memory_bytes=memory)
+        return choose_size(model, cluster, 40, optimiser=2, element_bytes=1)
 
     tight = choose(needed + 300 // 4 + 1)
     assert tight.chosen is not None
@@ -122,12 +116,12 @@ def test_memory() -> None:
 
 def test_sizes_an_algorithm_cannot_have() -> None:
     rails = Cluster("r", "a test", 4, Rails(4, 2, FAST), Nic(FAST, 0, 2))
-    found = choose_size(profile((500, 500, 8)), rails, 960, algorithms=("halving_doubling",))
+    choose = partial(choose_size, layered((500, 500, 8)), rails, algorithms=("halving_doubling",))
+    found = choose(960)
     assert found.chosen is not None
     assert found.chosen.machines == 4
     # 3 hosts would make an epoch of 24 samples in one iteration, and are looked at before 4.
-    fewer = choose_size(profile((500, 500, 8)), rails, 24, algorithms=("halving_doubling",))
-    refused = {candidate.machines: candidate for candidate in fewer.candidates}[3]
+    refused = {candidate.machines: candidate for candidate in choose(24).candidates}[3]
     assert refused.bound_ns is None
     assert refused.result is not None
     assert refused.result.infeasibility is not None
@@ -136,7 +130,7 @@ def test_sizes_an_algorithm_cannot_have() -> None:
 
 def test_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "bound_under", lambda _: 0)  # nothing is cut
-    found = choose_size(profile((50, 50, 80)), on_switch(5, 100), 100, time_limit=1e-9)
+    found = choose_size(layered((50, 50, 80)), on_switch(5, 100), 100, time_limit=1e-9)
     planned = [candidate for candidate in found.candidates if candidate.result is not None]
     assert found.timed_out
     assert [found.chosen] == planned
@@ -148,30 +142,59 @@ def test_resized() -> None:
     assert resized(tree, 5) == replace(tree, machines=5)
     rails = Cluster("r", "a test", 3, Rails(3, 2, Fraction(10)), replace(NIC, per_machine=2))
     assert resized(rails, 1).workers == 2
-    for machines in (0, 5):
-        with pytest.raises(InvalidInputError, match="machines"):
-            resized(on_switch(4, 100), machines)
+
+
+# ---
+# Groups of iterations: the cluster's constants become a problem of `drizzle`.
+
+
+def engine(**constants: Any) -> Cluster:
+    """Eight machines with two tasks each."""
+    scheduling = Scheduling(**{"task_ns": 10, "tasks_per_machine": 2, **constants})
+    return on_switch(8, 5, scheduling=scheduling)
+
+
+def test_groups_by_hand() -> None:
+    # 16 tasks of 10 ns are 160 ns a group. Of 1000 ns at most 1 in 20 may be scheduling: 1000/19 ns
+    # beside 1000 ns of computation, so a group needs 160·19/1000 = 3.04 iterations.
+    found = group_size(engine(), 1000)
+    assert found.plan == drizzle.Plan(4)
+    assert found.objective_ns == found.lower_bound_ns == 4 * 1000 + 160
+    assert group_size(engine(group_ns=3), 1000, max_overhead=0.5).objective_ns == 1163
+    assert group_size(engine(), 1000, max_group_ns=4160).plan == drizzle.Plan(4)
+    refused = group_size(engine(), 1000, max_group_ns=4159).infeasibility
+    assert refused is not None
+    assert refused.binding == ("max_overhead", "max_group_ns")
+
+
+def test_every_constant_of_the_cluster_counts() -> None:
+    known: dict[str, Any] = {"group_ns": 700, "task_ns": 10, "constant_task_ns": 2}
+    limits: dict[str, Any] = {"max_overhead": Fraction(1, 20), "max_group_ns": 10_000_000_000}
+    expected = drizzle.Problem(compute_ns=1000, tasks=16, **known, **limits)
+    assert scheduling_problem(engine(**known), 1000) == expected  # with limits by default
+
+
+BCUBE = Cluster("b", "a test", 4, BCube(2, 2), replace(NIC, per_machine=2))
 
 
 @pytest.mark.parametrize(
-    ("model", "cluster", "samples", "path"),
+    ("ask", "path", "message"),
     [
-        (profile((1, 1, 1)), on_switch(2, 100), 0, "epoch_samples"),
-        (profile((1, 1, 1), batch=3), on_switch(2, 100), 2**62, "epoch_samples"),
-        (profile((1, 1, 1), batch=None), on_switch(2, 100), 5, "profile.batch_size"),
-        (profile((1, 1, 1)), on_switch(4097, 100), 5, "cluster.machines"),
-        (profile((2**60, 1, 1)), on_switch(2, 100), 2**10, "epoch_samples"),
-        (
-            profile((1, 1, 1)),
-            Cluster("b", "a test", 4, BCube(2, 2), replace(NIC, per_machine=2)),
-            5,
-            "cluster.topology",
-        ),
+        (partial(choose_size, ONE, on_switch(2, 100), 0), "epoch_samples", ""),
+        (partial(choose_size, THREE, on_switch(2, 100), 2**62), "epoch_samples", ""),
+        (partial(choose_size, UNKNOWN, on_switch(2, 100), 5), "profile.batch_size", ""),
+        (partial(choose_size, ONE, on_switch(4097, 100), 5), "cluster.machines", ""),
+        (partial(choose_size, SLOW, on_switch(2, 100), 2**10), "epoch_samples", ""),
+        (partial(choose_size, ONE, BCUBE, 5), "cluster.topology", ""),
+        (partial(resized, on_switch(4, 100), 0), "machines", ""),
+        (partial(resized, on_switch(4, 100), 5), "machines", ""),
+        (partial(group_size, on_switch(8, 5), 1000), "cluster.scheduling", "the engine's driver"),
+        (partial(group_size, engine(), 1000, max_overhead=1), "max_overhead", ""),
     ],
 )
-def test_refusals(model: Profile, cluster: Cluster, samples: int, path: str) -> None:
+def test_what_cannot_be_is_refused(ask: Callable[[], object], path: str, message: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        choose_size(model, cluster, samples)
+        ask()
     assert refused.value.path == path
-    if path.startswith("cluster"):
-        assert isinstance(refused.value, NotApplicableError)
+    assert message in refused.value.message
+    assert isinstance(refused.value, NotApplicableError) == path.startswith("cluster.")

@@ -1,29 +1,48 @@
-"""What scenarios make of whole iterations, prices found event by event, and advice."""
+"""Whole iterations on other networks, priced apart: scenarios, sweeps, advice, explanations."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families import iteration
-from planner.families.iteration import ITERATION, Plan, Problem
-from planner.model.clusters import Cluster, Nic
+from planner.families.iteration import (
+    ITERATION,
+    MIXED,
+    Alternative,
+    Explanation,
+    Plan,
+    Problem,
+    Synchronisation,
+    Transfer,
+    alternatives,
+    best_of,
+    explain,
+)
+from planner.families.iteration.plan import How
+from planner.families.iteration.sensitivity import FACTORS, Knob, SweepPoint, sweep
+from planner.families.iteration.why import changes
+from planner.model.clusters import Cluster, Nic, scaled_cluster
+from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
+from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.topologies import Rails
 from planner.model.validation import MAX_VALUE
 from planner.solving.advice import advise
-from planner.solving.deadline import NEVER
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.scenarios import Scenario
+from tests.iteration import pricing
 from tests.iteration.iteration_strategies import problems
-from tests.iteration.making import chain as graph_of
-from tests.iteration.making import on_switch
+from tests.iteration.making import chain, on_switch
 from tests.iteration.pricing import lasts
 
 MEBIBYTE = 2**20
+KNOBS: tuple[Knob, ...] = ("bandwidth", "startup")
+FEW = (Fraction(1, 4), Fraction(1), Fraction(3))
 
 
 @st.composite
@@ -38,58 +57,112 @@ def takes(problem: Problem, plan: Plan, scenario: Scenario) -> Fraction:
     return lasts(ITERATION.perturb(problem, scenario), plan)
 
 
-def result_of(problem: Problem, method: str) -> int | None:
+def cost_of(problem: Problem, method: str) -> int | None:
     try:
         return iteration.solve(problem, method=method).objective_ns
-    except NotApplicableError:
+    except NotApplicableError:  # around failures no library has a way
         return None
 
 
-def test_the_whole_network_is_another() -> None:
-    nic = Nic(Fraction(1000), 40, 2, 8)
-    cluster = Cluster("r", "", 3, Rails(3, 2, Fraction(5000), 12), nic)
-    scenario = Scenario(Fraction(2), Fraction(1, 2), Fraction(3), Fraction(1, 2))
-    other = ITERATION.perturb(Problem(graph_of((10, 10, 8)), cluster), scenario)
-    assert other.cluster.nic == Nic(Fraction(3000), 20, 2, 4)
-    assert other.cluster.topology == Rails(3, 2, Fraction(15000), 6)
-    assert [op.duration_ns for op in other.graph.ops] == [20, 30]
-
-
-def chain(compute: int) -> Problem:
+def two_layers(compute: int) -> Problem:
     """Two layers on two workers; a byte takes a nanosecond in an all-reduce."""
-    graph = graph_of((compute, compute, 2 * MEBIBYTE), (compute, compute, 4 * MEBIBYTE))
+    graph = chain((compute, compute, 2 * MEBIBYTE), (compute, compute, 4 * MEBIBYTE))
     return Problem(graph, on_switch(2, 0), modes=("replicated",))
-
-
-def small() -> Problem:
-    return chain(MEBIBYTE)
 
 
 def large() -> Problem:
     """One whose start-ups may not be twice as long."""
-    nic = Nic(Fraction(10**9), MAX_VALUE // 64 * 5)
-    return replace(small(), cluster=replace(small().cluster, nic=nic))
+    return replace(two_layers(MEBIBYTE), cluster=on_switch(2, MAX_VALUE // 64 * 5))
 
 
-def barrier(*sent: tuple[int, int]) -> Callable[[int], int]:
-    """What an iteration lasts if (ready, size) are sent, then the forward pass runs."""
+def test_all_of_a_network_is_another() -> None:
+    nic = Nic(Fraction(1000), 40, 2, 8)
+    cluster = Cluster("r", "", 3, Rails(3, 2, Fraction(5000), 12), nic)
+    scenario = Scenario(Fraction(2), Fraction(1, 2), Fraction(3), Fraction(1, 2))
+    other = ITERATION.perturb(Problem(chain((10, 10, 8)), cluster), scenario)
+    assert other.cluster.nic == Nic(Fraction(3000), 20, 2, 4)
+    assert other.cluster.topology == Rails(3, 2, Fraction(15000), 6)
+    assert [op.duration_ns for op in other.graph.ops] == [20, 30]
+    table = Measured("all_reduce", 3, 1, ((10, 100), (20, 200)))
+    network = MeasuredNetwork((table,))
+    shared = on_switch(3, 40, shared_bytes_per_s=Fraction(700), network=network)
+    for knob, rate, points in (
+        ("startup", 700, ((10, 200), (20, 300))),
+        ("bandwidth", 1400, ((10, 100), (20, 150))),
+    ):
+        changed = scaled_cluster(shared, **{knob: Fraction(2)})
+        assert changed.shared_bytes_per_s == rate
+        assert changed.network is not None
+        assert changed.network.tables[0].points == points
 
-    def takes(compute: int) -> int:
-        free = 0
-        for ready, size in sent:
-            free = max(free, ready) + size * MEBIBYTE
-        return max(free, 2 * compute) + 2 * compute
 
-    return takes
+# ---
+# Sweeps.
+
+
+@pytest.mark.slow
+@settings(max_examples=5)
+@given(problems())
+def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> None:
+    """Each factor comes once, and they rise."""
+    found = alternatives(problem, NEVER)
+    kept = best_of(problem, found, 0.0).plan
+    told: list[tuple[str, int, int]] = []
+    factors = *FEW[::-1], *FEW
+    sweeps = sweep(problem, found, factors, progress=lambda *what: told.append(what))
+    assert (sweeps is None) == (kept is None)
+    if kept is None or sweeps is None:
+        assert not told
+        return
+    assert told == [(f"planning with another {knob}", n, 3) for knob in KNOBS for n in (1, 2, 3)]
+    for knob in KNOBS:
+        points: tuple[SweepPoint, ...] = getattr(sweeps, knob)
+        assert [one.factor for one in points] == list(FEW)
+        for point in points:
+            cluster = scaled_cluster(problem.cluster, **{knob: point.factor})
+            other = replace(problem, cluster=cluster)
+            assert point.plan_ns == lasts(other, kept)
+            anew = iteration.solve(other)
+            assert anew.objective_ns is not None
+            assert anew.evaluation is not None
+            others = [lasts(other, one.plan) for one in found if one.plan is not None]
+            assert point.best_ns == min(anew.objective_ns, *others) == lasts(other, point.best)
+            # Solving may raise its bound further, where plans are not near it.
+            assert point.bound_ns is not None
+            computation = anew.evaluation.computation_ns
+            assert computation <= point.bound_ns <= (anew.lower_bound_ns or 0)
+            assert point.ddp_ns == cost_of(other, "ddp")
+
+
+def test_factors_out_of_range_are_left_out() -> None:
+    problem = Problem(chain(*[(100, 100, 1000)] * 2), on_switch(2, 2**58))
+    sweeps = sweep(problem, alternatives(problem, NEVER))
+    assert sweeps is not None
+    assert [one.factor for one in sweeps.bandwidth] == list(FACTORS)
+    left = [one.factor for one in sweeps.startup]
+    assert left == list(FACTORS[: len(left)])
+    assert 1 <= left[-1] < FACTORS[-1]
+
+
+# ---
+# Advice.
+
+
+def behind_a_barrier(compute: int, *sent: tuple[int, int]) -> int:
+    """What an iteration lasts if (ready, MiB) are sent, then the forward pass runs."""
+    free = 0
+    for ready, size in sent:
+        free = max(free, ready) + size * MEBIBYTE
+    return max(free, 2 * compute) + 2 * compute
 
 
 @pytest.mark.parametrize("compute", [MEBIBYTE, 10 * MEBIBYTE, 1000 * MEBIBYTE])
 def test_ddp_is_priced_with_its_barrier_and_its_best_buckets(compute: int) -> None:
-    problem = chain(compute)
+    problem = two_layers(compute)
     found = advise(ITERATION, problem, iteration.solve(problem), NEVER)
     assert found is not None
-    apart = barrier((compute, 4), (2 * compute, 2))(compute)
-    together = barrier((2 * compute, 6))(compute)
+    apart = behind_a_barrier(compute, (compute, 4), (2 * compute, 2))
+    together = behind_a_barrier(compute, (2 * compute, 6))
     assert found.ddp_ns == min(apart, together) == apart
     assert found.bucket_mb is None
     assert found.keep_ddp == (compute > MEBIBYTE)
@@ -99,10 +172,205 @@ def test_ddp_is_priced_with_its_barrier_and_its_best_buckets(compute: int) -> No
 @settings(max_examples=20)
 @given(problems(max_parameters=3))
 def test_the_best_buckets_are_no_slower_than_the_default(problem: Problem) -> None:
-    result, known = iteration.solve(problem), result_of(problem, "ddp")
+    result, known = iteration.solve(problem), cost_of(problem, "ddp")
     found = advise(ITERATION, problem, result, NEVER)
-    if result.plan is None or known is None:
-        assert found is None
+    expected = None if result.plan is None else known
+    assert (found and found.ddp_ns) == expected  # no parameter is as large as a bucket
+
+
+# ---
+# The parts of an iteration add up, and at the factors named the other plan really wins.
+
+
+Cost = AffineCost | TableCost
+
+
+def explained(problem: Problem) -> tuple[Plan, Explanation, tuple[Alternative, ...]]:
+    found = alternatives(problem, NEVER)
+    result = best_of(problem, found, 0.0)
+    assert result.plan is not None
+    return result.plan, explain(problem, result.plan, found), found
+
+
+def elsewhere(
+    problem: Problem,
+    how: How,
+    startup: Fraction = Fraction(1),
+    message: Fraction = Fraction(1),
+    bandwidth: Fraction = Fraction(1),
+) -> Synchronisation:
+    """An option where start-ups, further messages and all speeds are multiplied."""
+    cluster = problem.cluster
+    plain = replace(problem, cluster=replace(cluster, nic=replace(cluster.nic, message_ns=0)))
+    known, starting = problem.costs[how], plain.costs[how]
+
+    def changed(cost: Cost, starts: Cost) -> AffineCost:
+        further = cost.startup_ns - starts.startup_ns
+        return AffineCost(
+            round(starts.startup_ns * startup + further * message), cost.ns_per_byte / bandwidth
+        )
+
+    half = changed(known.half, starting.half)
+    return replace(known, half=half, whole=changed(known.all_reduce, starting.all_reduce))
+
+
+def priced(problem: Problem, plan: Plan, **factors: Fraction) -> Fraction:
+    """Price a plan on another network, by the oracle, each transfer at the depth that suits it."""
+    known = {how: elsewhere(problem, how, **factors) for how in problem.costs}
+
+    def best(transfer: Transfer) -> Transfer:
+        name, _ = plan.how(transfer)
+        costs = {how: pricing.takes(known[how], transfer) for how in known if how[0] == name}
+        return replace(transfer, depth=min(costs, key=costs.__getitem__)[1])
+
+    return lasts(problem, replace(plan, transfers=tuple(map(best, plan.transfers))), known)
+
+
+def wins(
+    problem: Problem,
+    plan: Plan,
+    other: Alternative,
+    found: tuple[Alternative, ...],
+    **factors: Fraction,
+) -> bool:
+    """Whether a plan is shorter than the one chosen, and by no algorithm of its mode still is."""
+    assert other.plan is not None
+    own, name = priced(problem, other.plan, **factors), other.synchronisation.algorithm
+    sent = tuple(replace(one, algorithm=None, depth=1) for one in other.plan.transfers)
+    for one in found:
+        rival = one.synchronisation.algorithm
+        if MIXED not in (rival, name) and one.mode == other.mode and one.plan:
+            by_rival = replace(other.plan, algorithm=rival, transfers=sent)
+            if rival != name and priced(problem, by_rival, **factors) < own:
+                return False
+    return own < priced(problem, plan, **factors)
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(problems(capped=False))
+def test_where_the_time_goes_and_where_the_other_plan_wins(problem: Problem) -> None:
+    plan, explanation, found = explained(problem)
+    computation = sum(op.duration_ns for op in problem.graph.ops)
+    assert explanation.computation_ns == computation
+    assert explanation.exposed_bytes_ns >= 0
+    assert explanation.exposed_startup_ns >= 0
+    parts = computation + explanation.exposed_bytes_ns + explanation.exposed_startup_ns
+    assert parts == priced(problem, plan)
+    # The same plan: no transfer is cut otherwise because start-ups are free.
+    none = {"startup": Fraction(0), "message": Fraction(0)}
+    prompt = {how: elsewhere(problem, how, **none) for how in problem.costs}
+    assert explanation.exposed_bytes_ns == lasts(problem, plan, prompt) - computation
+    other = explanation.runner_up
+    if other is None:
+        assert not explanation.changes
         return
-    assert found is not None
-    assert found.ddp_ns == known  # no parameter is as large as a bucket
+    assert not wins(problem, plan, other, found)
+    assert len({one.what for one in explanation.changes}) == len(explanation.changes)
+    for change in explanation.changes:
+        at = Fraction(change.factor)
+        assert Fraction(1, 1024) <= at <= 1024
+        assert wins(problem, plan, other, found, **{change.what: at})
+        # A thousandth of the last power of two nearer to 1 it does not win.
+        powers = [Fraction(2) ** exponent for exponent in range(-10, 11)]
+        if at > 1:
+            near = at - max(power for power in powers if power < at) / 1024
+        else:
+            near = at + max(power for power in powers if power <= at) / 1024
+        assert not wins(problem, plan, other, found, **{change.what: near})
+
+
+GRAPH = chain((10, 10, 1000))
+RAILS = Rails(3, 2, Fraction(10**15))
+
+
+def on(machines: int, startup_ns: int, message_ns: int = 0) -> Problem:
+    return Problem(GRAPH, on_switch(machines, startup_ns, message_ns=message_ns))
+
+
+def alternative(problem: Problem, algorithm: str) -> Alternative:
+    found = alternatives(replace(problem, algorithms=(algorithm,)), NEVER)
+    return next(one for one in found if one.mode == "replicated")
+
+
+Pairs = dict[str, tuple[float, float]]
+SIXTHS = Fraction(5, 6)
+BY_HAND: list[tuple[Problem, dict[str, tuple[int, Fraction]], Pairs]] = [
+    # Of one and the same volume, the algorithm of more steps can never win.
+    (on(6, 100), {"ps": (100, SIXTHS), "ring": (500, SIXTHS)}, {}),
+    # A half of the direct exchange: 10 ns + 4 messages of 20 ns. By ring 5·10 ns: better while 40
+    # times the start-ups' factor is less than 80 times the messages'. Times are rounded up to whole
+    # nanoseconds, of which one is 1/40 or 1/80 of a factor.
+    (
+        on(6, 10, 20),
+        {"ring": (50, SIXTHS), "ps": (90, SIXTHS)},
+        {"startup": (2, 2.1), "message": (0.45, 0.5)},
+    ),
+    # A dearer message can make the ring win: 50 ns of start-ups against 10 and 4 messages of 5.
+    (
+        on(6, 10, 5),
+        {"ps": (30, SIXTHS), "ring": (50, SIXTHS)},
+        {"startup": (0.45, 0.5), "message": (2, 2.1)},
+    ),
+    # 2·(50·s + 416⅔/b) against 2·(10·s + 666⅔/b): equal at s·b = 6¼.
+    (
+        Problem(GRAPH, Cluster("c", "a test", 3, RAILS, Nic(Fraction(10**9), 10, 2))),
+        {"ring": (50, Fraction(5, 12)), "ps": (10, Fraction(2, 3))},
+        {"startup": (6.2, 6.4), "bandwidth": (6.2, 6.4)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("problem", "costs", "factors"), BY_HAND)
+def test_the_factors_by_hand(
+    problem: Problem, costs: dict[str, tuple[int, Fraction]], factors: Pairs
+) -> None:
+    first, second = known = tuple(alternative(problem, algorithm) for algorithm in costs)
+    halves = [each.synchronisation.half for each in known]
+    assert halves == [AffineCost(*cost) for cost in costs.values()]
+    assert first.plan is not None
+    explanation = explain(problem, first.plan, known)
+    assert explanation.runner_up == second
+    assert not explanation.timed_out
+    assert {change.what for change in explanation.changes} == set(factors)
+    for change in explanation.changes:
+        low, high = factors[change.what]
+        assert low < change.factor < high
+    cancelled = Event()
+    cancelled.set()
+    late = explain(problem, first.plan, known, Deadline(None, cancelled))
+    assert (late.changes, late.timed_out) == ((), True)  # not said to be impossible
+
+
+def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:
+    """A half takes 140 ns by ring, 20 + 240 ns by direct exchange, 60 ns by halving."""
+    problem = on(8, 20, 40)
+    ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
+    halving = alternative(problem, "halving_doubling")
+    assert ring.plan is not None
+    for candidates, startup, message in (
+        ((ring, direct), (2, 2.1), (0.45, 0.5)),
+        ((ring, direct, halving), (5.9, 6.1), (0.15, 0.17)),
+    ):
+        found = {one.what: one.factor for one in changes(problem, ring.plan, direct, candidates)}
+        assert startup[0] < found["startup"] < startup[1]
+        assert message[0] < found["message"] < message[1]
+
+
+def test_a_single_worker_has_nothing_to_explain_and_factors_may_leave_the_range_of_times() -> None:
+    _, explanation, found = explained(on(1, 5))
+    assert explanation.exposed_bytes_ns == explanation.exposed_startup_ns == 0
+    assert {one.synchronisation.algorithm for one in found} == {"none"}
+    assert explanation.changes == ()
+    _, explanation, _ = explained(on(6, 2**53, 1))
+    assert explanation.exposed_startup_ns >= 2 * 2**53
+
+
+def test_hidden_start_ups_are_not_counted() -> None:
+    """w2 travels while b1 computes; only w1's bytes (1.5 µs by ring) and start-ups are seen."""
+    graph = chain((1000, 100_000, 1000), (1000, 1000, 20_000))
+    problem = Problem(graph, on_switch(4, 50), algorithms=("ring",), modes=("replicated",))
+    plan, explanation, _ = explained(problem)
+    assert len(plan.transfers) == 2
+    assert explanation.exposed_bytes_ns == 1500
+    assert explanation.exposed_startup_ns == 6 * 50

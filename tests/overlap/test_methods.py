@@ -1,4 +1,8 @@
-"""Every method against the definition, and against all plans of small graphs."""
+"""Every method and the bound against the definition, all plans of small graphs, and by hand."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +14,6 @@ from planner.families.overlap import (
     Collective,
     Kind,
     Node,
-    Plan,
     Problem,
     check,
     evaluate,
@@ -20,7 +23,6 @@ from planner.families.overlap import (
 )
 from planner.families.overlap.bounds import least_ns
 from planner.solving.deadline import NEVER
-from planner.solving.methods import REPLAN
 from planner.solving.result import Status
 from planner.testing import check_method, problems
 from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
@@ -29,11 +31,7 @@ from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
 @settings(max_examples=200)
 @given(problems("overlap", 2), st.integers(0, 10**6))
 def test_simulator_is_the_definition(problem: Problem, pick: int) -> None:
-    plans = [own_order(problem)]
-    for number, plan in enumerate(all_plans(problem)):
-        if number > 400:
-            break
-        plans.append(plan)
+    plans = [own_order(problem), *islice(all_plans(problem), 400)]
     plan = plans[pick % len(plans)]
     evaluation = evaluate(problem, plan)
     assert evaluation.makespan_ns == slow_makespan(problem, plan)
@@ -76,33 +74,102 @@ def test_least_time_is_a_share_of_any_transfer(problem: Problem, data: st.DataOb
         assert least_ns(kind, sizes[0], most, count) == kind.time_ns(sizes[0])
 
 
-def test_collectives_of_no_bytes_may_travel_as_one() -> None:
-    kind = Kind("k", "0", ((0, 100),))
-    nodes = [Node("start"), Node("wait", (0,)), Node("start 2"), Node("wait 2", (2,))]
-    both = (Collective(0, 1, 0, 0), Collective(2, 3, 0, 0))
-    problem = Problem(nodes=nodes, kinds=[kind], collectives=both)
-    assert solve(problem).objective_ns == 100
-    assert lower_bound_ns(problem, NEVER)[0] <= 100
-    alone = Problem(nodes=nodes[:2], kinds=[kind], collectives=both[:1])
-    assert lower_bound_ns(alone, NEVER)[0] == 100
+Nodes = Iterable[tuple[Sequence[int], int]]
 
 
-def test_a_plan_of_another_graph_is_left_aside() -> None:
-    problem = Problem(nodes=[Node("a"), Node("b", (0,), 5)])
-    other = Plan((1, 0))
-    assert solve(problem, method="search", start=other).plan == Plan((0, 1))
-    result = solve(problem, method=REPLAN, start=other)
-    assert result.infeasibility is not None
-    assert result.infeasibility.binding == ("start_plan",)
+def graph(nodes: Nodes, sent: Iterable[tuple[int, ...]], *times: tuple[int, int]) -> Problem:
+    """Return a problem of nodes (what they need, duration) and collectives (start, wait, size)."""
+    return Problem(
+        nodes=[Node(str(place), tuple(after), lasts) for place, (after, lasts) in enumerate(nodes)],
+        kinds=[Kind("k", "0", times)],
+        collectives=[Collective(start, wait, 0, *more) for start, wait, *more in sent],
+    )
+
+
+CHANNEL = [
+    ((), 7),
+    ((0,), 0),
+    ((1,), 0),
+    ((0,), 0),
+    ((3,), 0),
+    ((0,), 0),
+    ((5,), 0),
+    ((2, 4, 6), 9),
+]
+THREE = graph(CHANNEL, [(1, 2, 1), (3, 4, 1), (5, 6, 1)], (0, 5))
+KNOWN = {
+    "two computations, one after the other, and then what they send": (
+        graph([((), 10), ((), 20), ((0, 1), 0), ((2,), 0)], [(2, 3, 1)], (0, 5)),
+        10 + 20 + 5,
+        "greedy",
+    ),
+    "all ancestors come before a transfer and all descendants after": (
+        graph(
+            [((), 10), ((), 10), ((0, 1), 0), ((2,), 0), ((3,), 10), ((3,), 10)],
+            [(2, 3, 1)],
+            (0, 5),
+        ),
+        10 + 10 + 5 + 10 + 10,
+        "exact",
+    ),
+    "a channel waits for the first and is followed by the last": (
+        replace(THREE, kinds=[Kind("k", "0", ((0, 5),), mergeable=False)]),
+        7 + 15 + 9,
+        "exact",
+    ),
+    "merged, one start-up is enough: only the chain is left": (THREE, 7 + 5 + 9, "exact"),
+    # Each of two transfers stands between computations; merged, both wait for the second half.
+    "what cannot be merged in time saves nothing": (
+        graph(
+            [((), 100), ((0,), 0), ((1,), 0), ((2,), 100), ((3,), 0), ((4,), 0), ((5,), 100)],
+            [(1, 2, 1), (4, 5, 1)],
+            (0, 50),
+            (100, 51),
+        ),
+        402,
+        "own_order",
+    ),
+    # The first two in 20, as soon as may be, and the third, which has to be computed first, in 19.
+    # All three in 21 would have to wait for it, and leave two computations of 14 and 4.
+    "what some can be merged with is looked at again": (
+        graph(
+            [
+                *[((), 0), ((0,), 0), ((1,), 4)],
+                *[((), 0), ((3,), 0), ((4,), 14)],
+                *[((), 17), ((6,), 0), ((7,), 0)],
+            ],
+            [(0, 1, 1), (3, 4, 1), (7, 8, 1)],
+            (1, 19),
+            (3, 21),
+        ),
+        39,
+        "exact",
+    ),
+    "a collective of no bytes takes its start-up": (
+        graph([((), 0), ((0,), 0)], [(0, 1, 0)], (0, 100)),
+        100,
+        "exact",
+    ),
+    "collectives of no bytes travel as one": (
+        graph([((), 0), ((0,), 0), ((), 0), ((2,), 0)], [(0, 1, 0), (2, 3, 0)], (0, 100)),
+        100,
+        "exact",
+    ),
+}
+
+
+@pytest.mark.parametrize(("problem", "least", "method"), KNOWN.values(), ids=KNOWN)
+def test_bounds_are_met_where_the_shortest_step_is_known(
+    problem: Problem, least: int, method: str
+) -> None:
+    assert lower_bound_ns(problem, NEVER) == (least, False)
+    assert solve(problem, method=method).objective_ns == least
 
 
 def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:
     """Of two transfers there are few ways, however long it may search: this comes back at once."""
-    nodes = [Node("prepare", (), 5), Node("a", (0,)), Node("wait a", (1,)), Node("b", (0,))]
-    nodes += [Node("wait b", (3,)), Node("use", (2, 4), 7)]
-    collectives = [Collective(1, 2, 0, 50, pack_ns=1), Collective(3, 4, 0, 50, pack_ns=1)]
-    kind = Kind("all_gather", "0", ((0, 10), (100, 20)))
-    problem = Problem(nodes=nodes, kinds=[kind], collectives=collectives)
+    nodes = [((), 5), ((0,), 0), ((1,), 0), ((0,), 0), ((3,), 0), ((2, 4), 7)]
+    problem = graph(nodes, [(1, 2, 50, 1), (3, 4, 50, 1)], (0, 10), (100, 20))
     result = solve(problem, method="search", time_limit=10**6)
     assert result.status is Status.FEASIBLE
 
@@ -110,11 +177,8 @@ def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:
 def test_a_search_merges_nothing_that_waits_for_itself() -> None:
     """The third starts when the first has been waited for: together both would wait for ever."""
     needed = ((), (0,), (0, 1), (2,), (1, 3), (3, 4))
-    nodes = [Node(f"node {place}", after) for place, after in enumerate(needed)]
-    ends = ((0, 2, 0), (1, 4, 1), (3, 5, 1))
-    sent = [Collective(start, wait, 0, size) for start, wait, size in ends]
-    kind = Kind("k", "0", ((0, 0), (4, 1)))
-    problem = Problem(nodes=nodes, kinds=[kind], collectives=sent)
+    ends = [(0, 2, 0), (1, 4, 1), (3, 5, 1)]
+    problem = graph([(after, 0) for after in needed], ends, (0, 0), (4, 1))
     assert solve(problem, method="search").objective_ns == 2 == brute_force(problem)
 
 

@@ -1,5 +1,6 @@
-"""What a problem and a plan refuse, and where they say it."""
+"""What a problem and a plan refuse, and where they say it; problems by the names of nodes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from planner.families.overlap import (
+    Builder,
     Collective,
     Kind,
     Node,
@@ -97,32 +99,28 @@ def test_a_problem_says_what_is_wrong(changes: Any, path: str, message: str) -> 
     assert message in caught.value.message
 
 
+FIRST, SECOND = PROBLEM.collectives
+OTHERS = replace(PROBLEM, kinds=[KIND, KIND], collectives=[FIRST, replace(SECOND, kind=1)])
+NEVER_MERGED = replace(PROBLEM, kinds=[replace(KIND, mergeable=False)])
+
+
 @pytest.mark.parametrize(
-    ("plan", "path"),
+    ("problem", "plan", "said"),
     [
-        (Plan((0, 1, 2, 3, 4)), "order"),
-        (Plan((0, 1, 2, 3, 4, 4)), "order"),
-        (Plan((0, 2, 1, 3, 4, 5)), "order[1]"),
-        (Plan((0, 1, 3, 2, 4, 5), ((0,),)), "merged[0]"),
-        (Plan((0, 1, 3, 2, 4, 5), ((0, 0),)), "merged[0][1]"),
-        (Plan((0, 1, 3, 2, 4, 5), ((0, 2),)), "merged[0][1]"),
-        (Plan((0, 1, 2, 3, 4, 5), ((0, 1),)), "merged[0]"),
+        (PROBLEM, Plan((0, 1, 2, 3, 4)), "^order: "),
+        (PROBLEM, Plan((0, 1, 2, 3, 4, 4)), "^order: "),
+        (PROBLEM, Plan((0, 2, 1, 3, 4, 5)), r"^order\[1\]: "),
+        (PROBLEM, replace(TOGETHER, merged=((0,),)), r"^merged\[0\]: "),
+        (PROBLEM, replace(TOGETHER, merged=((0, 0),)), r"^merged\[0\]\[1\]: "),
+        (PROBLEM, replace(TOGETHER, merged=((0, 2),)), r"^merged\[0\]\[1\]: "),
+        (PROBLEM, Plan((0, 1, 2, 3, 4, 5), ((0, 1),)), r"^merged\[0\]: "),
+        (OTHERS, TOGETHER, "one kind"),
+        (NEVER_MERGED, TOGETHER, "cannot be merged"),
     ],
 )
-def test_the_checker_refuses(plan: Plan, path: str) -> None:
-    with pytest.raises(InvalidPlanError) as caught:
-        check(PROBLEM, plan)
-    assert caught.value.path == path
-
-
-def test_the_checker_refuses_to_merge_what_differs() -> None:
-    other = replace(PROBLEM.collectives[1], kind=1)
-    two = replace(PROBLEM, kinds=[KIND, KIND], collectives=[PROBLEM.collectives[0], other])
-    with pytest.raises(InvalidPlanError, match="one kind"):
-        check(two, TOGETHER)
-    never = replace(PROBLEM, kinds=[replace(KIND, mergeable=False)])
-    with pytest.raises(InvalidPlanError, match="cannot be merged"):
-        check(never, TOGETHER)
+def test_the_checker_refuses(problem: Problem, plan: Plan, said: str) -> None:
+    with pytest.raises(InvalidPlanError, match=said):
+        check(problem, plan)
 
 
 def test_the_checker_counts_memory() -> None:
@@ -133,14 +131,6 @@ def test_the_checker_counts_memory() -> None:
     # So it takes longer with a byte less.
     assert solve(with_limit(PROBLEM, 54), method="exact").objective_ns == 38
     assert solve(with_limit(PROBLEM, 53), method="exact").objective_ns == 42
-
-
-def test_a_node_that_needs_more_than_there_is_proves_it() -> None:
-    result = solve(with_limit(PROBLEM, 31), method="search")
-    assert result.plan is None
-    assert result.infeasibility is not None
-    assert "use needs 32 bytes" in result.infeasibility.reason
-    assert result.infeasibility.binding == ("memory_limit_bytes",)
 
 
 def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
@@ -172,29 +162,26 @@ def test_the_shipped_graph_with_less_memory_than_it_needs(limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensor", "limit", "what"),
+    ("tensors", "what", "needed"),
     [
-        (Tensor(8, None, (5,)), 7, "use needs"),
-        (Tensor(8, None, (), kept=True), 7, "prepare needs"),
-        (Tensor(8, 0, (), kept=True), 7, "prepare needs"),
+        (PROBLEM.tensors, "use", 32),
+        ([Tensor(8, None, (5,))], "use", 8),
+        ([Tensor(8, None, (), kept=True)], "prepare", 8),
+        ([Tensor(8, 0, (), kept=True)], "prepare", 8),
+        ([Tensor(8, None, (0,)), Tensor(8, None, (5,))], "the begin of the graph", 16),
+        ([Tensor(8, 0, kept=True), Tensor(8, 5, kept=True)], "the end of the graph", 16),
     ],
 )
-def test_memory_that_no_order_keeps_to_is_proven(tensor: Tensor, limit: int, what: str) -> None:
-    many = replace(PROBLEM, tensors=[tensor], memory_limit_bytes=limit)
-    reason = no_order(many).infeasibility
-    assert reason is not None
-    assert what in reason.reason
-    assert no_order(replace(many, memory_limit_bytes=8)).infeasibility != reason
-
-
-def test_what_is_there_at_the_begin_or_stays_to_the_end_is_added_up() -> None:
-    for tensors, moment in (
-        ([Tensor(8, None, (0,)), Tensor(8, None, (5,))], "begin"),
-        ([Tensor(8, 0, kept=True), Tensor(8, 5, kept=True)], "end"),
-    ):
-        reason = no_order(replace(PROBLEM, tensors=tensors, memory_limit_bytes=15)).infeasibility
-        assert reason is not None
-        assert f"the {moment} of the graph needs 16 bytes at once, more than 15" in reason.reason
+def test_memory_that_no_order_keeps_to_is_proven(
+    tensors: Sequence[Tensor], what: str, needed: int
+) -> None:
+    roomy = replace(PROBLEM, tensors=tensors, memory_limit_bytes=needed)
+    tight = with_limit(roomy, needed - 1)
+    for found in (no_order(tight).infeasibility, solve(tight, method="search").infeasibility):
+        assert found is not None
+        assert f"{what} needs {needed} bytes at once, more than {needed - 1}" in found.reason
+        assert found.binding == ("memory_limit_bytes",)
+    assert no_order(roomy).infeasibility != no_order(tight).infeasibility
 
 
 def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
@@ -209,7 +196,9 @@ def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
     assert caught.value.path == "order[0]"
     replanned = solve(problem, method=REPLAN, start=Plan((1, 0, 2, 3))).infeasibility
     assert replanned is not None
+    assert replanned.binding == ("start_plan",)
     assert "b comes before a" in replanned.reason
+    assert solve(problem, method="search", start=Plan((1, 0, 2, 3))).objective_ns == 4
 
 
 def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,3 +230,63 @@ def test_memory_that_the_model_cannot_add_up_is_refused_by_it() -> None:
     with pytest.raises(InvalidInputError, match="memory of 62"):
         solve(problem, method="exact")
     assert solve(problem).method == "search"
+
+
+# ---
+# Problems that are built by the names of nodes.
+
+
+def graph() -> Builder:
+    built = Builder()
+    built.add_kind("gather", channel="0", times=[(0, 20), (100, 80)])
+    built.add_kind("sum", channel="1", times=[(0, 9)], mergeable=False)
+    built.add_collective("a", "gather", 40, unpack_ns=3)
+    built.add_op("other", 80)
+    built.add_collective("b", "sum", 8, after=["a", "other"])
+    built.add_op("use", 50, after=["a", "other"])
+    return built
+
+
+def test_a_wait_stands_before_the_first_that_needs_it() -> None:
+    built = graph()
+    built.add_tensor(16, producer="a", readers=["wait a", "use"])
+    built.add_tensor(8, readers=["b"], kept=True)
+    assert built.problem(memory_limit_bytes=99) == Problem(
+        nodes=[
+            Node("a"),
+            Node("other", (), 80),
+            Node("wait a", (0,)),
+            Node("b", (2, 1)),
+            Node("use", (2, 1), 50),
+            Node("wait b", (3,)),
+        ],
+        kinds=[
+            Kind("gather", "0", ((0, 20), (100, 80))),
+            Kind("sum", "1", ((0, 9),), mergeable=False),
+        ],
+        collectives=[
+            Collective(0, 2, 0, 40, unpack_ns=3),
+            Collective(3, 5, 1, 8),
+        ],
+        tensors=[Tensor(16, 0, (2, 4)), Tensor(8, None, (3,), kept=True)],
+        memory_limit_bytes=99,
+    )
+
+
+def test_what_is_not_there_is_refused_by_name() -> None:
+    built = graph()
+    with pytest.raises(InvalidInputError, match=r"after\[1\]: there is no node 'othr' .*'other'"):
+        built.add_op("late", 1, after=["a", "othr"])
+    with pytest.raises(InvalidInputError, match="kind: there is no kind 'sums'"):
+        built.add_collective("c", "sums", 1)
+    built.add_tensor(1, producer="a", readers=["us"])
+    with pytest.raises(InvalidInputError, match=r"tensors\[0\].readers\[0\]: .*'us'"):
+        built.problem()
+
+
+@pytest.mark.parametrize("name", ["a", "other", "wait a"])
+def test_a_name_is_one_node(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"name: there is a node '{name}' already"):
+        graph().add_op(name, 1)
+    with pytest.raises(InvalidInputError, match="name: there is a kind 'sum' already"):
+        graph().add_kind("sum", channel="1", times=[(0, 1)])

@@ -1,0 +1,367 @@
+"""Plans against replays that add up every pull: what the checker accepts, prices, and bounds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from planner.families.bigdl import (
+    Driver,
+    Exchange,
+    Problem,
+    check,
+    check_pulls,
+    evaluate,
+    lower_bound_ns,
+    solve,
+)
+from planner.families.bigdl.evaluation import COMPLETE_NODES, pulls_at_once
+from planner.families.bigdl.family import tree_levels
+from planner.families.bigdl.problem import slice_of
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.network import Network
+from planner.model.validation import MAX_TOTAL, MAX_VALUE
+from planner.solving.result import Status
+from planner.testing import problems
+from tests.bigdl.replays import (
+    contributions,
+    exchange_turns,
+    own_order,
+    own_slices,
+    spark_levels,
+    through_driver,
+)
+
+
+def slower(problem: Problem, factor: int) -> Problem:
+    network = problem.network
+    return replace(problem, network=replace(network, startup_ns=factor * network.startup_ns))
+
+
+twelve = st.builds(slower, problems("bigdl", 6), st.sampled_from([0, 1, 10**2, 10**4]))
+"""Problems of up to twelve nodes, in which start-ups may count more than bytes."""
+ORDERS: Any = st.sampled_from(["rotated", "same"])
+
+
+def problem_of(**fields: Any) -> Problem:
+    good = dict[str, Any](elements=10, element_bytes=4, nodes=4, partitions_per_node=2)
+    return Problem(**{**good, "network": Network(Fraction(10**9)), **fields})
+
+
+def refusal(*arguments: Any, **options: Any) -> str:
+    with pytest.raises(InvalidPlanError) as caught:
+        check_pulls(*arguments, **options)
+    return caught.value.path
+
+
+def sums_once(problem: Problem, order: Sequence[Sequence[int]], slices: Any) -> bool:
+    """Return whether in a replay every node ends with every gradient once in every element."""
+    once = dict.fromkeys(range(problem.nodes), 1)
+    final = contributions(problem, order, slices)
+    return all(weight == once for weights in final for weight in weights)
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_slices_tile_the_gradient_evenly(elements: int, nodes: int) -> None:
+    slices = [slice_of(elements, nodes, index) for index in range(nodes)]
+    assert [one for start, stop in slices for one in range(start, stop)] == list(range(elements))
+    sizes = [stop - start for start, stop in slices]
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@given(twelve, ORDERS)
+def test_plans_and_their_lists_count_every_gradient_once_everywhere(
+    problem: Problem, order: Any
+) -> None:
+    plan = Exchange(problem.elements, problem.nodes, order)
+    check(problem, plan)
+    slices, rows = own_slices(plan), own_order(plan)
+    check_pulls(problem.elements, slices, rows, spread=order == "rotated")
+    assert sums_once(problem, rows, slices)
+    nodes = range(problem.nodes)
+    assert rows == [tuple(plan.asked(node, turn) for turn in nodes) for node in nodes]
+
+
+@given(problems("bigdl", 4), st.data())
+def test_lists_pass_exactly_if_their_replay_does(problem: Problem, data: st.DataObject) -> None:
+    """Any slices and any orders: the checker and the replay agree."""
+    nodes, elements = problem.nodes, problem.elements
+    end, node = st.integers(0, elements), st.integers(0, nodes - 1)
+    slices = own_slices(Exchange(elements, nodes))
+    order = [list(row) for row in own_order(Exchange(elements, nodes))]
+    for _ in range(data.draw(st.integers(0, 3))):
+        one, other, turn = (data.draw(node) for _ in range(3))
+        kind = data.draw(st.sampled_from(["slice", "pull", "swap", "row"]))
+        if kind == "slice":
+            slices[one] = tuple(sorted(data.draw(st.tuples(end, end))))  # type: ignore[assignment]
+        elif kind == "pull":
+            order[one][turn] = other
+        elif kind == "swap":  # still a permutation, but two may ask the same one
+            order[one][turn], order[one][other] = order[one][other], order[one][turn]
+        else:
+            order[one] = list(order[other])
+    complete = all(sorted(row) == list(range(nodes)) for row in order)
+    right = complete and sums_once(problem, order, slices)
+    spread = all(len({*turn}) == nodes for turn in zip(*order, strict=True))
+    if not right:
+        assert refusal(elements, slices, order, spread=False)
+    elif all(stop > start for start, stop in slices) and slices == sorted(slices):
+        check_pulls(elements, slices, order, spread=False)
+        if spread:
+            check_pulls(elements, slices, order)
+    if not (right and spread):
+        assert refusal(elements, slices, order)
+
+
+SLICES, ORDER = [(0, 2), (2, 3)], [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("slices", "order", "path"),
+    [
+        ([], [], "slices"),
+        (None, ORDER, "slices"),
+        ("01", ORDER, "slices"),
+        ([(0, 2), (2, 2)], ORDER, "slices"),
+        ([(0, 2), (2, 4)], ORDER, "slices"),
+        ([(0, 2), (1, 3)], ORDER, "slices[1]"),
+        ([(0, 1), (2, 3)], ORDER, "slices[1]"),
+        ([(0, 3), (3, 2), (2, 3)], [[0, 1, 2], [1, 2, 0], [2, 0, 1]], "slices[1]"),
+        ([(0, 2, 2), (2, 3)], ORDER, "slices[0]"),
+        ([(0, 2), (2, 3.0)], ORDER, "slices[1]"),
+        ([(0, True), (1, 3)], ORDER, "slices[0]"),
+        ([(0, 2), 3], ORDER, "slices[1]"),
+        (SLICES, None, "pull_order"),
+        (SLICES, [[0, 1]], "pull_order"),
+        (SLICES, [[0, 1], [1, 1]], "pull_order[1]"),
+        (SLICES, [[0, 1], [1]], "pull_order[1]"),
+        (SLICES, [[0, 1, 0], [1, 0]], "pull_order[0]"),
+        (SLICES, [[0, 1], [2, 0]], "pull_order[1]"),
+        (SLICES, [[0, 1], [-1, 0]], "pull_order[1]"),
+        (SLICES, [["a", 1], [1, 0]], "pull_order[0]"),
+        (SLICES, [[0, 1], [True, 0]], "pull_order[1]"),
+        (SLICES, [[0, 1], 1], "pull_order[1]"),
+        (SLICES, [[0, 1], [0, 1]], "pull_order[1][0]"),
+    ],
+)
+def test_lists_are_refused_with_a_path(slices: Any, order: Any, path: str) -> None:
+    check_pulls(3, SLICES, ORDER)
+    assert refusal(3, slices, order) == path
+
+
+@pytest.mark.parametrize(
+    ("plan", "path"),
+    [
+        (Exchange(9, 4), "elements"),
+        (Exchange(10, 5), "nodes"),
+        (Exchange(10, 4, "any"), "order"),  # type: ignore[arg-type]
+        (Driver(()), "levels"),
+        (Driver((7,)), "levels"),
+        (Driver((8, 8)), "levels[1]"),
+        (Driver((8, 3, 0)), "levels[2]"),
+        (Driver((8, 2.5)), "levels[1]"),  # type: ignore[arg-type]
+        (Driver((8.0, 2)), "levels"),  # type: ignore[arg-type]
+        (Driver(8), "levels"),  # type: ignore[arg-type]
+        ("rotated", ""),
+        (None, ""),
+    ],
+)
+def test_plans_of_another_problem(plan: Any, path: str) -> None:
+    with pytest.raises(InvalidPlanError) as caught:
+        check(problem_of(), plan)
+    assert caught.value.path == path
+
+
+def test_true_is_no_number_of_nodes() -> None:
+    with pytest.raises(InvalidPlanError, match="nodes: expected 1, got true"):
+        check(problem_of(nodes=1), Exchange(10, True))
+
+
+@pytest.mark.parametrize("nodes", [5, COMPLETE_NODES, COMPLETE_NODES + 1, 1000])
+@pytest.mark.parametrize("wrong", ["turn", "row", "slice"])
+def test_lazy_plans_are_looked_at_in_every_tier(
+    nodes: int, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = problem_of(elements=3 * nodes + 1, nodes=nodes)
+    plan = Exchange(problem.elements, nodes)
+    check(problem, plan)
+    if wrong == "slice":
+        monkeypatch.setattr(
+            Exchange, "slice", lambda self, node: slice_of(self.elements + 1, self.nodes, node)
+        )
+    else:
+        same = wrong == "turn"
+        monkeypatch.setattr(Exchange, "asked", lambda _, node, turn: turn if same else node)
+    with pytest.raises(InvalidPlanError):
+        check(problem, plan)
+    if wrong == "turn":
+        check(problem, replace(plan, order="same"))
+
+
+# ---
+# Prices and bounds.
+
+
+def seconds(problem: Problem, sent: list[int], added: list[int]) -> Fraction:
+    """The model of a step, from its definition."""
+    network = problem.network
+    time = Fraction(0)
+    for moved, summed in zip(sent, added, strict=True):
+        time += (network.startup_ns if moved else 0) + summed * network.reduce_ns_per_byte
+        time += Fraction(moved) * 10**9 / network.link_bytes_per_s
+    return time
+
+
+@given(twelve, ORDERS)
+def test_an_exchange_costs_what_its_pulls_add_up_to(problem: Problem, order: Any) -> None:
+    plan = Exchange(problem.elements, problem.nodes, order)
+    cost = evaluate(problem, plan)
+    slices = own_slices(plan)
+    turns = exchange_turns(problem, own_order(plan), slices)
+    aggregate, gather = (sum(step.busiest for step in phase) for phase in turns)
+    longest = max(stop - start for start, stop in slices) * problem.element_bytes
+    assert [phase.name for phase in cost.phases] == ["local_sum", "aggregate", "gather"]
+    sent = [0, aggregate, gather]
+    added = [
+        (problem.partitions_per_node - 1) * problem.gradient_bytes,
+        (problem.nodes - 1) * longest,
+        0,
+    ]
+    assert [phase.sent_bytes for phase in cost.phases] == sent
+    assert [phase.added_bytes for phase in cost.phases] == added
+    exact = seconds(problem, sent, added)
+    assert cost.objective_ns == ceil(exact)
+    assert cost.times_full_transfer == exact / problem.network.time(problem.gradient_bytes)
+    assert list(cost.ends_ns) == sorted(cost.ends_ns)
+    assert cost.driver_bytes == cost.driver_added_bytes == 0
+
+
+@given(twelve, st.booleans(), st.data())
+def test_drivers_cost_what_their_sums_add_up_to(
+    problem: Problem, torrent: bool, data: st.DataObject
+) -> None:
+    levels = tree_levels(problem.tasks)
+    if data.draw(st.booleans()):  # any tree, not only Spark's
+        lower = data.draw(st.sets(st.integers(1, problem.tasks), max_size=3)) - {problem.tasks}
+        levels = (problem.tasks, *sorted(lower, reverse=True))
+    cost = evaluate(problem, Driver(levels, torrent))
+    replay = through_driver(problem, levels, torrent=torrent)
+    everybody = {
+        (node, partition): 1
+        for node in range(problem.nodes)
+        for partition in range(problem.partitions_per_node)
+    }
+    assert replay.result == everybody
+    assert [phase.sent_bytes for phase in cost.phases] == replay.sent
+    assert [phase.added_bytes for phase in cost.phases] == replay.added
+    assert cost.driver_bytes == replay.driver_bytes
+    assert cost.driver_added_bytes == (levels[-1] - 1) * problem.gradient_bytes
+    assert cost.objective_ns == ceil(seconds(problem, replay.sent, replay.added))
+
+
+def test_trees_have_sparks_levels() -> None:
+    for tasks in range(1, 2000):
+        assert list(tree_levels(tasks)) == spark_levels(tasks)
+
+
+def direct_ns(problem: Problem) -> int:
+    """Everybody sends its summed gradient to everybody in one step, and adds all it gets."""
+    size, others = problem.gradient_bytes, problem.nodes - 1
+    local = (problem.partitions_per_node - 1) * size
+    return ceil(seconds(problem, [0, others * size], [local, others * size]))
+
+
+def ring_ns(problem: Problem) -> int:
+    """A ring's 2(N-1) steps, each moving a piece to the next node."""
+    steps = problem.nodes - 1
+    piece = -(-problem.elements // problem.nodes) * problem.element_bytes
+    local = (problem.partitions_per_node - 1) * problem.gradient_bytes
+    added = [local, *[piece] * steps, *[0] * steps]
+    return ceil(seconds(problem, [0, *[piece] * 2 * steps], added))
+
+
+@given(twelve, st.integers(1, 9))
+@example(problem_of(network=Network(Fraction(10**9), 10**6, Fraction(1))), 3)
+def test_the_bound_is_met_by_one_step_or_two(problem: Problem, each: int) -> None:
+    even = replace(problem, elements=each * problem.nodes)
+    free = replace(even, network=replace(problem.network, startup_ns=0))
+    assert solve(free).status is Status.OPTIMAL  # where pieces divide and steps are free
+    rotated = solve(even).objective_ns
+    assert rotated is not None
+    assert lower_bound_ns(even) == min(rotated, direct_ns(even))
+    assert lower_bound_ns(even) <= ring_ns(even)
+    assert lower_bound_ns(problem) <= min(direct_ns(problem), ring_ns(problem))
+
+
+def test_optimal_with_a_start_up_too() -> None:
+    """Two steps are proven best as long as one would cost more: here 15 - 1.875 T_F more."""
+    full = 1600  # T_F in nanoseconds at 1 byte a nanosecond
+    for latency, status in ((0, "optimal"), (full * 13, "optimal"), (full * 14, "feasible")):
+        network = Network(Fraction(10**9), latency)
+        problem = problem_of(elements=400, nodes=16, partitions_per_node=1, network=network)
+        assert solve(problem).status == status
+
+
+@given(twelve, ORDERS)
+def test_pulls_at_once_are_counted(problem: Problem, order: Any) -> None:
+    plan = Exchange(problem.elements, problem.nodes, order)
+    rows = pulls_at_once(plan)
+    aggregate, _ = exchange_turns(problem, own_order(plan), own_slices(plan))
+    nodes = range(problem.nodes)
+    pulling = sum(start < stop for start, stop in own_slices(plan))
+    assert sum(map(sum, rows)) == pulling * (problem.nodes - 1)
+    for row, step in zip(rows, aggregate, strict=True):
+        assert [pulls > 0 for pulls in row] == [step.sent[node] > 0 for node in nodes]
+    if order == "rotated":
+        assert max(map(max, rows)) <= 1
+    elif pulling == problem.nodes:
+        assert [rows[turn][turn] for turn in nodes] == [problem.nodes - 1] * problem.nodes
+    half = problem.nodes // 2
+    assert pulls_at_once(plan, half, half) == tuple(row[:half] for row in rows[:half])
+
+
+def test_a_million_nodes() -> None:
+    problem = problem_of(elements=2**20 + 5, nodes=2**20, partitions_per_node=2**20)
+    cost = evaluate(problem, Exchange(problem.elements, problem.nodes))
+    assert cost.phases[1].sent_bytes == 2 * 4 * (2**20 - 1)
+    assert tree_levels(problem.tasks) == (2**40, 2**20)
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "message"),
+    [
+        ({"elements": 0}, "elements", "expected an integer >= 1, got 0"),
+        ({"elements": MAX_VALUE, "element_bytes": 2}, "elements", "must fit in 63 bits"),
+        ({"element_bytes": 0}, "element_bytes", "expected an integer >= 1, got 0"),
+        ({"nodes": 0}, "nodes", "expected an integer >= 1, got 0"),
+        ({"nodes": 2**20 + 1}, "nodes", "expected an integer <= 1048576, got 1048577"),
+        ({"nodes": 2.0}, "nodes", "expected an integer >= 1, got 2.0"),
+        ({"partitions_per_node": 0}, "partitions_per_node", "expected an integer >= 1, got 0"),
+        ({"partitions_per_node": 2**21}, "partitions_per_node", "expected an integer <= 1048576"),
+        ({"network": 5}, "network", "expected a Network, got 5"),
+    ],
+)
+def test_bad_problems(change: dict[str, Any], path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        problem_of(**change)
+    assert caught.value.path == path
+    assert message in caught.value.message
+
+
+def test_sums_beyond_63_bits_are_refused() -> None:
+    slow = problem_of(elements=2**31, network=Network(Fraction(1, 1000)))
+    with pytest.raises(InvalidInputError, match="the time of a synchronisation"):
+        solve(slow)
+    fast = problem_of(elements=MAX_VALUE, element_bytes=1, network=Network(Fraction(2**62)))
+    assert solve(fast).objective_ns is not None
+    with pytest.raises(InvalidInputError, match="the bytes that pass the driver"):
+        solve(fast, method="reduce")
+    assert fast.gradient_bytes <= MAX_TOTAL
+    with pytest.raises(NotApplicableError, match="the bytes of a phase"):
+        solve(fast, method="same_order")
