@@ -16,7 +16,7 @@ from planner.families.bml.program import listed, program_of
 from planner.families.collectives import COLLECTIVES, RAIL_PROGRAMS, RAILS, collective, program
 from planner.families.collectives.checker import check, replay
 from planner.families.collectives.exchange import direct_program, staged
-from planner.families.collectives.program import KINDS, ListedProgram, Program
+from planner.families.collectives.program import KINDS, Kind, ListedProgram, Program
 from planner.families.collectives.recipes import MAX_RANKS, Recipe, made
 from planner.families.collectives.ring import bruck_cost, bruck_program, ring_program
 from planner.families.collectives.symmetric import SymmetricProgram
@@ -155,6 +155,18 @@ def test_damage_is_noticed_if_it_matters(one: ListedProgram) -> None:
     else:
         with pytest.raises(InvalidPlanError, match=r"chunk|rank|range"):
             check(one)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_half_a_program_with_a_message_of_the_other_half_is_refused(kind: Kind) -> None:
+    """A copy overwrites what is summed up; a sum counts what has been gathered twice."""
+    half = ring_program(3).half(kind)
+    *_, last = half.messages()
+    other = 3 - last.sender - last.receiver
+    stray = last._replace(sender=other, adds=not last.adds)
+    check(as_listed(half, half.messages()))
+    with pytest.raises(InvalidPlanError, match=r"twice"):
+        check(as_listed(half, [*half.messages(), stray]))
 
 
 @given(small, st.data())
