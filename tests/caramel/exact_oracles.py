@@ -1,6 +1,6 @@
 """Independent answers for the exact methods: enumeration, and dynamic programs over sets sent."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, permutations, product
 
@@ -67,21 +67,6 @@ def whole_plans(one: Windows) -> Iterator[list[list[tuple[int, int]]]]:
         yield [[(j, one.sizes[j]) for j in group] for group in groups]
 
 
-def _least(low: int, high: int, feasible: Callable[[int], bool]) -> int:
-    while low < high:
-        middle = (low + high) // 2
-        if feasible(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _bisect(one: Windows, cost: TransferCost, feasible: Callable[[int], bool]) -> int:
-    in_one_go = price(one, cost, [list(enumerate(one.sizes))])
-    return _least(one.compute_ns, in_one_go, feasible)
-
-
 def best_split(one: Windows, cost: TransferCost, quantum: int = 1) -> int:
     """Best plan with split parameters: by target, the earliest end for every rest still to send.
 
@@ -90,26 +75,32 @@ def best_split(one: Windows, cost: TransferCost, quantum: int = 1) -> int:
 
     def feasible(target: int) -> bool:
         finish: dict[tuple[int, ...], int] = {one.sizes: 0}
-        # What is left only shrinks, and smaller rests come later in this order.
-        for left in product(*(range(size, -1, -1) for size in one.sizes)):
-            if left not in finish:
-                continue
-            choices = [
-                [piece for piece in range(rest + 1) if piece % quantum == 0 or piece == rest]
-                for rest in left
-            ]
-            for pieces in product(*choices):
-                group = [(j, piece) for j, piece in enumerate(pieces) if piece]
+        waiting = {one.sizes}
+        while waiting:
+            left = max(waiting)  # what is left only shrinks, so nothing leads to it any more
+            waiting.remove(left)
+            for pieces in product(*([*range(0, rest, quantum), rest] for rest in left)):
+                group = [j for j, piece in enumerate(pieces) if piece]
                 if not group:
                     continue
-                end = max([finish[left], *(one.heads[j] for j, _ in group)])
-                end += cost.cost_ns(sum(pieces))
+                begin = max([finish[left], *(one.heads[j] for j in group)])
+                end = begin + cost.cost_ns(sum(pieces))
                 after = tuple(rest - piece for rest, piece in zip(left, pieces, strict=True))
-                if end + max(one.tails[j] for j, _ in group) <= target:
+                if end + max(one.tails[j] for j in group) <= target:
                     finish[after] = min(end, finish.get(after, end))
+                    waiting.add(after)
         return tuple(0 for _ in one.sizes) in finish
 
-    return _bisect(one, cost, feasible)
+    low, high = one.compute_ns, price(one, cost, [list(enumerate(one.sizes))])
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if feasible(middle) else (middle + 1, high)
+    return low
+
+
+def best_by_subsets(one: Windows, cost: TransferCost) -> int:
+    """Best plan of whole parameters: by target, the earliest end for every set of sent ones."""
+    return best_split(one, cost, max(one.sizes))
 
 
 def preemptive_value(
@@ -134,31 +125,3 @@ def best_sequence(heads: Sequence[int], durations: Sequence[int], tails: Sequenc
             value = max(value, clock + tails[job])
         values.append(value)
     return min(values)
-
-
-def best_by_subsets(one: Windows, cost: TransferCost) -> int:
-    """Best plan of whole parameters: by target, the earliest end for every set of sent ones."""
-    count = len(one.sizes)
-    everything = (1 << count) - 1
-    members = [[j for j in range(count) if mask >> j & 1] for mask in range(everything + 1)]
-    ready = [max((one.heads[j] for j in group), default=0) for group in members]
-    tail = [max((one.tails[j] for j in group), default=0) for group in members]
-    times = [cost.cost_ns(sum(one.sizes[j] for j in group)) for group in members]
-
-    def feasible(target: int) -> bool:
-        finish: list[int | None] = [None] * (everything + 1)
-        finish[0] = 0
-        for sent in range(everything):
-            now = finish[sent]
-            if now is None:
-                continue
-            left = group = everything & ~sent
-            while group:
-                end = max(now, ready[group]) + times[group]
-                known = finish[sent | group]
-                if end + tail[group] <= target and (known is None or end < known):
-                    finish[sent | group] = end
-                group = (group - 1) & left
-        return finish[everything] is not None
-
-    return _bisect(one, cost, feasible)

@@ -30,9 +30,8 @@ def graphs(
     """Any valid graph: shared weights, ops of no parameter, several sources, ops in any order."""
     durations = draw(_some_durations) if durations is None else durations
     forward_count = draw(st.integers(1, max(1, max_ops // 2)))
-    backward_count = draw(st.integers(1, max(1, max_ops - forward_count)))
     forward = [f"f{index}" for index in range(forward_count)]
-    backward = [f"b{index}" for index in range(backward_count)]
+    backward = [f"b{i}" for i in range(draw(st.integers(1, max(1, max_ops - forward_count))))]
     ops = []
     for index, name in enumerate(forward):
         after = draw(_some_of(forward[:index], at_least=0))
@@ -41,15 +40,10 @@ def graphs(
         near = draw(_some_of(backward[:index], at_least=0))
         after = near + draw(_some_of(forward, at_least=0 if near else 1))
         ops.append(Op(name, draw(durations), "backward", after))
-    parameters = [
-        Parameter(
-            f"w{index}",
-            draw(sizes),
-            draw(_some_of(backward, at_least=1)),
-            draw(_some_of(forward, at_least=1)),
-        )
-        for index in range(draw(st.integers(1, max_parameters)))
-    ]
+    parameters = []
+    for index in range(draw(st.integers(1, max_parameters))):
+        updated_by, read_by = (draw(_some_of(names, at_least=1)) for names in (backward, forward))
+        parameters.append(Parameter(f"w{index}", draw(sizes), updated_by, read_by))
     return Graph(tuple(draw(st.permutations(ops))), tuple(parameters))
 
 
@@ -73,9 +67,8 @@ def training_graphs(
     forward: dict[str, tuple[str, ...]] = {"f0": ()}
     last = "f0"
 
-    def add(after: tuple[str, ...]) -> str:
-        name = f"f{len(forward)}"
-        forward[name] = after
+    def add(*after: str) -> str:
+        forward[name := f"f{len(forward)}"] = after
         return name
 
     for _ in range(draw(st.integers(1, max_blocks))):
@@ -83,26 +76,23 @@ def training_graphs(
         for _ in range(draw(st.integers(1, max_branches))):
             end = last
             for _ in range(draw(st.integers(1, max_depth))):
-                end = add((end,))
+                end = add(end)
             ends.append(end)
-        last = add(tuple(ends)) if len(ends) > 1 else ends[0]
-    followers: dict[str, list[str]] = {name: [] for name in forward}
-    for name, after in forward.items():
-        for one in after:
-            followers[one].append(name)
+        last = add(*ends) if len(ends) > 1 else ends[0]
     ops = [Op(name, draw(durations), "forward", after) for name, after in forward.items()]
     updated_by: list[list[str]] = []
     read_by: list[list[str]] = []
     for name in reversed(forward):
         mirror = name.replace("f", "b")
-        after = (*(one.replace("f", "b") for one in followers[name]), name)
-        ops.append(Op(mirror, draw(durations), "backward", after))
+        followers = (one.replace("f", "b") for one, after in forward.items() if name in after)
+        needed = (*followers, name)
+        ops.append(Op(mirror, draw(durations), "backward", needed))
         kind = draw(st.sampled_from(["own", "own", "apart", "shared", "none"]))
         if kind == "none" and (updated_by or name != "f0"):
             continue
         if kind == "apart":
-            ops.append(Op(f"{mirror}w", draw(durations), "backward", after))
             mirror += "w"
+            ops.append(Op(mirror, draw(durations), "backward", needed))
         if kind == "shared" and updated_by:
             which = draw(st.integers(0, len(updated_by) - 1))
             updated_by[which].append(mirror)
@@ -115,8 +105,7 @@ def training_graphs(
         for index, (updaters, readers) in enumerate(zip(updated_by, read_by, strict=True))
     ]
     if draw(st.booleans()) if shuffled is None else shuffled:
-        ops = draw(st.permutations(ops))
-        parameters = draw(st.permutations(parameters))
+        ops, parameters = draw(st.permutations(ops)), draw(st.permutations(parameters))
     return Graph(tuple(ops), tuple(parameters))
 
 

@@ -1,15 +1,17 @@
-"""The constraint program against enumeration and dynamic programs."""
+"""The exact methods against enumeration and dynamic programs, and at the edge of the range."""
 
 from fractions import Fraction
 from math import ceil
 from random import Random
 from time import process_time
 
+import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, TableCost
+from planner import AffineCost, InvalidInputError, Status, TableCost
+from planner.families.caramel import Problem, solve
 from planner.families.caramel.exact_split import (
     Grouping,
     best_grouping,
@@ -17,16 +19,33 @@ from planner.families.caramel.exact_split import (
     model_lines,
     rounded_up,
 )
+from planner.families.caramel.exact_whole import best_whole
 from planner.families.caramel.one_machine import preemptive_bound
+from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
-from planner.model.costs import TransferCost
+from planner.model.costs import DepthCost, TransferCost
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import NEVER, Deadline
 from planner.testing.strategies import affine_costs, depth_costs, table_costs
-from tests.caramel.exact_oracles import best_split, is_complete, price, unrounded
+from tests.caramel.exact_oracles import (
+    best_by_enumeration,
+    best_by_subsets,
+    best_split,
+    is_complete,
+    price,
+    unrounded,
+)
+from tests.caramel.making import apart
 from tests.caramel.window_strategies import windows_strategy
+from tests.present import present
+from tests.solved import Solved
+from tests.strategies import huge
 
 costs = st.one_of(affine_costs(), affine_costs(), table_costs(), depth_costs())
+
+
+JUMP = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
+"""From 2 bytes to 3, so that two transfers take less than one."""
 
 
 def at_once(one: Windows, cost: TransferCost) -> int:
@@ -57,9 +76,10 @@ def solved(one: Windows, cost: TransferCost, quantum: int = 1) -> int:
 
 @settings(max_examples=80)
 @given(windows_strategy(3, max_bytes=4), costs, st.sampled_from([1, 1, 2, 3]))
+@example(Windows((1, 2), (0, 0), (0, 0), 0, 0), JUMP, 1)
 def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: int) -> None:
     if not is_subadditive(cost, sum(one.sizes)):
-        with pytest.raises(NotApplicableError):
+        with pytest.raises(NotApplicableError, match="never take less"):
             grouped(one, cost)
         return
     assert solved(one, cost, quantum) == best_split(one, cost, quantum)
@@ -70,29 +90,25 @@ def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: 
 def test_only_better_than_known(one: Windows, cost: AffineCost, above: int, below: int) -> None:
     best = best_split(one, cost)
     assume(above + below > 0)
-    found = best_grouping(one, cost, best + above, deadline=Deadline(None), lower=best - below)
+    found = best_grouping(one, cost, best + above, deadline=NEVER, lower=best - below)
     assert not found.timed_out
-    if above:
-        assert found.value is not None
-        assert best <= found.value == price(one, cost, found.groups) < best + above
-        assert found.lower_bound <= best
-    else:
-        assert found.value is None
-        assert found.groups == ()
-        assert found.lower_bound == best
+    if not above:
+        assert (found.groups, found.value, found.lower_bound) == ((), None, best)
+        return
+    assert best <= present(found.value) == price(one, cost, found.groups) < best + above
+    assert found.lower_bound <= best
 
 
 def test_a_plan_that_meets_the_known_bound_ends_the_search() -> None:
     one, cost = random_windows(40, 1), AffineCost(10**5, Fraction(8, 5))
     known = at_once(one, cost)
-    found = best_grouping(one, cost, known, deadline=Deadline(None), lower=known)
+    found = best_grouping(one, cost, known, deadline=NEVER, lower=known)
     assert found == Grouping((), None, known, timed_out=False)
 
 
 def random_windows(count: int, seed: int) -> Windows:
     random = Random(seed)
-    heads = tuple(random.randint(0, 10**7) for _ in range(count))
-    tails = tuple(random.randint(0, 10**7) for _ in range(count))
+    heads, tails = (tuple(random.randint(0, 10**7) for _ in range(count)) for _ in range(2))
     sizes = tuple(4 * random.randint(1, 10**6) for _ in range(count))
     return Windows(sizes, heads, tails, max(heads), max(tails))
 
@@ -138,15 +154,11 @@ def test_large_times_are_exact_or_refused() -> None:
 
 
 def test_a_quantum_is_positive() -> None:
-    one = Windows((1,), (0,), (0,), 0, 0)
     with pytest.raises(InvalidInputError, match="quantum"):
-        grouped(one, AffineCost(1, Fraction(1)), quantum=0)
+        grouped(Windows((1,), (0,), (0,), 0, 0), AffineCost(1, Fraction(1)), quantum=0)
 
 
-fractions = st.fractions(min_value=-50, max_value=50, max_denominator=10**6)
-
-
-@given(fractions, st.integers(1, 60))
+@given(st.fractions(-50, 50, max_denominator=10**6), st.integers(1, 60))
 def test_the_simplest_rate_that_rounds_alike(rate: Fraction, most: int) -> None:
     simple = rounded_up(rate, most)
     assert simple.denominator <= most
@@ -167,6 +179,7 @@ def test_lines_are_the_cost(cost: TransferCost, unit: int, count: int) -> None:
 
 
 @given(costs, st.integers(2, 60))
+@example(JUMP, 3)
 def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
     halves = [Fraction(number, 2) for number in range(2, 2 * total + 1)]
     times = {size: unrounded(cost, size) for size in halves}
@@ -183,10 +196,134 @@ def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
         assert found, "a table has its corners at whole sizes"
 
 
-def test_a_jump_between_sizes_is_not_subadditive() -> None:
-    cost = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
-    assert is_subadditive(cost, 2)
-    assert not is_subadditive(cost, 3)
-    one = Windows((1, 2), (0, 0), (0, 0), 0, 0)
-    with pytest.raises(NotApplicableError, match="never take less"):
-        grouped(one, cost)
+# The dynamic program over sets of whole parameters.
+
+
+def whole(known: Windows, cost: TransferCost, below: int) -> int | None:
+    """Return the value of the best plan below a value, if there is one."""
+    loads, timed_out = best_whole(known, cost, below, known.compute_ns, NEVER)
+    assert not timed_out
+    return None if loads is None else LoadPricer(known, cost).iteration_ns(loads)
+
+
+@settings(max_examples=400)
+@given(windows_strategy(5) | windows_strategy(6, min_parameters=6), costs, st.integers(1, 10**6))
+def test_the_best_of_all_plans_of_whole_parameters(
+    known: Windows, cost: TransferCost, above: int
+) -> None:
+    best = best_by_enumeration(known, cost)
+    assert whole(known, cost, best + above) == best
+    assert whole(known, cost, best) is None
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(windows_strategy(7, min_parameters=6), costs)
+def test_as_good_as_the_program_in_plain_python(known: Windows, cost: TransferCost) -> None:
+    best = best_by_subsets(known, cost)
+    assert whole(known, cost, best + 1) == best
+
+
+def test_without_time_nothing_is_proven() -> None:
+    known = Windows((1, 2), (0, 1), (1, 0), 1, 1)
+    cost = AffineCost(1, Fraction(1))
+    assert best_whole(known, cost, 10**9, 0, Deadline(0)) == (None, True)
+
+
+MAX = 2**63 - 2
+
+
+@st.composite
+def huge_affine(draw: st.DrawFn) -> AffineCost:
+    rate = Fraction(draw(huge), draw(st.sampled_from([1, 1, 3, 2**20, 2**61 - 1, 2**62])))
+    return AffineCost(draw(huge), rate)
+
+
+@st.composite
+def huge_tables(draw: st.DrawFn) -> TableCost:
+    """Tables that may be dearest in the middle, where no total of the problem looks."""
+    sizes = sorted(draw(st.sets(st.integers(0, 12) | huge, min_size=2, max_size=4)))
+    heights = [draw(huge) for _ in sizes]
+    heights[-1] = max(heights[-2:])
+    return TableCost(tuple(zip(sizes, heights, strict=True)))
+
+
+@st.composite
+def huge_depths(draw: st.DrawFn) -> DepthCost:
+    depths = [1, *sorted(draw(st.sets(st.sampled_from([2, 4, 8]), min_size=1, max_size=2)))]
+    one = huge_affine() | huge_tables()
+    return DepthCost(tuple((depth, draw(one)) for depth in depths))
+
+
+huge_costs = st.one_of(huge_affine(), huge_tables(), huge_depths(), huge_depths())
+
+
+huge_sizes = st.integers(1, 6) | huge.map(lambda size: max(size, 1))
+
+
+@st.composite
+def huge_problems(draw: st.DrawFn) -> Problem:
+    """Up to four parameters, each with an op of its own in both passes."""
+    layers = draw(st.lists(st.tuples(huge, huge, huge_sizes), min_size=1, max_size=4))
+    try:
+        element = max(draw(huge), 1)
+        return Problem(apart(*layers), draw(huge_costs), workers=2, element_bytes=element)
+    except InvalidInputError:
+        reject()
+
+
+def dear_in_the_middle() -> Problem:
+    """Return gradients that are cheap alone and together; two of them together are dear."""
+    cost = TableCost(((1, 1), (6, 2), (7, 2**62), (8, 2), (27, 3), (28, 3)))
+    return Problem(apart((2**61, 0, 1), (0, 2**61, 6), (0, 0, 20)), cost)
+
+
+@settings(max_examples=150)
+@given(huge_problems(), st.sampled_from(["exact", "exact", "exact", "auto", "caramel"]))
+@example(dear_in_the_middle(), "exact")
+def test_answers_are_exact_or_refused(problem: Problem, method: str) -> None:
+    known, cost = problem.windows, problem.cost
+    best = best_by_enumeration(known, cost)
+    try:
+        result = solve(problem, method=method)
+    except InvalidInputError as error:
+        assert (error.path, method) == ("network", "caramel")  # noqa: PT017 - not worth it there
+        return
+    _, iteration_ns, bound_ns = Solved.of(result)
+    assert bound_ns <= iteration_ns <= MAX
+    if method == "exact":
+        assert iteration_ns == best
+        assert result.status is Status.OPTIMAL
+    if method == "auto":
+        assert max(bound_ns, iteration_ns) <= best
+
+
+@settings(max_examples=150)
+@given(st.data(), huge_costs)
+def test_the_dynamic_program_never_wraps(data: st.DataObject, cost: TransferCost) -> None:
+    """Windows by themselves, up to the largest times a problem lets through."""
+    drawn = data.draw(st.lists(st.tuples(huge_sizes, huge, huge), min_size=1, max_size=4))
+    sizes, heads, tails = zip(*drawn, strict=True)
+    known = Windows(sizes, heads, tails, max(heads), max(tails))
+    best = best_by_enumeration(known, cost)
+    if best >= MAX or cost.cost_ns(sum(sizes)) > MAX or sum(sizes) > MAX:
+        reject()
+    loads, timed_out = best_whole(known, cost, best + 1, known.compute_ns, NEVER)
+    assert not timed_out
+    if loads is None:
+        assert best == known.compute_ns
+        return
+    assert LoadPricer(known, cost).iteration_ns(loads) == best
+
+
+@settings(max_examples=300)
+@given(huge_costs, st.lists(huge, min_size=1, max_size=5))
+def test_arrays_are_exact_or_refused(cost: TransferCost, sizes: list[int]) -> None:
+    expected = [cost.cost_ns(size) for size in sizes]
+    array = np.array(sizes, dtype=np.int64)
+    if max(expected) > MAX:
+        with pytest.raises(InvalidInputError, match="63 bits") as error:
+            cost.costs_ns(array)
+        assert error.value.path == "network"
+    else:
+        assert cost.costs_ns(array).tolist() == expected

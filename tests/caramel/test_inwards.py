@@ -1,6 +1,7 @@
 """The bound and the plans for concave costs, against plans that are known to be the best."""
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -42,10 +43,9 @@ def lines(cost: TransferCost) -> tuple[tuple[Fraction, Fraction], ...]:
     return tuple((piece.value_ns, piece.slope) for piece in cost.pieces())
 
 
-few = nested_windows(3).map(lambda one: Windows(  # few bytes: the oracle tries every cut
-    tuple(1 + size % 4 for size in one.sizes),
-    one.heads, one.tails, one.backward_ns, one.forward_ns,
-))  # fmt: skip
+few = nested_windows(3).map(  # few bytes: the oracle tries every cut
+    lambda one: replace(one, sizes=tuple(1 + size % 4 for size in one.sizes))
+)
 grids = st.sampled_from([1, 2, 5, 16, 40])
 
 
@@ -104,22 +104,12 @@ def test_a_grid_reaches_from_nothing_to_the_largest_moment(moments: list[int], c
     assert len(grid) <= count + 4
 
 
-def pipelined() -> tuple[Windows, DepthCost]:
-    """Small windows around one that is large: what is sent outside wants another depth."""
-    known = Windows(
-        (40_000, 40_000, 40_000, 200_000),
-        (100, 100_000, 200_000, 300_000),
-        (100, 60_000, 120_000, 180_000),
-        300_000,
-        180_000,
-    )
-    return known, DepthCost(
-        ((1, AffineCost(20_000, Fraction(8))), (8, AffineCost(120_000, Fraction(4))))
-    )
-
-
 def test_the_bound_knows_how_much_each_transfer_carries() -> None:
-    known, cost = pipelined()
+    """Small windows around one that is large: what is sent outside wants another depth."""
+    heads, tails = (100, 100_000, 200_000, 300_000), (100, 60_000, 120_000, 180_000)
+    known = Windows((40_000, 40_000, 40_000, 200_000), heads, tails, 300_000, 180_000)
+    depths = (1, AffineCost(20_000, Fraction(8))), (8, AffineCost(120_000, Fraction(4)))
+    cost = DepthCost(depths)
     (nested,) = outer_nesting(known)
     weak = lower_bound(known, cost)
     assert len(concave_bounds(cost, sum(known.sizes))[-1]) == 2

@@ -18,11 +18,14 @@ from planner.families.caramel.windows import windows
 from planner.model.contention import NO_CONTENTION
 from planner.model.costs import DepthCost
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph, Op, Parameter
+from planner.model.graphs import Graph
 from planner.testing import problems
 from planner.testing.strategies import affine_costs
 from tests.caramel.exact_oracles import best_by_enumeration, best_split, price
 from tests.caramel.graph_strategies import graphs
+from tests.caramel.making import apart, solved
+from tests.present import present
+from tests.solved import Solved
 
 alone = problems("caramel", 4).map(lambda one: replace(one, interference=NO_CONTENTION))
 """Problems of up to four parameters without contention."""
@@ -42,71 +45,57 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
     return found
 
 
-@pytest.mark.slow
-@settings(max_examples=250)
-@given(alone)
-def test_nothing_is_better_than_auto_and_shares_of_time_agree(problem: Problem) -> None:
-    found = answers(problem)
-    for result in found.values():
-        evaluation = result.evaluation
-        assert evaluation is not None
-        assert evaluation.iteration_ns == evaluation.computation_ns + evaluation.stall_ns
-        assert evaluation.stall_ns >= 0
-    for method in ("auto", "caramel", "ddp"):
-        priced = found[method].evaluation
-        assert priced is not None
-        assert priced.overlap <= 1 + 1e-12
-        if priced.rho is not None:
-            utilisation = 1 / (1 + priced.rho - priced.overlap * min(priced.rho, 1))
-            assert utilisation == pytest.approx(priced.utilisation)
-    costs = {method: result.objective_ns or 0 for method, result in found.items()}
-    assert costs["auto"] == min(costs.values())
-    assert costs["exact_split"] <= costs.get("exact", costs["exact_split"])
-
-
 def in_its_order(problem: Problem, order: OpOrder | None = None) -> Problem:
     """Return the problem with its own op order, or another one, given."""
     order = order or problem.order
-    names = [problem.graph.ops[index].name for index in (*order.backward, *order.forward)]
-    return replace(problem, op_order=names)
+    return replace(problem, op_order=problem.graph.names_of((*order.backward, *order.forward)))
+
+
+@pytest.mark.slow
+@settings(max_examples=250)
+@given(alone, st.data())
+def test_nothing_is_better_than_auto_and_shares_of_time_agree(
+    problem: Problem, data: st.DataObject
+) -> None:
+    """On one op order: bound ≤ cut optimum ≤ whole optimum ≤ every plan of whole parameters."""
+    fixed = in_its_order(problem)
+    for found in (answers(problem), answers(fixed)):
+        for result in found.values():
+            priced = present(result.evaluation)
+            assert priced.iteration_ns == priced.computation_ns + priced.stall_ns
+            assert priced.stall_ns >= 0
+        for method in ("auto", "caramel", "ddp"):
+            priced = present(found[method].evaluation)
+            assert priced.overlap <= 1 + 1e-12
+            if priced.rho is not None:
+                utilisation = 1 / (1 + priced.rho - priced.overlap * min(priced.rho, 1))
+                assert utilisation == pytest.approx(priced.utilisation)
+        costs = {method: Solved.of(result).iteration_ns for method, result in found.items()}
+        assert costs["auto"] == min(costs.values())
+        assert costs["exact_split"] <= costs.get("exact", costs["exact_split"])
+    known, bound = fixed.windows, lower_bound(fixed.windows, fixed.cost)
+    assert preemptive_bound(known, fixed.cost) <= bound <= costs["auto"]
+    if "exact" in found:
+        if len(known.sizes) <= 5:
+            assert costs["exact"] == best_by_enumeration(known, fixed.cost)
+        assert found["exact"].status is Status.OPTIMAL
+        for method in ("ddp", "horovod", "mg_wfbp", "layer_by_layer", "ps"):
+            assert costs["exact"] <= costs.get(method, costs["exact"])
+        if not isinstance(fixed.cost, DepthCost):
+            assert costs["exact"] <= costs["caramel"]
+    order = data.draw(st.permutations(range(len(known.sizes))))
+    assert costs["auto"] <= price(known, fixed.cost, [((j, known.sizes[j]),) for j in order])
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(alone)
 def test_of_two_orders_the_better_one(problem: Problem) -> None:
-    found = solve(problem)
-    assert found.plan is not None
+    plan, iteration_ns, bound_ns = solved(problem)
     for order in (problem.order, problem.mirrored):
-        given = solve(in_its_order(problem, order), method="exact_split")
-        assert found.objective_ns is not None
-        assert found.objective_ns <= (given.objective_ns or 0)
-    own = OpOrder(found.plan.backward_orders[0], found.plan.forward_order)
-    again = solve(in_its_order(problem, own), method="exact_split")
-    assert (found.lower_bound_ns or 0) <= (again.objective_ns or 0)
-
-
-@pytest.mark.slow
-@settings(max_examples=150)
-@given(alone, st.data())
-def test_on_one_op_order(problem: Problem, data: st.DataObject) -> None:
-    """Bound ≤ cut optimum ≤ whole optimum ≤ every plan of whole parameters."""
-    problem = in_its_order(problem)
-    known, found = problem.windows, answers(problem)
-    costs = {method: result.objective_ns or 0 for method, result in found.items()}
-    assert preemptive_bound(known, problem.cost) <= lower_bound(known, problem.cost)
-    assert lower_bound(known, problem.cost) <= costs["auto"]
-    if "exact" in found:
-        if len(known.sizes) <= 5:
-            assert costs["exact"] == best_by_enumeration(known, problem.cost)
-        assert found["exact"].status is Status.OPTIMAL
-        for method in ("ddp", "horovod", "mg_wfbp", "layer_by_layer", "ps"):
-            assert costs["exact"] <= costs.get(method, costs["exact"])
-        if not isinstance(problem.cost, DepthCost):
-            assert costs["exact"] <= costs["caramel"]
-    order = data.draw(st.permutations(range(len(known.sizes))))
-    apart = [((j, known.sizes[j]),) for j in order]
-    assert costs["auto"] <= price(known, problem.cost, apart)
+        assert iteration_ns <= solved(in_its_order(problem, order), "exact_split").iteration_ns
+    own = OpOrder(plan.backward_orders[0], plan.forward_order)
+    assert bound_ns <= solved(in_its_order(problem, own), "exact_split").iteration_ns
 
 
 @settings(max_examples=100)
@@ -130,15 +119,14 @@ def test_scaling_changes_nothing(problem: Problem, factor: int) -> None:
     two = replace(one, graph=graph, cost=AffineCost(7 * factor, rate * factor))
     for method in ("auto", "caramel", "ddp", "mg_wfbp", "bytescheduler", "layer_by_layer"):
         first, second = solve(one, method=method), solve(two, method=method)
-        assert second.objective_ns == factor * (first.objective_ns or 0)
+        assert second.objective_ns == factor * Solved.of(first).iteration_ns
         assert second.status == first.status
 
 
 @settings(max_examples=100)
 @given(alone)
 def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
-    plan = solve(problem, method="ddp").plan
-    assert plan is not None
+    plan = solved(problem, "ddp").plan
     if problem.fixed_order:
         assert plan.backward_orders == (problem.order.backward,)
         return
@@ -149,32 +137,14 @@ def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
         assert all(mine <= last for mine, last in zip(own, heads, strict=True))
 
 
-def apart(count: int) -> Problem:
-    """Return parameters whose ops do not depend on each other's."""
-    ops = [Op(f"f{j}", 10, "forward") for j in range(count)]
-    ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(count)]
-    parameters = [Parameter(f"w{j}", 10 + j, (f"b{j}",), (f"f{j}",)) for j in range(count)]
-    return Problem(Graph(tuple(ops), tuple(parameters)), AffineCost(100, Fraction(1)))
-
-
-@pytest.mark.slow
-def test_out_of_time_the_start_is_no_optimum() -> None:
-    problem = apart(12)
-    best = solve(problem, method="exact")
-    assert best.status is Status.OPTIMAL
-    hurried = solve(problem, method="exact", time_limit=1e-9)
-    assert hurried.status is Status.TIME_LIMIT
-    assert (hurried.lower_bound_ns or 0) <= (best.objective_ns or 0) < (hurried.objective_ns or 0)
-
-
 def test_time_is_kept_however_many_workers_draw_orders() -> None:
-    problem = apart(15)
+    graph = apart(*((10, 10, 10 + j) for j in range(15)))
+    problem = Problem(graph, AffineCost(100, Fraction(1)))
     many = replace(problem, workers=2**16)
     begin = time.process_time()
-    result = solve(many, time_limit=0.001)
+    result = solved(many, time_limit=0.001)
     assert time.process_time() - begin < 0.5
-    assert result.plan is not None
-    assert result.lower_bound_ns == solve(problem).lower_bound_ns
+    assert result.bound_ns == solved(problem).bound_ns
     with pytest.raises(NotApplicableError, match="65536 workers") as error:
         solve(many, method="ddp", time_limit=0.001)
     assert error.value.path == "time_limit_s"

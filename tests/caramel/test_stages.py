@@ -1,24 +1,141 @@
-"""Caramel's stages: network model and threshold, batcher, packing, depth."""
+"""Caramel's stages: activation order, control edges, threshold, batches, packing, depth."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError
+from planner.families.caramel.activation_order import (
+    activation_order,
+    activation_steps,
+    backward_order,
+)
 from planner.families.caramel.paper import (
     MAX_DEPTH,
     Item,
     adaptive_depth,
     batching_threshold,
+    control_edges,
+    edges_of_order,
     pack,
     small_batches,
 )
+from planner.families.caramel.windows import ready_times
 from planner.model.costs import DepthCost, TransferCost
 from planner.model.fitting import two_point_model
+from planner.model.graphs import Graph, Op, Parameter
 from planner.testing import costs
+from tests.caramel.activation_oracle import literal_steps
 from tests.caramel.exact_oracles import unrounded
+from tests.caramel.graph_strategies import graphs, tied_durations, training_graphs
+
+any_graphs = st.one_of(
+    graphs(),
+    graphs(max_ops=30, max_parameters=12),
+    graphs(max_ops=30, max_parameters=12, durations=tied_durations),
+    training_graphs(),
+    training_graphs(durations=tied_durations),
+)
+
+Edges = Sequence[tuple[int, int]]
+
+
+@given(any_graphs)
+def test_order_steps_and_backward_order_are_those_of_the_literal_rule(graph: Graph) -> None:
+    literal, activation = literal_steps(graph), activation_order(graph)
+    assert list(activation) == [parameter for parameter, _ in literal]
+    steps = activation_steps(graph, activation)
+    assert [frozenset(step) for step in steps] == [marked for _, marked in literal]
+    backward = graph.pass_order("backward")
+    expected = [op for _, marked in literal for op in backward if op in marked]
+    expected += [op for op in backward if op not in expected]
+    order = backward_order(graph, activation)
+    assert list(order) == expected
+    place = {op: at for at, op in enumerate(order)}
+    assert all(
+        place[one] < place[op] for op in order for one in graph.predecessors[op] if one in place
+    )
+
+
+def test_a_wide_graph() -> None:
+    """Random joins over everything before."""
+    random = Random(3)
+    ops = [Op(f"f{i}", random.randint(1, 9), "forward") for i in range(20)]
+    for i in range(300):
+        needed = {f"b{random.randrange(i)}" for _ in range(min(i, 12))} or {"f0"}
+        ops.append(Op(f"b{i}", random.randint(1, 9), "backward", (*needed, f"f{i % 20}")))
+    parameters = tuple(Parameter(f"w{i}", 1, (f"b{i * 3}",), ("f0",)) for i in range(100))
+    graph = Graph(tuple(ops), parameters)
+    assert activation_order(graph) == tuple(picked for picked, _ in literal_steps(graph))
+
+
+def test_a_long_chain_needs_no_recursion() -> None:
+    length = 5000
+    ops = [Op("f", 1, "forward"), Op("b0", 1, "backward", ("f",))]
+    ops += [Op(f"b{i}", 0, "backward", (f"b{i - 1}",)) for i in range(1, length)]
+    parameters = [Parameter(f"w{i}", 1, (f"b{i}",), ("f",)) for i in reversed(range(length))]
+    graph = Graph(tuple(ops), tuple(parameters))
+    assert activation_order(graph) == tuple(reversed(range(length)))
+
+
+@pytest.mark.parametrize("given_order", [False, True])
+@given(graph=any_graphs, data=st.data())
+def test_edges_are_as_few_as_keep_the_times_of_their_order(
+    given_order: bool, graph: Graph, data: st.DataObject
+) -> None:
+    """Of the activation order, or of any: no cycle, none too many, and all is ready as by it."""
+    activation = activation_order(graph)
+    order: Sequence[int] = backward_order(graph, activation)
+    edges = control_edges(graph, activation)
+    if given_order:
+        order = any_order(graph, (), data)
+        edges = edges_of_order(graph, order)
+    place = {op: at for at, op in enumerate(order)}
+    assert len(set(edges)) == len(edges) <= 2 * len(graph.ops)
+    assert all(place[before] < place[after] for before, after in edges)
+    for edge in edges:
+        assert not reaches(graph, [other for other in edges if other != edge], *edge)
+    assert ready_times(graph, any_order(graph, edges, data)) == ready_times(graph, order)
+    if given_order:
+        return
+    # Each op runs before all ops of later tags, or of no gradient, dependencies or not.
+    for parameter in activation:
+        stop = max(place[op] for op in graph.updaters[parameter]) + 1
+        assert all(
+            reaches(graph, edges, before, after)
+            for before in order[:stop]
+            for after in order[stop:]
+        )
+
+
+def any_order(graph: Graph, edges: Edges, data: st.DataObject) -> list[int]:
+    """Draw a topological order of the backward ops under data dependencies and control edges."""
+    left = list(graph.pass_order("backward"))
+    before = {op: {one for one in graph.predecessors[op] if one in left} for op in left}
+    for first, second in edges:
+        before[second].add(first)
+    order: list[int] = []
+    while left:
+        op = data.draw(st.sampled_from([op for op in left if before[op].issubset(order)]))
+        order.append(op)
+        left.remove(op)
+    return order
+
+
+def reaches(graph: Graph, edges: Edges, first: int, second: int) -> bool:
+    found: set[int] = set()
+    stack = [first]
+    while stack:
+        op = stack.pop()
+        if op not in found:
+            found.add(op)
+            stack += graph.successors[op]
+            stack += [after for before, after in edges if before == op]
+    return second in found
 
 
 @settings(max_examples=300)
@@ -47,26 +164,16 @@ def test_the_threshold_of_an_affine_cost_has_a_closed_form() -> None:
         batching_threshold(AffineCost(1, Fraction(1)), Fraction(1))
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**4))
-def test_two_benchmarks_give_the_line_back(startup: int, rate: int) -> None:
-    truth = AffineCost(startup, Fraction(rate))
-    model = two_point_model([truth.cost_ns(64)] * 3, [truth.cost_ns(4 * 10**6)] * 2)
-    assert model == truth
+@pytest.mark.parametrize(("small", "large"), [([100, 120], [90]), ([1], [10**9])])
+def test_a_falling_line_is_no_network(small: list[int], large: list[int]) -> None:
+    with pytest.raises(InvalidInputError, match="that grow, less than in proportion"):
+        two_point_model(small, large)
 
 
-def test_a_falling_line_is_no_network() -> None:
-    with pytest.raises(InvalidInputError, match="grow"):
-        two_point_model([100, 120], [90])
-    with pytest.raises(InvalidInputError, match="in proportion"):
-        two_point_model([1], [10**9])
+ready_sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40)), min_size=1, max_size=8)
 
 
-batch_cases = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 40)), min_size=1, max_size=8
-).map(sorted)
-
-
-@given(batch_cases, st.integers(0, 20), st.none() | st.integers(1, 60))
+@given(ready_sizes.map(sorted), st.integers(0, 20), st.none() | st.integers(1, 60))
 def test_batches(case: list[tuple[int, int]], startup: int, threshold: int | None) -> None:
     heads, sizes = [head for head, _ in case], [size for _, size in case]
     batches = small_batches(range(len(case)), sizes, heads, lambda s: startup + s, threshold)
@@ -79,16 +186,13 @@ def test_batches(case: list[tuple[int, int]], startup: int, threshold: int | Non
 
 
 def test_a_batch_waits_while_the_network_is_busy() -> None:
+    def batches(sizes: list[int], heads: list[int], startup: int) -> list[list[int]]:
+        return small_batches(range(len(sizes)), sizes, heads, lambda size: startup + size, 10)
+
     # The first transfer occupies the network from 10 to 30: 20 and 25 join; before 40 it is idle.
-    assert small_batches([0, 1, 2, 3], [15, 1, 1, 1], [10, 20, 25, 40], lambda s: 5 + s, 10) == [
-        [0],
-        [1, 2],
-        [3],
-    ]
-    # What is ready at the same moment is one update.
-    assert small_batches([0, 1], [1, 1], [10, 10], lambda s: s, 10) == [[0, 1]]
-    # Above the threshold a batch leaves at once.
-    assert small_batches([0, 1, 2], [9, 9, 9], [0, 0, 0], lambda s: s, 10) == [[0, 1], [2]]
+    assert batches([15, 1, 1, 1], [10, 20, 25, 40], 5) == [[0], [1, 2], [3]]
+    assert batches([1, 1], [10, 10], 0) == [[0, 1]]  # ready at the same moment: one update
+    assert batches([9, 9, 9], [0, 0, 0], 0) == [[0, 1], [2]]  # full, a batch leaves at once
 
 
 def test_packing_by_hand() -> None:
@@ -104,12 +208,10 @@ def test_packing_by_hand() -> None:
     assert pack([Item(50, 10, 50, 9), Item(0, 100, 30, 8)], 60)[0] == [1, 0]
 
 
-@given(
-    st.lists(
-        st.builds(Item, st.integers(0, 50), st.integers(0, 50), st.integers(0, 40), st.just(1)),
-        max_size=7,
-    )
-)
+groups = st.builds(Item, *[st.integers(0, 50)] * 2, st.integers(0, 40), st.just(1))
+
+
+@given(st.lists(groups, max_size=7))
 def test_packing_keeps_every_group(items: list[Item]) -> None:
     assert sorted(pack(items, 50)[0]) == list(range(len(items)))
 

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise, permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError
@@ -39,8 +39,8 @@ from planner.solving.targets import (
 from planner.solving.tie_break import DELAYS, NOMINAL, Step, delayed_makespan
 from planner.testing.strategies import affine_costs, costs
 from tests.caramel.graph_strategies import graphs, training_graphs
-from tests.caramel.test_baselines import chain
-from tests.solved import Solved
+from tests.caramel.making import chain, solved
+from tests.present import present
 
 SMALL = {
     "ddp": replace(TARGETS["ddp"], default_bytes=(15, 60)),
@@ -86,22 +86,13 @@ def end_of(
     return free
 
 
-def target_in(problem: Problem) -> Target:
-    assert problem.target is not None
-    return problem.target
-
-
-def solved(problem: Problem, method: str = "auto") -> Solved[Plan]:
-    return Solved.of(solve(problem, method=method))
-
-
 def broken(problem: Problem, target: Target, plan: Plan) -> str:
     return broken_rule(problem, target, plan) or ""
 
 
-def replayed(problem: Problem, counts: Sequence[int]) -> int:
+def replayed(problem: Problem, target: Target, counts: Sequence[int]) -> int:
     """Return what an iteration takes with buckets, step by step, by the rules of the target."""
-    target, known = target_in(problem), problem.windows
+    known = problem.windows
     view = target_view(problem, target)
     waiting = [
         (max(view.ready[start:stop]), problem.cost.cost_ns(sum(view.sizes[start:stop])))
@@ -134,9 +125,8 @@ def filled(sizes: Sequence[int], size: int) -> list[int]:
     return ddp_buckets(sizes, size, size)
 
 
-def allowed(problem: Problem) -> list[list[int]]:
+def allowed(problem: Problem, target: Target) -> list[list[int]]:
     """Return all buckets that the target can be told to make."""
-    target = target_in(problem)
     sizes, kind = target_view(problem, target).sizes, target.buckets
     if kind == "any":
         return list(compositions(len(sizes)))
@@ -144,11 +134,15 @@ def allowed(problem: Problem) -> list[list[int]]:
     return [rule(sizes, size) for size in range(1, sum(sizes) + 1)]
 
 
-@given(some_sizes, costs(), st.data())
+rows = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 60)), min_size=1, max_size=8)
+"""Sizes of parameters, and when their gradients are ready."""
+
+
+@given(rows, costs())
 def test_buckets_are_the_best_of_all_consecutive_ones(
-    sizes: list[int], cost: AffineCost | TableCost, data: st.DataObject
+    rows: list[tuple[int, int]], cost: AffineCost | TableCost
 ) -> None:
-    ready = data.draw(st.lists(st.integers(0, 60), min_size=len(sizes), max_size=len(sizes)))
+    sizes, ready = map(list, zip(*rows, strict=True))
 
     def end(counts: Sequence[int]) -> int:
         return end_of((range(*span) for span in spans(counts)), ready, sizes, cost)
@@ -161,12 +155,13 @@ def test_buckets_are_the_best_of_all_consecutive_ones(
     assert end(counts) == found == min(map(end, compositions(len(sizes))))
 
 
-@given(some_sizes, affine_costs(), st.integers(0, 90), st.data())
+@given(rows, affine_costs(), st.integers(0, 90))
+@example([(1, 100 * place) for place in range(10)], AffineCost(1, Fraction(1)), 0)
 def test_of_equally_early_buckets_the_most_robust_then_the_fewest(
-    sizes: list[int], cost: AffineCost, until: int, data: st.DataObject
+    rows: list[tuple[int, int]], cost: AffineCost, until: int
 ) -> None:
     cost = AffineCost(cost.startup_ns, Fraction(round(cost.ns_per_byte)))
-    ready = data.draw(st.lists(st.integers(0, 60), min_size=len(sizes), max_size=len(sizes)))
+    sizes, ready = map(list, zip(*rows, strict=True))
 
     def rank(counts: Sequence[int]) -> tuple[int, ...]:
         steps = [Step(max(ready[a:b]), cost.cost_ns(sum(sizes[a:b])), 0) for a, b in spans(counts)]
@@ -175,12 +170,6 @@ def test_of_equally_early_buckets_the_most_robust_then_the_fewest(
 
     _, counts = best_buckets(ready, sizes, cost, NEVER, until_ns=until)
     assert rank(counts) == min(map(rank, compositions(len(sizes))))
-
-
-def test_buckets_that_gain_nothing_are_not_made() -> None:
-    """Each leaves at once if by itself, but the first ten may as well wait for each other."""
-    ready, sizes = list(range(0, 1000, 100)), [1] * 10
-    assert best_buckets(ready, sizes, AffineCost(1, Fraction(1)), NEVER) == (902, [9, 1])
 
 
 @given(some_sizes, st.sampled_from(["filled", "fitting"]))
@@ -202,29 +191,24 @@ def test_every_size_makes_some_of_the_listed_buckets(sizes: list[int], kind: Buc
 
 
 @pytest.mark.parametrize("name", SMALL)
+@settings(max_examples=200)
 @given(st.data())
-def test_the_best_plan_a_target_can_be_told(name: str, data: st.DataObject) -> None:
-    problem = data.draw(problems(SMALL[name]))
-    best, default = solved(problem), solved(problem, name)
-    assert not broken(problem, SMALL[name], best.plan)
-    times = [replayed(problem, counts) for counts in allowed(problem)]
-    if SMALL[name].cycle_ns:
-        assert best.bound_ns <= min(times) <= best.iteration_ns
-    else:
-        assert best.iteration_ns == best.bound_ns == min(times)
-    assert best.iteration_ns <= default.iteration_ns
-    assert best.bound_ns == default.bound_ns
-
-
-@pytest.mark.parametrize("name", SMALL)
-@given(st.data())
-def test_buckets_leave_when_the_target_sends_them(name: str, data: st.DataObject) -> None:
+def test_buckets_leave_when_the_target_sends_them_and_the_best_are_found(
+    name: str, data: st.DataObject
+) -> None:
     target = SMALL[name]
     problem = data.draw(problems(target))
-    counts = data.draw(st.sampled_from(allowed(problem)))
+    every = allowed(problem, target)
+    counts = data.draw(st.sampled_from(every))
     plan = plan_of_buckets(problem, target, target_view(problem, target), counts)
-    assert evaluate(problem, plan).iteration_ns == replayed(problem, counts)
+    assert evaluate(problem, plan).iteration_ns == replayed(problem, target, counts)
+    best, default = solved(problem), solved(problem, name)
     assert not broken(problem, target, plan)
+    assert not broken(problem, target, best.plan)
+    least = min(replayed(problem, target, counts) for counts in every)
+    assert best.bound_ns <= least <= best.iteration_ns <= default.iteration_ns
+    assert target.cycle_ns or best.iteration_ns == best.bound_ns
+    assert best.bound_ns == default.bound_ns
 
 
 @given(st.data())
@@ -246,14 +230,13 @@ def test_no_groups_of_whole_parameters_do_better_behind_a_barrier(data: st.DataO
 def test_defaults_are_what_the_systems_do(data: st.DataObject) -> None:
     problem = data.draw(problems(SMALL["horovod"]))
     ours = solved(problem, "horovod")
-    theirs = horovod(problem, NEVER, 3, 60).plan
-    assert theirs is not None
+    theirs = present(horovod(problem, NEVER, 3, 60).plan)
     assert ours.plan.groups == theirs.groups
     assert ours.iteration_ns == evaluate(problem, theirs).iteration_ns
     usual = replace(problem, target=None)
     for name in ("ddp", "horovod"):
-        own = solved(replace(problem, target=TARGETS[name]), name)
-        assert own.iteration_ns == solved(usual, name).iteration_ns
+        own = replace(problem, target=TARGETS[name])
+        assert solved(own, name).iteration_ns == solved(usual, name).iteration_ns
 
 
 def test_megatron_s_default_grows_with_the_workers() -> None:
@@ -268,27 +251,26 @@ def test_megatron_s_default_grows_with_the_workers() -> None:
 def test_plans_that_break_a_rule_are_noticed(name: str, data: st.DataObject) -> None:
     target = SMALL[name]
     problem = data.draw(problems(target))
-    free = replace(problem, target=None)
-    plan = solved(problem).plan
+    free, plan = replace(problem, target=None), solved(problem).plan
     assert "waits for all" in broken(free, target, replace(plan, barrier=False))
     assert "all-reduces" in broken(free, target, replace(plan, traffic=Fraction(2)))
-    group = plan.groups[0]
-    part = group.parts[0]
+    group, *others = plan.groups
+    part, *parts = group.parts
     if part.stop > 1:
-        rest = replace(group, parts=(part._replace(stop=1), *group.parts[1:]))
+        rest = replace(group, parts=(part._replace(stop=1), *parts))
         other = replace(group, parts=(part._replace(start=1),))
-        cut = replace(plan, groups=(rest, other, *plan.groups[1:]))
+        cut = replace(plan, groups=(rest, other, *others))
         assert "whole parameters" in broken(free, target, cut)
     later = replace(group, not_before_ns=group.not_before_ns + 1)
-    assert broken(free, target, replace(plan, groups=(later, *plan.groups[1:])))
+    assert broken(free, target, replace(plan, groups=(later, *others)))
     view = target_view(problem, target)
     if len(view.order) > 2:
         first, *middle, last = view.order
         apart = (whole(free, [first, last]), whole(free, middle))
         assert "an order of its own" in broken(free, target, replace(plan, groups=apart))
-    making = {tuple(counts) for counts in allowed(problem)}
+    making = allowed(problem, target)
     for counts in compositions(len(view.order)):
-        if tuple(counts) not in making:
+        if counts not in making:
             made = plan_of_buckets(problem, target, view, counts)
             assert "one size" in broken(problem, target, made)
 
@@ -355,9 +337,7 @@ def test_the_nearest_size_is_not_looked_for_among_very_many(
     assert all(one.plan_ns is not None for one in known.values())
     monkeypatch.setattr("planner.families.caramel.for_target.MOST_LOOKED_AT", 8)
     limited = exported(problem, plan, NEVER)
-    assert {name for name, one in limited.items() if one.plan_ns is None} == {
-        "deepspeed",
-        "megatron",
-    }
+    unknown = {name for name, one in limited.items() if one.plan_ns is None}
+    assert unknown == {"deepspeed", "megatron"}
     assert "too many groups (3)" in limited["deepspeed"].reason
     assert limited["ddp"] == known["ddp"]

@@ -12,6 +12,8 @@ from planner.solving.targets import FSDP2
 from tests.ibatch.test_beside import disturbed
 from tests.ibatch.test_beside import every_plan as every_cut
 from tests.oracles import brute_force
+from tests.present import present
+from tests.solved import Solved
 from tests.strategies import problems
 
 
@@ -21,39 +23,31 @@ def pulls(problem: Problem) -> Problem:
 
 @given(problems(max_layers=7))
 def test_the_best_batches_are_what_it_can_be_told(problem: Problem) -> None:
+    """And without time there is the default."""
     mine = pulls(problem)
-    best, usual = solve(mine), solve(mine, method="fsdp2")
-    assert best.objective_ns == brute_force(replace(mine, target=None))
-    assert (best.plan is None) == (usual.plan is None)
-    if best.plan is None or usual.plan is None:
+    uncapped = replace(mine, max_batch_bytes=None)
+    hurried = evaluate(uncapped, present(default(uncapped, Deadline(1e-9)).plan))
+    assert solve(uncapped, method="fsdp2").objective_ns == hurried.makespan_ns
+    result, default_result = solve(mine), solve(mine, method="fsdp2")
+    assert result.objective_ns == brute_force(replace(mine, target=None))
+    assert (result.plan is None) == (default_result.plan is None)
+    if result.plan is None:
         return
-    assert best.objective_ns is not None
-    assert usual.objective_ns is not None
-    assert best.objective_ns <= usual.objective_ns
+    best, usual = Solved.of(result), Solved.of(default_result)
+    assert best.iteration_ns <= usual.iteration_ns
     rules = (solve(mine, method=rule).objective_ns for rule in ("layer_by_layer", "one_batch"))
-    assert usual.objective_ns == min(time for time in rules if time is not None)
-    assert best.evaluation is not None
-    priced = exported(mine, best.evaluation)["fsdp2"]
-    assert (priced.plan_ns, priced.default_ns) == (best.objective_ns, usual.objective_ns)
+    assert usual.iteration_ns == min(time for time in rules if time is not None)
+    priced = exported(mine, evaluate(mine, best.plan))["fsdp2"]
+    assert (priced.plan_ns, priced.default_ns) == (best.iteration_ns, usual.iteration_ns)
 
 
 @given(disturbed)
 def test_disturbed_plans_are_no_slower_than_the_default(problem: Problem) -> None:
     mine = replace(pulls(problem), max_batch_bytes=None)
-    best, usual = solve(mine), default(mine).plan
-    assert best.objective_ns is not None
-    assert usual is not None
-    assert best.objective_ns <= evaluate(mine, usual).makespan_ns
+    best, usual = Solved.of(solve(mine)), present(default(mine).plan)
+    assert best.iteration_ns <= evaluate(mine, usual).makespan_ns
     if mine.interference == NO_CONTENTION:
-        assert best.objective_ns == min(evaluate(mine, cut).makespan_ns for cut in every_cut(mine))
-
-
-@given(problems(max_layers=6))
-def test_without_time_there_is_the_default(problem: Problem) -> None:
-    mine = replace(pulls(problem), max_batch_bytes=None)
-    usual = default(mine, Deadline(1e-9)).plan
-    assert usual is not None
-    assert solve(mine, method="fsdp2").objective_ns == evaluate(mine, usual).makespan_ns
+        assert best.iteration_ns == min(evaluate(mine, cut).makespan_ns for cut in every_cut(mine))
 
 
 def test_pushes_are_not_told_to_it() -> None:

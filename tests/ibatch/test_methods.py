@@ -1,23 +1,46 @@
 """Every method against brute force, against each other and against the literal algorithms."""
 
-from dataclasses import replace
+import random
 from fractions import Fraction
 from itertools import pairwise, product
-from typing import Literal
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from planner import AffineCost, Status, TableCost
 from planner.families.ibatch import METHODS, Problem, check, evaluate, solve
 from planner.families.ibatch.bounds import relaxation
+from planner.families.ibatch.dynamic import solve_general
 from planner.families.ibatch.family import BOUND_MAX_LAYERS
+from planner.families.ibatch.methods import MAX_LAYERS
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER
 from tests import oracles
+from tests.present import present
+from tests.solved import Solved
 from tests.strategies import huge_problems, problems
 
-FAST = [name for name in METHODS if name not in ("milp", "cpsat")]
-BASELINES = ("one_batch", "layer_by_layer", "mg_wfbp", "ddp")
+SOLVERS = ("milp", "cpsat")
 PUSH_ONLY = ("mg_wfbp", "ddp")
+OBJECTIVES = ("makespan", "eq4")
+
+each_solver = pytest.mark.parametrize("method", SOLVERS)
+each_objective = pytest.mark.parametrize("objective", OBJECTIVES)
+
+
+def pseudo_random(count: int, **more: Any) -> Problem:
+    """Return a problem of times below 1000, always the same."""
+    given: dict[str, Any] = {"startup_ns": 300, **more}
+    if "cost" not in more:
+        given["transfer_ns"] = [(i * 7919 + 31) % 1000 for i in range(count)]
+    return Problem(compute_ns=[(i * 104_729 + 17) % 1000 for i in range(count)], **given)
+
+
+SMALL: dict[str, Any] = {"startup_ns": 0, "transfer_ns": [4, 1], "compute_ns": [7, 7]}
+BEYOND = Problem(**SMALL, layer_bytes=[4, 4], max_batch_bytes=5, objective="eq4")
+"""Of this the greedy algorithms merge batches for Eq. 5, beyond the cap."""
 
 
 @settings(max_examples=1500)
@@ -38,21 +61,22 @@ def test_exact_equals_brute_force_at_the_edge_of_the_range(problem: Problem) -> 
 @pytest.mark.slow
 @settings(max_examples=600)
 @given(problems())
+@example(BEYOND)
 def test_the_bound_of_every_plan_is_the_optimum(problem: Problem) -> None:
     best = oracles.brute_force(problem)
     assert best is None or relaxation(problem) <= best
-    for method in FAST:
-        if method not in PUSH_ONLY or problem.direction == "push":
-            result = solve(problem, method=method)
-            assert result.lower_bound_ns == best or result.plan is None
+    for method in METHODS:
+        if method in SOLVERS or (method in PUSH_ONLY and problem.direction == "pull"):
+            continue
+        result = solve(problem, method=method)
+        assert result.lower_bound_ns == best or result.plan is None
 
 
 @settings(max_examples=600)
 @given(problems())
 def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
     for boundaries in oracles.all_boundaries(problem):
-        plan = problem.plan(boundaries)
-        priced = evaluate(problem, plan)
+        priced = evaluate(problem, problem.plan(boundaries))
         assert priced.makespan_ns == oracles.makespan(problem, boundaries)
         assert priced.eq4_ns == oracles.eq4(problem, boundaries)
         assert priced.eq5_holds == oracles.eq5(problem, boundaries)
@@ -69,14 +93,6 @@ def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
             assert priced.eq4_ns == priced.makespan_ns
 
 
-@settings(max_examples=300)
-@given(problems(objective="makespan"))
-def test_pull_and_push_have_the_same_optimum(problem: Problem) -> None:
-    other: Literal["pull", "push"] = "push" if problem.direction == "pull" else "pull"
-    mirrored = replace(problem, direction=other)
-    assert solve(problem).objective_ns == solve(mirrored).objective_ns
-
-
 @settings(max_examples=400)
 @given(problems(objective="makespan", capped=False))
 def test_greedy_algorithms_equal_their_literal_form(problem: Problem) -> None:
@@ -91,9 +107,8 @@ def test_greedy_algorithms_equal_their_literal_form(problem: Problem) -> None:
 @settings(max_examples=300)
 @given(problems(direction="push", objective="makespan", capped=False))
 def test_mg_wfbp_equals_its_literal_form(problem: Problem) -> None:
-    result = solve(problem, method="mg_wfbp")
-    assert result.plan is not None
-    assert oracles.boundaries_of(problem, result.plan) == oracles.literal_mg_wfbp(problem)
+    plan = Solved.of(solve(problem, method="mg_wfbp")).plan
+    assert oracles.boundaries_of(problem, plan) == oracles.literal_mg_wfbp(problem)
 
 
 def test_mg_wfbp_is_not_optimal() -> None:
@@ -109,111 +124,77 @@ def test_greedy_of_the_paper_model_never_beats_its_optimum() -> None:
         startup_ns=9, transfer_ns=[2, 8, 3, 15], compute_ns=[14, 15, 20, 12], objective="eq4"
     )
     assert solve(problem).objective_ns == oracles.brute_force(problem) == 87
-    result = solve(problem, method="greedy")
-    assert result.objective_ns is not None
-    assert result.objective_ns >= 87
+    assert Solved.of(solve(problem, method="greedy")).iteration_ns >= 87
+
+
+@pytest.mark.parametrize("method", [*SOLVERS, "exact"])
+def test_eq5_holds_with_equality(method: str) -> None:
+    problem = Problem(startup_ns=0, transfer_ns=[1, 5], compute_ns=[5, 1], objective="eq4")
+    assert solve(problem, method=method).objective_ns == 7
 
 
 def test_ddp_buckets_close_once_their_limit_is_reached() -> None:
-    mebibyte = 2**20
-    sizes = [30 * mebibyte, mebibyte, 20 * mebibyte, 6 * mebibyte, mebibyte, mebibyte // 2]
+    """Backward order: 0.5 + 1 reaches 1 MiB; 6 + 20 reaches 25 MiB; 1 + 30 reaches 25 MiB."""
+    sizes = [round(2**20 * mebibytes) for mebibytes in (30, 1, 20, 6, 1, 0.5)]
+    each = [1] * 6
     problem = Problem(
-        direction="push",
-        startup_ns=1,
-        transfer_ns=[1] * 6,
-        compute_ns=[1] * 6,
-        layer_bytes=sizes,
+        direction="push", startup_ns=1, transfer_ns=each, compute_ns=each, layer_bytes=sizes
     )
-    result = solve(problem, method="ddp")
-    assert result.plan is not None
-    # Backward order: 0.5 + 1 reaches 1 MiB; 6 + 20 reaches 25 MiB; 1 + 30 reaches 25 MiB.
-    assert result.plan.batches == ((4, 6), (2, 4), (0, 2))
+    assert Solved.of(solve(problem, method="ddp")).plan.batches == ((4, 6), (2, 4), (0, 2))
 
 
-def test_the_cap_names_the_layers_that_exceed_it() -> None:
-    problem = Problem(
-        startup_ns=0,
-        transfer_ns=[1, 1, 1],
-        compute_ns=[1, 1, 1],
-        layer_bytes=[5, 50, 60],
-        max_batch_bytes=10,
-    )
-    result = solve(problem)
-    assert result.status == Status.INFEASIBLE
-    assert result.infeasibility is not None
-    assert result.infeasibility.binding == ("max_batch_bytes",)
-    assert result.infeasibility.layers == (1, 2)
-    assert "60" in result.infeasibility.reason
-
-
-def test_under_eq4_a_cap_can_make_eq5_bind() -> None:
-    """Two layers that must be sent apart, the second too short to cover the first's computation."""
-    problem = Problem(
-        startup_ns=0,
-        transfer_ns=[1, 1],
-        compute_ns=[100, 1],
-        layer_bytes=[10, 10],
-        max_batch_bytes=10,
-        objective="eq4",
-    )
-    result = solve(problem)
-    assert result.status == Status.INFEASIBLE
-    assert result.infeasibility is not None
-    assert "eq5" in result.infeasibility.binding
+def test_what_binds_is_named() -> None:
+    """The cap; and under Eq. 4 that the second layer cannot cover the computation of the first."""
+    found = []
+    cases = ([1, 1, 1], [5, 50, 60], "makespan"), ([100, 1], [10, 10], "eq4")
+    for compute, sizes, objective in cases:
+        fields: dict[str, Any] = {"startup_ns": 0, "compute_ns": compute, "objective": objective}
+        fields |= {"transfer_ns": [1] * len(sizes), "layer_bytes": sizes, "max_batch_bytes": 10}
+        found.append(present(solve(Problem(**fields)).infeasibility))
+    cap, eq5 = found
+    assert (cap.binding, cap.layers) == (("max_batch_bytes",), (1, 2))
+    assert "60" in cap.reason
+    assert "eq5" in eq5.binding
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "one_batch", "layer_by_layer", "greedy_forward"])
 def test_a_time_limit_leaves_a_plan_and_its_gap(method: str) -> None:
     """Of a method that needs no search the limit cuts the proof, which `time_limit` says too."""
-    count = 30_000
-    problem = Problem(
-        startup_ns=3,
-        transfer_ns=[(i * 7919) % 1000 for i in range(count)],
-        compute_ns=[(i * 104729) % 1000 for i in range(count)],
-    )
-    result = solve(problem, method=method, time_limit=1e-9)
-    assert result.status == Status.TIME_LIMIT
-    assert result.plan is not None
-    check(problem, result.plan)
-    best = solve(problem)
-    assert best.status == Status.OPTIMAL
-    assert result.lower_bound_ns is not None
-    assert best.objective_ns is not None
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns <= best.objective_ns <= result.objective_ns
-    assert result.gap is not None
-    assert result.gap > 0
+    problem = pseudo_random(30_000, startup_ns=3)
+    result, best = solve(problem, method=method, time_limit=1e-9), solve(problem)
+    assert (result.status, best.status) == (Status.TIME_LIMIT, Status.OPTIMAL)
+    hurried = Solved.of(result)
+    check(problem, hurried.plan)
+    assert hurried.bound_ns <= Solved.of(best).iteration_ns <= hurried.iteration_ns
+    assert present(result.gap) > 0
 
 
-@pytest.mark.parametrize("objective", ["makespan", "eq4"])
-@pytest.mark.parametrize("cap", [None, 50])
-def test_time_limits_of_the_quadratic_methods(objective: str, cap: int | None) -> None:
-    cost = TableCost(((0, 10), (64, 40), (65, 20), (1000, 500)))
-    problem = Problem(
-        compute_ns=[5] * 60,
-        layer_bytes=[20] * 60,
-        cost=cost,
-        objective=objective,  # type: ignore[arg-type]
-        max_batch_bytes=cap,
-    )
-    result = solve(problem, time_limit=1e-9)
-    assert result.status == Status.TIME_LIMIT
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "limit"), [("exact", 1e-9), ("milp", 0.5), ("cpsat", 0.5)])
+@each_objective
+@pytest.mark.parametrize("cap", [None, 600])
+def test_time_limits_of_the_quadratic_methods_and_of_solvers(
+    method: str, limit: float, objective: str, cap: int | None
+) -> None:
+    """Only under Eq. 4 with a cap there may be no plan yet."""
+    cost = TableCost(((0, 2000), (300, 5000), (301, 4000), (5000, 50_000)))
+    sized = {"layer_bytes": [(i * 7919) % 100 for i in range(120)], "max_batch_bytes": cap}
+    problem = pseudo_random(120, startup_ns=None, cost=cost, objective=objective, **sized)
+    result = solve(problem, method=method, time_limit=limit)
     if result.plan is None:
-        assert objective == "eq4"
-        assert cap == 50
+        assert (objective, cap) == ("eq4", 600)
+        assert result.infeasibility is not None
+        assert result.status == (Status.TIME_LIMIT if result.timed_out else Status.INFEASIBLE)
     else:
         check(problem, result.plan)
-        assert result.lower_bound_ns is not None
+        assert result.gap is not None
+        assert result.status in (Status.TIME_LIMIT, Status.OPTIMAL)
+    assert method != "exact" or result.status == Status.TIME_LIMIT
 
 
 def test_larger_random_tables_agree_between_methods() -> None:
     """Beyond brute force: the two exact methods, and the greedy ones above them."""
-    import random
-
-    from planner.families.ibatch.dynamic import solve_general
-    from planner.solving.deadline import Deadline
-
     source = random.Random(5)
     for _ in range(30):
         count = source.randint(50, 300)
@@ -226,16 +207,101 @@ def test_larger_random_tables_agree_between_methods() -> None:
             max_batch_bytes=source.choice([None, 100, 1000]),
         )
         result = solve(problem)
-        assert result.objective_ns == solve_general(problem, Deadline(None)).lower_bound
+        assert result.objective_ns == solve_general(problem, NEVER).lower_bound
         for method in ("greedy", "layer_by_layer"):
-            other = solve(problem, method=method)
-            assert other.lower_bound_ns == result.objective_ns
+            assert solve(problem, method=method).lower_bound_ns == result.objective_ns
 
 
 def test_long_chains_with_rounded_rates_are_bounded_without_the_quadratic_method() -> None:
     count = BOUND_MAX_LAYERS + 1
+    cost = AffineCost(5, Fraction(1, 7))
+    problem = Problem(compute_ns=[7] * count, layer_bytes=[3] * count, cost=cost)
+    assert solve(problem, method="one_batch").lower_bound_ns == relaxation(problem)
+
+
+# The relaxation is met where nothing can be better: that is how a looser one is noticed.
+
+few_ns = st.integers(0, 50)
+rows = st.lists(st.tuples(few_ns, few_ns), min_size=1, max_size=7)
+
+
+@given(rows, st.sampled_from(["pull", "push"]))
+def test_without_start_ups_the_bound_is_the_optimum(
+    layers: list[tuple[int, int]], direction: Any
+) -> None:
+    """Layer by layer nothing waits for more than it needs."""
+    sending, computing = zip(*layers, strict=True)
+    problem = Problem(startup_ns=0, transfer_ns=sending, compute_ns=computing, direction=direction)
+    assert relaxation(problem) == solve(problem, method="layer_by_layer").objective_ns
+
+
+@each_objective
+@given(few_ns, few_ns, few_ns)
+def test_the_bound_of_one_layer_is_its_time(
+    objective: Any, startup: int, sending: int, computing: int
+) -> None:
     problem = Problem(
-        compute_ns=[7] * count, layer_bytes=[3] * count, cost=AffineCost(5, Fraction(1, 7))
+        startup_ns=startup, transfer_ns=[sending], compute_ns=[computing], objective=objective
     )
-    result = solve(problem, method="one_batch")
-    assert result.lower_bound_ns == relaxation(problem)
+    assert relaxation(problem) == startup + sending + computing
+
+
+@given(st.integers(0, 9), st.integers(1, 50), few_ns)
+def test_the_bound_of_a_small_transfer_is_the_time_of_the_smallest_measured_one(
+    size: int, time: int, computing: int
+) -> None:
+    """And a table that goes through 0 has no transfer below its rate."""
+    table = TableCost(((10, time), (20, 2 * time)))
+    for sent, lasts in ((size, time), (10 * size + 10, (size + 1) * time)):
+        problem = Problem(layer_bytes=[sent], cost=table, compute_ns=[computing])
+        assert relaxation(problem) == lasts + computing
+
+
+# PuLP and CP-SAT, independent witnesses.
+
+
+@pytest.mark.slow
+@each_solver
+@each_objective
+def test_solvers_equal_exact_beyond_brute_force(method: str, objective: str) -> None:
+    problem = pseudo_random(18, objective=objective)
+    result = solve(problem, method=method, time_limit=60)
+    assert result.status == Status.OPTIMAL
+    assert result.objective_ns == solve(problem).objective_ns
+
+
+@each_solver
+@each_objective
+def test_huge_times_still_give_valid_plans(method: str, objective: Any) -> None:
+    """Solvers compute with fewer digits; what they choose is priced exactly."""
+    problem = Problem(
+        startup_ns=2**50 + 1,
+        transfer_ns=[2**50 + i for i in range(6)],
+        compute_ns=[2**51 - i for i in range(6)],
+        objective=objective,
+    )
+    best = present(oracles.brute_force(problem))
+    assert best <= Solved.of(solve(problem, method=method)).iteration_ns <= best * (1 + 1e-6)
+
+
+@each_solver
+def test_too_many_layers_are_refused_not_tried(method: str) -> None:
+    with pytest.raises(NotApplicableError, match=f"up to {MAX_LAYERS} layers"):
+        solve(pseudo_random(MAX_LAYERS + 1), method=method)
+
+
+@each_solver
+def test_solvers_are_silent_and_leave_no_files(
+    method: str,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path_factory.mktemp("work")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    problem = Problem(startup_ns=4, transfer_ns=[3, 1, 5], compute_ns=[2, 6, 1])
+    assert solve(problem, method=method).objective_ns == 18
+    assert capfd.readouterr() == ("", "")
+    assert list(folder.iterdir()) == []

@@ -13,6 +13,7 @@ input channel); both are rounded down from the first row on.
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, pairwise, product
 from math import lcm
 from typing import Any
 
@@ -59,12 +60,7 @@ def unit_parts(layer: Any, partitions: int) -> dict[Unit, int]:
 def neuron_parts(layer: Any, partitions: int) -> dict[Unit, int]:
     """The partition of every neuron: that of its pooling window, or the last."""
     rows = dealt(1 + max(row for _, row, _ in units(layer)), partitions)
-    return {
-        neuron: rows[neuron[1] // layer.pool]
-        if neuron[1] // layer.pool < len(rows)
-        else partitions - 1
-        for neuron in neurons(layer)
-    }
+    return {unit: rows[min(unit[1] // layer.pool, len(rows) - 1)] for unit in neurons(layer)}
 
 
 @lru_cache(maxsize=256)
@@ -74,27 +70,19 @@ def connections(before: Any, layer: Any) -> Pairs:
         return tuple((unit, neuron) for unit in units(before) for neuron in neurons(layer))
     there = set(units(before))
     channels, rows, columns = (1 + max(unit[axis] for unit in there) for axis in range(3))
-    offset = []
+    offset = []  # of an odd padding the larger half comes first
     for given, passed in ((layer.shape[1], rows), (layer.shape[2], columns)):
         padding = (given - 1) * layer.stride + layer.kernel - passed
-        offset.append(
-            (padding + 1) // 2 if padding > 0 else 0
-        )  # of an odd one the larger half first
+        offset.append((max(padding, 0) + 1) // 2)
     pairs = []
-    if layer.kind == "block":  # its rows see whole rows
-        for neuron in neurons(layer):
-            top = neuron[1] * layer.stride - offset[0]
-            pairs += [(unit, neuron) for unit in there if top <= unit[1] < top + layer.kernel]
-        return tuple(pairs)
-    for c, y, x in neurons(layer):
-        for dy in range(layer.kernel):
-            for dx in range(layer.kernel):
-                row, column = y * layer.stride + dy - offset[0], x * layer.stride + dx - offset[1]
-                pairs += [
-                    ((channel, row, column), (c, y, x))
-                    for channel in range(channels)
-                    if (channel, row, column) in there
-                ]
+    for neuron in neurons(layer):
+        top, left = (neuron[axis + 1] * layer.stride - offset[axis] for axis in range(2))
+        seen = range(top, top + layer.kernel)
+        if layer.kind == "block":  # its rows see whole rows
+            pairs += [(unit, neuron) for unit in there if unit[1] in seen]
+            continue
+        window = product(range(channels), seen, range(left, left + layer.kernel))
+        pairs += [(unit, neuron) for unit in window if unit in there]
     return tuple(pairs)
 
 
@@ -133,29 +121,28 @@ def wanted_neurons(layer: Any, after: Any, partitions: int) -> list[set[Unit]]:
     return found
 
 
+def shares(total: int, counts: list[int]) -> list[int]:
+    """Whole shares of a total, in proportion to counts, rounded down from the first one on."""
+    ends = [total * seen // sum(counts) for seen in accumulate(counts, initial=0)]
+    return [end - start for start, end in pairwise(ends)]
+
+
+def held(parts: dict[Unit, int], partitions: int) -> list[int]:
+    """Number of neurons, or units, of each partition."""
+    return [sum(1 for its in parts.values() if its == p) for p in range(partitions)]
+
+
 def work_shares(layer: Any, partitions: int) -> list[int]:
     """Connections into each partition."""
-    part = neuron_parts(layer, partitions)
-    total, seen, done, shares = len(part), 0, 0, []
-    for p in range(partitions):
-        seen += sum(1 for its in part.values() if its == p)
-        shares.append(layer.connections * seen // total - done)
-        done += shares[-1]
-    return shares
+    return shares(layer.connections, held(neuron_parts(layer, partitions), partitions))
 
 
 def outgoing_shares(layer: Any, after: Any, partitions: int) -> list[int]:
     """Connections from each partition into the layer after."""
-    part, pairs = unit_parts(layer, partitions), connections(layer, after)
-    counts = [0] * partitions
-    for unit, _ in pairs:
+    part, counts = unit_parts(layer, partitions), [0] * partitions
+    for unit, _ in connections(layer, after):
         counts[part[unit]] += 1
-    seen, done, shares = 0, 0, []
-    for count in counts:
-        seen += count
-        shares.append(after.connections * seen // len(pairs) - done)
-        done += shares[-1]
-    return shares
+    return shares(after.connections, counts)
 
 
 def halves(layers: Any, place: int) -> tuple[Fraction, Fraction]:
@@ -187,59 +174,44 @@ def computation(problem: Any, place: int, one: Any) -> tuple[Fraction, Fraction,
     return forward, backward, update
 
 
+def missed(choice: Any, part: dict[Unit, int], needed: set[Unit], sample: int, on: int) -> int:
+    """Of what a worker needs of another layer, how much others hold, for one sample."""
+    copy = sample % choice.copies
+    return sum(choice.mapping[part[one]][copy] != on for one in needed)
+
+
 def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
     """Every segment of every layer by partition and copy, with all samples sent through."""
     found: list[dict[tuple[int, int], Segment]] = []
-    needs: list[list[set[Unit]]] = []
-    wants: list[list[set[Unit]]] = []
     for place, (layer, choice) in enumerate(zip(layers, choices, strict=True)):
         count = choice.partitions
-        part, work = neuron_parts(layer, count), work_shares(layer, count)
-        last = place + 1 == len(layers)
-        outgoing = [0] * count if last else outgoing_shares(layer, layers[place + 1], count)
-        held = [sum(1 for its in part.values() if its == p) for p in range(count)]
+        work, neurons = work_shares(layer, count), held(neuron_parts(layer, count), count)
+        after = layers[place + 1] if place + 1 < len(layers) else None
+        outgoing = [0] * count if after is None else outgoing_shares(layer, after, count)
+        weights = [Fraction(layer.weights)] * count
+        if layer.kind == "full":
+            weights = [Fraction(layer.weights, layer.neurons) * each for each in neurons]
         found.append(
             {
-                (p, r): Segment(
-                    choice.mapping[p][r],
-                    held[p],
-                    Fraction(layer.weights)
-                    if layer.kind != "full"
-                    else Fraction(layer.weights, layer.neurons) * held[p],
-                    work[p],
-                    outgoing[p],
-                )
+                (p, r): Segment(choice.mapping[p][r], neurons[p], weights[p], work[p], outgoing[p])
                 for p in range(count)
                 for r in range(choice.copies)
             }
         )
-        needs.append(needed_units(layers[place - 1], layer, count) if place else [])
-        wants.append([] if last else wanted_neurons(layer, layers[place + 1], count))
-    for sample in range(lcm(*(choice.copies for choice in choices))):
-        for place in range(len(layers)):
-            copy = sample % choices[place].copies
-            for p in range(choices[place].partitions):
-                mine = found[place][p, copy]
-                if place:
-                    before = choices[place - 1]
-                    holder = unit_parts(layers[place - 1], before.partitions)
-                    row = sample % before.copies
-                    mine.activations.append(
-                        sum(
-                            before.mapping[holder[unit]][row] != mine.worker
-                            for unit in needs[place][p]
-                        )
-                    )
-                if place + 1 < len(layers):
-                    after = choices[place + 1]
-                    holder = neuron_parts(layers[place + 1], after.partitions)
-                    row = sample % after.copies
-                    mine.errors.append(
-                        sum(
-                            after.mapping[holder[neuron]][row] != mine.worker
-                            for neuron in wants[place][p]
-                        )
-                    )
+        others: list[tuple[str, Any, dict[Unit, int], list[set[Unit]]]] = []
+        if place:
+            before, other = layers[place - 1], choices[place - 1]
+            part = unit_parts(before, other.partitions)
+            others.append(("activations", other, part, needed_units(before, layer, count)))
+        if after is not None:
+            other = choices[place + 1]
+            part = neuron_parts(after, other.partitions)
+            others.append(("errors", other, part, wanted_neurons(layer, after, count)))
+        for sample in range(lcm(*(one.copies for one in choices))):
+            for p in range(count):
+                mine = found[place][p, sample % choice.copies]
+                for name, other, part, needed in others:
+                    getattr(mine, name).append(missed(other, part, needed[p], sample, mine.worker))
     return found
 
 
@@ -265,37 +237,29 @@ def price(problem: Any, configuration: Any) -> Price:
         times: list[list[Fraction]] = []
         first = configuration.parameter_servers + replica * configuration.workers_per_replica
         for place, (choice, mine) in enumerate(zip(choices, all_segments, strict=True)):
-            longer = constants.interference[choice.threads - 1]
             startup = constants.latency_ns[choice.threads - 1]
+            each_bit = Fraction(choice.threads * 10**9) / constants.nic_bits_per_s
             found = []
             for one in mine.values():
-                compute = longer / machine_speed[first + one.worker]
-                bits_per_s = constants.nic_bits_per_s
-                second = Fraction(10**9)
-                phase = []
-                missed = mean(one.activations), mean(one.errors)
-                own = computation(problem, place, one)
-                for work, missing in zip(own[:2], missed, strict=True):
-                    time = compute * work
+                factor = constants.interference[choice.threads - 1]
+                factor /= machine_speed[first + one.worker]
+                phases = [factor * time for time in computation(problem, place, one)]
+                for kind, missing in enumerate((mean(one.activations), mean(one.errors))):
                     if missing:
-                        bits = missing * constants.bits_per_activation
-                        time += startup + bits / (bits_per_s / choice.threads) * second
-                    phase.append(time)
-                phase.append(compute * own[2])
-                found.append(phase)
+                        phases[kind] += startup + missing * constants.bits_per_activation * each_bit
+                found.append(phases)
             at_once = choice.threads * choice.copies * configuration.replicas
             rounds = Fraction(problem.samples) / at_once
-            times.append([rounds * max(phase[kind] for phase in found) for kind in range(3)])
+            times.append([rounds * max(phases[kind] for phases in found) for kind in range(3)])
         replicas.append(times)
     slowest = max(replicas, key=lambda times: sum(sum(layer) for layer in times))
     readings = Fraction(problem.samples, problem.read_every)
     priced: list[tuple[Fraction, Fraction, Fraction, Fraction]] = []
     for phases, choice, mine in zip(slowest, choices, all_segments, strict=True):
-        startup = constants.latency_ns[choice.threads - 1]
         bits = sum(one.weights for one in mine.values()) * constants.bits_per_weight
+        startup = constants.latency_ns[choice.threads - 1] if bits else Fraction(0)  # nothing read
         each = bits / (constants.nic_bits_per_s / choice.threads) * 10**9
         sources = min(configuration.parameter_servers, configuration.workers_per_replica)
-        startup = startup if bits else Fraction(0)  # nothing is read
         least, most = startup + each / sources, startup + each * configuration.replicas
         read = {"min": least, "max": most, "mean": (least + most) / 2}[problem.read_model]
         priced.append((phases[0], phases[1], phases[2], readings * read))
@@ -303,21 +267,18 @@ def price(problem: Any, configuration: Any) -> Price:
 
 
 def bytes_up(bits: Fraction) -> int:
-    count = Fraction(bits) / 8
-    return count.numerator // count.denominator + (count.denominator != 1)
+    return -int(-bits // 8)
 
 
 def segment_bytes(problem: Any, place: int, partitions: int, threads: int) -> int:
     """Memory of the largest partition of a layer."""
     layers, constants = problem.layers, problem.constants
-    layer, part = layers[place], neuron_parts(layers[place], partitions)
+    layer = layers[place]
     largest = 0
-    for p in range(partitions):
-        held = sum(1 for its in part.values() if its == p)
-        weights = Fraction(layer.weights)
+    for p, neurons in enumerate(held(neuron_parts(layer, partitions), partitions)):
+        weights, values = Fraction(layer.weights), 2 * neurons
         if layer.kind == "full":
-            weights *= Fraction(held, layer.neurons)
-        values = 2 * held
+            weights *= Fraction(neurons, layer.neurons)
         if place:
             values += len(needed_units(layers[place - 1], layer, partitions)[p])
         if place + 1 < len(layers):
@@ -326,6 +287,14 @@ def segment_bytes(problem: Any, place: int, partitions: int, threads: int) -> in
         bits += threads * values * constants.bits_per_activation
         largest = max(largest, bytes_up(bits))
     return largest
+
+
+def worker_bytes(problem: Any, choices: Any) -> int:
+    """Memory of a worker that holds the largest partition of every layer."""
+    return sum(
+        segment_bytes(problem, place, choice.partitions, choice.threads)
+        for place, choice in enumerate(choices)
+    )
 
 
 def server_bytes(problem: Any, servers: int) -> int:

@@ -9,48 +9,45 @@ from hypothesis import strategies as st
 from yan_brute_force import assignments, brute_force
 from yan_brute_force import configurations as all_configurations
 
-from planner.families.yan import YAN
-from planner.families.yan.configuration import Configuration, Plan, Ranked
+from planner.families.yan import YAN, solve
+from planner.families.yan.configuration import (
+    Configuration,
+    LayerChoice,
+    Plan,
+    Ranked,
+    canonical_mapping,
+)
 from planner.families.yan.family import Method
-from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import Estimate, estimate
-from planner.families.yan.problem import Constants, Problem, choices
+from planner.families.yan.problem import Choice, Constants, Problem, choices
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.result import Result
+from tests.perturbed import CASES
+from tests.solved import Solved
 from tests.yan.yan_strategies import problems
 
 Rank = tuple[Fraction, int, int, int]
 
-TINY = Problem(
-    machines=4,
-    cores=2,
-    layers=[
-        NeuronLayer("conv", "conv", 48, 432, 18, shape=(2, 6, 4), kernel=3, pool=2),
-        NeuronLayer("full", "full", 3, 36, 39),
-    ],
-    constants=Constants(
-        muladd_ns=Fraction(1, 2),
-        activation_ns=Fraction(2),
-        error_ns=Fraction(2),
-        latency_ns=[Fraction(10), Fraction(12)],
-        nic_bits_per_s=Fraction(10**10),
-        interference=[Fraction(1), Fraction("1.1")],
-    ),
-    samples=100,
-    read_every=10,
-)
+TINY: Problem = CASES["yan"].example
 
 
-def alike(time: int | Fraction, threads: int = 1, nic: int = 10**9, **more: Any) -> Constants:
-    """Return constants of which every time is the same."""
-    one = Fraction(time)
-    known = {
-        "latency_ns": (one,) * threads,
-        "nic_bits_per_s": Fraction(nic),
-        "interference": (Fraction(1),) * threads,
-    }
-    return Constants(one, one, one, **{**known, **more})
+def solved(problem: Problem, method: str = "auto") -> Solved[Plan]:
+    """Return the answer to a problem that has a plan."""
+    return Solved.of(solve(problem, method=method))
+
+
+def alike(time: float | Fraction, threads: int = 1, nic: float = 10**9, **more: Any) -> Constants:
+    """Return constants of which every time is the same, but for those that are given."""
+    known: dict[str, Any] = dict.fromkeys(("muladd_ns", "activation_ns", "error_ns"), time)
+    known |= {"latency_ns": (time,) * threads, "nic_bits_per_s": nic}
+    return Constants(**{**known, "interference": (1,) * threads, **more})
+
+
+def mapped(choices: list[Choice], workers: int, threads: int = 1) -> tuple[LayerChoice, ...]:
+    """Return layers of these partitions and copies, mapped canonically."""
+    mappings = canonical_mapping(choices, workers)
+    return tuple(LayerChoice(len(one), threads, len(one[0]), one) for one in mappings)
 
 
 def configurations(problem: Problem) -> int:
@@ -79,7 +76,8 @@ def small_problems(
         elif len(problem.layers) > 2 and draw(st.booleans()):
             problem = replace(problem, layers=problem.layers[:-1])
         elif problem.machines > 3:
-            problem = with_machines(problem, problem.machines - 1)
+            fewer, known = problem.machines - 1, problem.machine_speeds
+            problem = replace(problem, machines=fewer, machine_speeds=known and known[:fewer])
         elif problem.threads > 1:
             problem = replace(problem, cores=1)
         else:
@@ -98,15 +96,6 @@ def near_ties(draw: st.DrawFn) -> Problem:
     )
     constants = replace(problem.constants, latency_ns=latency, interference=slower)
     return replace(problem, constants=constants, samples=10**6, read_every=10**18)
-
-
-def with_machines(problem: Problem, machines: int) -> Problem:
-    """The problem with fewer machines."""
-    return replace(
-        problem,
-        machines=machines,
-        machine_speeds=problem.machine_speeds and problem.machine_speeds[:machines],
-    )
 
 
 def rank(one: Ranked) -> Rank:

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 from math import lcm
 from typing import Any
 
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from yan_brute_force import assignments
+from yan_mappings import best_of_all_mappings
+from yan_sample import median, sample
+from yan_spread import spread
 
 from planner.families.yan import (
     METHODS,
@@ -33,25 +37,24 @@ from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import choices
 from planner.families.yan.search import configuration_of
 from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER
 from planner.solving.result import Result, Status
+from tests.present import present
+from tests.solved import Solved
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
     TINY,
     Rank,
+    as_method,
     brute_ranks,
     brute_result,
     everything,
     small_problems,
+    solved,
 )
-from tests.yan.yan_strategies import problems
+from tests.yan.yan_strategies import any_configurations, problems
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
-
-
-def planned(problem: Problem, method: str) -> Plan:
-    plan = solve(problem, method=method).plan
-    assert plan is not None
-    return plan
 
 
 @pytest.mark.slow
@@ -78,20 +81,29 @@ def check_result(
         assert result.status is Status.INFEASIBLE
         assert method.endswith("parallel") or not ranks()
         return
-    plan = result.plan
+    plan, objective_ns, bound_ns = Solved.of(result)
     assert plan.ranking[0].configuration == plan.configuration
     assert len(plan.ranking) <= problem.top
     for ranked in plan.ranking:
         assert neuron_oracle.price(problem, ranked.configuration).epoch == ranked.epoch
-    assert result.objective_ns == -int(-plan.ranking[0].epoch // 1)
-    assert result.lower_bound_ns is not None
-    assert result.lower_bound_ns <= result.objective_ns
-    if plan.any_mapping_bound_ns is not None:
-        assert plan.any_mapping_bound_ns <= result.objective_ns
+    assert bound_ns <= objective_ns == -int(-plan.ranking[0].epoch // 1)
+    assert plan.any_mapping_bound_ns is None or plan.any_mapping_bound_ns <= objective_ns
     best = ranks()[0][0]
-    assert result.lower_bound_ns <= -int(-best // 1)
+    assert bound_ns <= -int(-best // 1)
     if method != "greedy":  # whose mapping is another
         assert plan.ranking[0].epoch >= best
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(small_problems(most=100), st.data())
+def test_no_method_beats_all_mappings(problem: Problem, data: st.DataObject) -> None:
+    best = best_of_all_mappings(problem)
+    assert estimate(problem, data.draw(any_configurations(problem))).epoch >= best
+    for method in ("exact", "greedy"):
+        plan = solved(problem, method).plan
+        assert plan.ranking[0].epoch >= best
+        assert present(plan.any_mapping_bound_ns) <= -int(-best // 1)
 
 
 DIFFERENT = replace(TINY, machine_speeds=[Fraction(speed) for speed in (1, 1, 2, 1)])
@@ -111,11 +123,11 @@ def test_what_does_not_apply_is_refused(problem: Problem, method: str | None, pa
     assert caught.value.path == path
 
 
-def data_parallel(one: Configuration) -> bool:
+def is_data_parallel(one: Configuration) -> bool:
     return one.workers_per_replica == 1
 
 
-def model_parallel(one: Configuration) -> bool:
+def is_model_parallel(one: Configuration) -> bool:
     return one.replicas == 1 and {layer.copies for layer in one.layers} == {1}
 
 
@@ -126,15 +138,16 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
     if not short:
         problem = replace(problem, memory_bytes=None)
     every = everything(problem)
-    for method, kind in (("data_parallel", data_parallel), ("model_parallel", model_parallel)):
+    kinds = {"data_parallel": is_data_parallel, "model_parallel": is_model_parallel}
+    for method, kind in kinds.items():
         result = solve(problem, method=method)
         times = [time for time, one in every if kind(one)]
         assert (result.plan is None) == (not times)
-        if result.plan is not None:
-            assert kind(result.plan.configuration)
-            assert result.plan.ranking[0].epoch == min(times)
-            assert result.lower_bound_ns is not None
-            assert result.lower_bound_ns <= -(-min(time for time, _ in every) // 1)
+        if times:
+            plan, _, bound_ns = Solved.of(result)
+            assert kind(plan.configuration)
+            assert plan.ranking[0].epoch == min(times)
+            assert bound_ns <= -(-min(time for time, _ in every) // 1)
 
 
 @pytest.mark.slow
@@ -143,18 +156,15 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
 def test_assignments_leave_nothing_out(problem: Problem) -> None:
     """Against all permutations of machines, for the choices of the best plan."""
     assume(not problem.uniform)
-    plan = brute_result(problem).plan
-    assert plan is not None
-    for ranked in plan.ranking[:2]:
+    for ranked in Solved.of(brute_result(problem)).plan.ranking[:2]:
         one = ranked.configuration
-        used = permutations(range(problem.machines), one.machines_used)
-        times = [estimate(problem, replace(one, machines=machines)).epoch for machines in used]
+        every = permutations(range(problem.machines), one.machines_used)
+        times, kinds = (
+            {estimate(problem, replace(one, machines=machines)).epoch for machines in used}
+            for used in (every, assignments(problem, *one.triple))
+        )
         assert min(times) == ranked.epoch
-        kinds = {
-            estimate(problem, replace(one, machines=machines)).epoch
-            for machines in assignments(problem, *one.triple)
-        }
-        assert kinds == set(times)
+        assert kinds == times
 
 
 # The greedy method.
@@ -196,17 +206,13 @@ def fetched(
 @given(problems(max_machines=7, max_layers=4), st.booleans())
 def test_greedy_follows_its_rule(problem: Problem, short: bool) -> None:
     if short:
-        most = sum(
-            neuron_oracle.segment_bytes(problem, p, 1, 1) for p in range(len(problem.layers))
-        )
+        each = (neuron_oracle.segment_bytes(problem, p, 1, 1) for p in range(len(problem.layers)))
+        most = sum(each)
         problem = replace(problem, memory_bytes=max(most, neuron_oracle.server_bytes(problem, 1)))
-    plan = planned(problem, "greedy")
-    for ranked in plan.ranking:
-        layers, workers = (
-            list(ranked.configuration.layers),
-            ranked.configuration.workers_per_replica,
-        )
-        assert greedily_mapped(problem, layers, workers) == layers
+    for ranked in solved(problem, "greedy").plan.ranking:
+        one = ranked.configuration
+        layers = list(one.layers)
+        assert greedily_mapped(problem, layers, one.workers_per_replica) == layers
 
 
 @settings(max_examples=25)
@@ -215,8 +221,7 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
     """With two layers no prefix has a choice, so the program misses nothing."""
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, 1, problem.machines - workers)
-    found = Greedy(problem).path_of(triple)
-    assert found is not None
+    found = present(Greedy(problem).path_of(triple))
     priced = estimate(problem, configuration_of(triple, found.states, found.mappings)).epoch
     assert found.epoch == pytest.approx(float(priced), rel=1e-12)
     times = []
@@ -224,11 +229,10 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
         for q, s in choices(problem, problem.layers[1], workers):
             drawn = [LayerChoice(p, 1, r, ()), LayerChoice(q, 1, s, ())]
             mapped = greedily_mapped(problem, drawn, workers)
-            for h in range(1, problem.threads + 1):
-                for k in range(1, problem.threads + 1):
-                    layers = (replace(mapped[0], threads=h), replace(mapped[1], threads=k))
-                    one = Configuration(triple.servers, 1, workers, layers)
-                    times.append(estimate(problem, one).epoch)
+            for threads in product(range(1, problem.threads + 1), repeat=2):
+                layers = map(lambda layer, h: replace(layer, threads=h), mapped, threads)
+                one = Configuration(triple.servers, 1, workers, tuple(layers))
+                times.append(estimate(problem, one).epoch)
     assert priced == min(times)
 
 
@@ -239,15 +243,39 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, (problem.machines - 1) // workers, 1)
     program = solver.layerwise.whole_program(triple)
-    found = solver.path_of(triple)
-    assert found is not None
+    found = present(solver.path_of(triple))
     for path in (solver.path(program, workers), found):
         epoch = estimate(problem, configuration_of(triple, path.states, path.mappings)).epoch
         assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
     assert solver.solve(triple) == found.epoch
 
 
-# Import.
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [None, 700])
+def test_a_sample_of_all_configurations_is_uniform(memory: int | None) -> None:
+    problem = replace(TINY, memory_bytes=memory)
+    every = everything(problem)
+    count = 20_000
+    drawn = sample(problem, count, 1, NEVER)
+    assert len(drawn.order) == count
+    seen = Counter(drawn.configuration(rank) for rank in range(count))
+    expected = count / len(every)
+    for _, one in every:
+        assert abs(seen.pop(one, 0) - expected) < 6 * expected**0.5
+    assert not seen
+
+
+def test_the_spread_of_a_small_problem() -> None:
+    """The worst configuration, and the median of a sample, against all configurations."""
+    times = sorted(time for time, _ in everything(TINY))
+    found = spread(TINY)
+    assert (found.best, found.worst) == (times[0], times[-1])
+    assert found.best < found.median_low <= found.median <= found.median_high < found.worst
+    middle = times[(len(times) - 1) // 2]
+    assert found.median_low <= middle <= found.median_high
+    assert found.sampled == 10_000
+    assert Solved.of(as_method(median, TINY)).plan.ranking[0].epoch == found.median
+    assert spread(TINY, samples=10, seed=1).sampled == 10
 
 
 def test_import_needs_no_numpy() -> None:
@@ -266,6 +294,6 @@ def test_a_configuration_that_is_asked_for_often_is_priced_once(
         return estimate(problem, configuration)
 
     monkeypatch.setattr(family, "estimate", counted)
-    plan = planned(replace(TINY, fixed=[Fixed(1, 2, 1), Fixed(1, 1, 1)] * 50), "exact")
-    assert len(plan.ranking) == 100
+    often = replace(TINY, fixed=[Fixed(1, 2, 1), Fixed(1, 1, 1)] * 50)
+    assert len(solved(often, "exact").plan.ranking) == 100
     assert len(asked) == 2

@@ -1,22 +1,31 @@
-"""The performance model against the neuron-by-neuron oracle, and against examples by hand."""
+"""The performance model against the neuron-by-neuron oracle, and the canonical mapping."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise, permutations
+from math import gcd
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.configuration import (
+    Configuration,
+    LayerChoice,
+    LayerMapping,
+    canonical_mapping,
+)
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import Estimate, estimate
-from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.problem import Choice, Problem
 from planner.families.yan.segments import check, server_bytes, worker_bytes
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from tests.present import present
 from tests.yan import neuron_oracle
-from tests.yan.yan_strategies import any_configurations, configurations, problems
+from tests.yan.small_problems import alike, mapped
+from tests.yan.yan_strategies import any_configurations, configurations, networks, problems
 
 
 def phases(found: Estimate) -> list[tuple[Fraction, Fraction, Fraction, Fraction]]:
@@ -32,12 +41,15 @@ def phases(found: Estimate) -> list[tuple[Fraction, Fraction, Fraction, Fraction
     ]
 
 
-@given(
-    problems(max_machines=10) | problems(min_machines=6, max_machines=10, min_layers=2),
-    st.sampled_from([configurations, any_configurations]),
-    st.data(),
+any_problems = st.one_of(
+    problems(max_machines=10),
+    problems(min_machines=6, max_machines=10, min_layers=2),
+    problems(speeds=True, max_machines=8),
 )
-@settings(max_examples=300)
+
+
+@settings(max_examples=450)
+@given(any_problems, st.sampled_from([configurations, any_configurations]), st.data())
 def test_configurations_cost_what_the_oracle_says(
     problem: Problem,
     drawn: Callable[[Problem], st.SearchStrategy[Configuration]],
@@ -55,42 +67,20 @@ def test_configurations_cost_what_the_oracle_says(
     )
 
 
-@given(problems(speeds=True, max_machines=8), st.data())
-@settings(max_examples=150)
-def test_different_machines_cost_what_the_oracle_says(
+@given(problems(max_machines=8, memory=True), st.data())
+@settings(max_examples=250)
+def test_memory_is_what_the_oracle_says_and_kept_or_named_as_broken(
     problem: Problem, data: st.DataObject
 ) -> None:
-    configuration = data.draw(any_configurations(problem))
-    assert estimate(problem, configuration).epoch == (
-        neuron_oracle.price(problem, configuration).epoch
-    )
-
-
-@given(st.data())
-@settings(max_examples=150)
-def test_memory_is_what_the_oracle_says(data: st.DataObject) -> None:
-    problem = data.draw(problems(max_machines=8))
     place = data.draw(st.integers(0, len(problem.layers) - 1))
     partitions = data.draw(st.integers(1, problem.layers[place].cuts))
-    threads = data.draw(st.integers(1, problem.threads))
-    assert worker_bytes(problem, place, partitions, threads) == (
-        neuron_oracle.segment_bytes(problem, place, partitions, threads)
-    )
+    asked = problem, place, partitions, data.draw(st.integers(1, problem.threads))
+    assert worker_bytes(*asked) == neuron_oracle.segment_bytes(*asked)
     servers = data.draw(st.integers(1, problem.machines))
     assert server_bytes(problem, servers) == neuron_oracle.server_bytes(problem, servers)
-
-
-@given(st.data())
-def test_memory_is_kept_or_named_as_broken(data: st.DataObject) -> None:
-    problem = data.draw(problems(memory=True))
-    configuration = data.draw(configurations(problem))
-    memory = problem.memory_bytes
-    assert memory is not None
+    configuration, memory = data.draw(configurations(problem)), present(problem.memory_bytes)
     on_server = neuron_oracle.server_bytes(problem, configuration.parameter_servers)
-    on_worker = sum(
-        neuron_oracle.segment_bytes(problem, place, choice.partitions, choice.threads)
-        for place, choice in enumerate(configuration.layers)
-    )
+    on_worker = neuron_oracle.worker_bytes(problem, configuration.layers)
     if max(on_server, on_worker) <= memory:
         check(problem, configuration)
         return
@@ -104,27 +94,17 @@ def test_memory_is_kept_or_named_as_broken(data: st.DataObject) -> None:
 # By hand, and what is refused.
 
 
-def alone() -> tuple[Problem, Configuration]:
-    """Two fully connected layers on four workers, by hand."""
-    constants = Constants(
-        muladd_ns=Fraction(1),
-        activation_ns=Fraction(10),
-        error_ns=Fraction(100),
-        latency_ns=[Fraction(1000), Fraction(2000)],
-        nic_bits_per_s=Fraction(10**9),  # a bit takes a nanosecond
-        interference=[Fraction(1), Fraction(3, 2)],
-        bits_per_activation=Fraction(8),
-        bits_per_weight=Fraction(16),
-    )
-    layers = [NeuronLayer("a", "full", 4, 12, 16), NeuronLayer("b", "full", 2, 8, 8)]
-    problem = Problem(8, 2, layers, constants, samples=12, read_every=3)
-    chosen = [LayerChoice(2, 1, 1, ((0,), (1,))), LayerChoice(2, 2, 2, ((0, 1), (2, 3)))]
-    return problem, Configuration(2, 1, 4, tuple(chosen))
+BITS = {"bits_per_activation": 8, "bits_per_weight": 16}  # each takes a nanosecond
+TIMES: dict[str, Any] = {"activation_ns": 10, "error_ns": 100, "latency_ns": (1000, 2000)}
+CONSTANTS = alike(1, **TIMES, **BITS, interference=(1, 1.5))
+LAYERS = [NeuronLayer("a", "full", 4, 12, 16), NeuronLayer("b", "full", 2, 8, 8)]
+PROBLEM = Problem(8, 2, LAYERS, CONSTANTS, samples=12, read_every=3)
+CHOSEN = LayerChoice(2, 1, 1, ((0,), (1,))), LayerChoice(2, 2, 2, ((0, 1), (2, 3)))
+CONFIGURATION = Configuration(2, 1, 4, CHOSEN)
 
 
 def test_an_example_by_hand() -> None:
-    problem, configuration = alone()
-    first, second = map(list, phases(estimate(problem, configuration)))
+    first, second = map(list, phases(estimate(PROBLEM, CONFIGURATION)))
     # a: segments of 2 neurons, 6 connections; each has 2 x 2 into b. Worker 0 holds neuron 0 of b
     # for even samples, and lacks both for odd ones: 1.5 error terms on average.
     assert first == [
@@ -143,10 +123,11 @@ def test_an_example_by_hand() -> None:
     ]
 
 
-def second(**changes: Any) -> dict[str, Any]:
-    """Change the second layer."""
-    first, other = alone()[1].layers
-    return {"layers": (first, replace(other, **changes))}
+def test_copies_of_other_samples_are_of_no_use() -> None:
+    """Either worker holds the copies for odd samples of one layer, for even ones of the other."""
+    layers = LayerChoice(1, 1, 2, ((0, 1),)), LayerChoice(1, 1, 2, ((1, 0),))
+    crossed = Configuration(1, 1, 2, layers)
+    assert phases(estimate(PROBLEM, crossed)) == neuron_oracle.price(PROBLEM, crossed).layers
 
 
 def broken(path: str, message: str, problem: Problem, configuration: Configuration) -> None:
@@ -171,16 +152,12 @@ def broken(path: str, message: str, problem: Problem, configuration: Configurati
         ("machines", "different ones of 0 … 7", {"machines": (0, 1, 2, 3, 4, 4)}),
         ("machines", "different ones of 0 … 7", {"machines": (0, 1, 2, 3, 4, 8)}),
         *(
-            (f"layers[1]{path}", message, second(**changes))
+            (f"layers[1]{path}", message, {"layers": (CHOSEN[0], replace(CHOSEN[1], **changes))})
             for path, message, changes in (
                 (".partitions", "integer >= 1, got 0", {"partitions": 0}),
                 (".partitions", "'b' has 2 neurons, expected at most as many", {"partitions": 3}),
                 (".threads", "integer >= 1, got 0", {"threads": 0}),
-                (
-                    ".threads",
-                    "at most 2 (cores, and entries of interference), got 3",
-                    {"threads": 3},
-                ),
+                (".threads", "at most 2 (cores, and entries of interf", {"threads": 3}),
                 (".copies", "integer >= 1, got -1", {"copies": -1}),
                 ("", "partitions x copies <= workers_per_replica (4), got 6", {"copies": 3}),
                 (".mapping", "missing", {"mapping": ()}),
@@ -194,52 +171,158 @@ def broken(path: str, message: str, problem: Problem, configuration: Configurati
     ],
 )
 def test_broken_configurations(path: str, message: str, changes: dict[str, Any]) -> None:
-    problem, configuration = alone()
-    check(problem, configuration)
-    broken(path, message, problem, replace(configuration, **changes))
+    check(PROBLEM, CONFIGURATION)
+    broken(path, message, PROBLEM, replace(CONFIGURATION, **changes))
 
 
 def test_too_many_machines_name_what_binds() -> None:
-    problem, configuration = alone()
     with pytest.raises(BrokenConstraintError) as caught:
-        check(problem, replace(configuration, replicas=2))
+        check(PROBLEM, replace(CONFIGURATION, replicas=2))
     assert caught.value.binding == "machines"
 
 
 def test_machines_that_differ_have_to_be_named() -> None:
-    problem, configuration = alone()
-    speeds = [Fraction(1)] * 7 + [Fraction(2)]
-    other = replace(problem, machine_speeds=speeds)
-    broken("machines", "missing: these machines differ", other, configuration)
-    check(other, replace(configuration, machines=(7, 6, 5, 4, 3, 2)))
-
-
-def test_unequal_bands() -> None:
-    """The last band holds the rows that pooling drops, and memory is that of one real band."""
-    conv = NeuronLayer("c", "conv", 33, 297, 9, (1, 11, 3), 3, pool=3)
-    one_more = NeuronLayer("d", "conv", 3, 9, 9, (1, 3, 1), 3)
-    problem, _ = alone()
-    problem = replace(problem, layers=[conv, one_more])
-    choices = [(3, 1), (1, 1)]
-    mappings = canonical_mapping(choices, 3)
-    layers = tuple(LayerChoice(p, 1, r, m) for (p, r), m in zip(choices, mappings, strict=True))
-    found = phases(estimate(problem, Configuration(1, 1, 3, layers)))
-    assert conv.held(3) == [0, 3, 6, 11]
-    assert found[0][0] == 12 * (5 * 3 * 9 + 5 * 3 * 10)
-    # The second band feeds all three neurons after it, the last one, which is larger, only two.
-    assert worker_bytes(problem, 0, 3, 1) == 2 * 9 * 2 + max(2 * 9 + 3, 2 * 15 + 2)
+    other = replace(PROBLEM, machine_speeds=[Fraction(1)] * 7 + [Fraction(2)])
+    broken("machines", "missing: these machines differ", other, CONFIGURATION)
+    check(other, replace(CONFIGURATION, machines=(7, 6, 5, 4, 3, 2)))
 
 
 def test_thousands_of_bands() -> None:
     """A network as tall as they come, a worker for every 32nd row."""
     tall = NeuronLayer("t", "conv", 2**16, 3 * 2**16, 3 * 3, (1, 2**16, 1), 3)
-    problem, _ = alone()
-    problem = replace(problem, machines=2**12, layers=[tall, tall])
-    count = 2**11
+    problem, count = replace(PROBLEM, machines=2**12, layers=[tall, tall]), 2**11
     assert worker_bytes(problem, 1, count, 1) == 2 * 9 * 2 + (32 + 2) + 2 * 32
-    chosen = [(count, 1), (count, 1)]
-    mappings = canonical_mapping(chosen, count)
-    layers = tuple(LayerChoice(count, 1, 1, mapping) for mapping in mappings)
+    layers = mapped([(count, 1)] * 2, count)
     first, second = phases(estimate(problem, Configuration(1, 1, count, layers)))
     assert second[0] == 12 * (32 * 3 + 32 * 10 + 1000 + 2 * 8)  # a row from either neighbour
     assert first[2] == 12 * 32 * 3
+
+
+# The canonical mapping.
+
+
+@st.composite
+def chains(draw: st.DrawFn, *, max_workers: int = 12) -> tuple[list[Choice], int]:
+    """Choices of a few layers, and how many workers there are."""
+    workers = draw(st.integers(1, max_workers))
+    chosen = []
+    for _ in range(draw(st.integers(1, 5))):
+        partitions = draw(st.integers(1, workers))
+        chosen.append((partitions, draw(st.integers(1, workers // partitions))))
+    return chosen, workers
+
+
+Shared = set[tuple[int, int, int, int]]
+
+
+def shared(first: LayerMapping, second: LayerMapping) -> Shared:
+    """Segments of two layers that share a worker: partition and copy of each."""
+    where = {worker: (p, r) for p, row in enumerate(first) for r, worker in enumerate(row)}
+    return {
+        (*where[worker], p, r)
+        for p, row in enumerate(second)
+        for r, worker in enumerate(row)
+        if worker in where
+    }
+
+
+@given(chains(max_workers=16))
+@settings(max_examples=300)
+def test_segments_have_workers_of_their_own_and_matched_bands_overlap(
+    chain: tuple[list[Choice], int],
+) -> None:
+    choices, workers = chain
+    mappings = canonical_mapping(choices, workers)
+    for (partitions, copies), mapping in zip(choices, mappings, strict=True):
+        placed = {worker for row in mapping for worker in row}
+        assert [len(row) for row in mapping] == [copies] * partitions
+        assert len(placed) == partitions * copies
+        assert placed <= set(range(workers))
+    # As shares of a layer: partition p of P is [p / P, (p+1) / P).
+    for before, mapping in pairwise(mappings):
+        for p, _, q, _ in shared(before, mapping):
+            assert p * len(mapping) < (q + 1) * len(before)
+            assert q * len(before) < (p + 1) * len(mapping)
+    # Layers that are cut alike stay where they are.
+    twice = canonical_mapping([choice for choice in choices for _ in range(2)], workers)
+    assert twice[::2] == twice[1::2]
+
+
+@given(chains(), chains(), st.integers(0, 5))
+@settings(max_examples=300)
+def test_who_shares_a_worker_depends_on_two_choices_alone(
+    chain: tuple[list[Choice], int], history: tuple[list[Choice], int], free: int
+) -> None:
+    choices, workers = chain
+    mappings = canonical_mapping(choices, workers)
+    longer = canonical_mapping([*history[0], *choices], max(workers, history[1]) + free)
+    longer = longer[len(history[0]) :]
+    for place in range(1, len(choices)):
+        pair = shared(mappings[place - 1], mappings[place])
+        assert pair == shared(longer[place - 1], longer[place])
+        (p, r), (q, s) = choices[place - 1], choices[place]
+        # As many as can be, and each of them saves something: the two copies share samples.
+        assert len(pair) == min(p * r, q * s)
+        assert all((one[3] - one[1]) % gcd(r, s) == 0 for one in pair)
+
+
+Fetched = tuple[Fraction, Fraction]
+
+
+def fetched(layers: tuple[NeuronLayer, NeuronLayer], choices: Sequence[LayerChoice]) -> Fetched:
+    """Most activations, and most error terms, that a segment receives."""
+    first, second = neuron_oracle.segments(layers, choices)
+    return (
+        max(neuron_oracle.mean(one.activations) for one in second.values()),
+        max(neuron_oracle.mean(one.errors) for one in first.values()),
+    )
+
+
+def every_mapping(first: Choice, second: Choice, workers: int) -> Iterator[list[LayerChoice]]:
+    """All mappings of two layers, but for the names of workers."""
+    (p, r), (q, s) = first, second
+    fixed = LayerChoice(p, 1, r, tuple(tuple(range(at * r, at * r + r)) for at in range(p)))
+    for order in permutations(range(workers), q * s):
+        mapping = tuple(order[at * s : at * s + s] for at in range(q))
+        yield [fixed, LayerChoice(q, 1, s, mapping)]
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[NeuronLayer, NeuronLayer, Choice, Choice]:
+    """Two layers, the later one fully connected, and how they are cut on up to five workers."""
+    chain = draw(networks(min_layers=2, max_layers=3).filter(lambda one: one[-1].kind == "full"))
+    chosen = []
+    for layer in chain[-2:]:
+        partitions = draw(st.integers(1, min(5, layer.cuts)))
+        chosen.append((partitions, draw(st.integers(1, 5 // partitions))))
+    return chain[-2], chain[-1], chosen[0], chosen[1]
+
+
+@given(pairs())
+@settings(max_examples=120)
+def test_no_mapping_fetches_less_before_a_fully_connected_layer(
+    pair: tuple[NeuronLayer, NeuronLayer, Choice, Choice],
+) -> None:
+    """But for one unit where partitions are unequal: the smaller ones may be matched."""
+    layer, following, first, second = pair
+    workers = max(first[0] * first[1], second[0] * second[1])
+    found = fetched((layer, following), mapped([first, second], workers))
+    best = [
+        fetched((layer, following), choices) for choices in every_mapping(first, second, workers)
+    ]
+    classes = gcd(first[1], second[1])
+    unit = Fraction(layer.width * classes, first[1]) * (layer.units % first[0] != 0)
+    neuron = Fraction(classes, second[1]) * (following.units % second[0] != 0)
+    assert found[0] <= min(one[0] for one in best) + unit
+    assert found[1] <= min(one[1] for one in best) + neuron
+
+
+def test_mappings_by_hand() -> None:
+    # Copies 0 and 2 of the later layer see even samples, and so does copy 0 of the earlier one.
+    assert canonical_mapping([(2, 2), (1, 4)], 4) == (((0, 1), (2, 3)), ((0, 1, 2, 3),))
+    # Two bands over four earlier ones share workers with the first and the third.
+    assert canonical_mapping([(4, 1), (2, 1)], 4)[1] == ((0,), (2,))
+    assert canonical_mapping([(2, 1), (4, 1)], 4)[1] == ((0,), (2,), (1,), (3,))
+    # Four segments after one on worker 0: one stays there, the others follow in order.
+    three = canonical_mapping([(1, 1), (2, 2), (1, 1)], 6)
+    assert three == (((0,),), ((0, 1), (2, 3)), ((0,),))

@@ -9,23 +9,28 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from yan_brute_force import brute_force
 
 from planner.families import yan
-from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
-from planner.families.yan.from_profile import ProfiledProblem, neuron_layers, profiled
+from planner.families.yan.configuration import Configuration, LayerChoice
+from planner.families.yan.from_profile import neuron_layers, profiled
 from planner.families.yan.windows import block_window
 from planner.jsonio import decode_profile
 from planner.model.clusters import Cluster, Nic
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.layers import Layer, graph_of_layers
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import Switch
-from planner.solving.deadline import Deadline
+from tests.formats.refused import refused
+from tests.present import present
+from tests.solved import Solved
 from tests.yan import neuron_oracle
+from tests.yan.small_problems import brute_result, solved
 
 PROFILES = sorted((Path(__file__).parents[2] / "data/profiles").glob("*.json"))
+
+
+MADE_UP = Provenance("synthetic", "made up")
 
 
 def shipped(path: Path) -> Profile:
@@ -36,71 +41,34 @@ def machines(count: int, startup_ns: int = 1000) -> Cluster:
     return Cluster("c", "made up", count, Switch(count), Nic(Fraction(10**9), startup_ns))
 
 
-def conv(name: str, inputs: int, outputs: int, rows: int, kernel: int, **more: int) -> Layer:
-    """A convolution of squares with padding; more: block, forward_ns, backward_ns."""
-    return Layer(
-        name,
-        more.get("forward_ns", 600),
-        more.get("backward_ns", 1000),
-        4 * inputs * outputs * kernel**2,
-        block=more.get("block"),
-        kind="conv",
-        input_shape=(inputs, rows, rows),
-        output_shape=(outputs, rows, rows),
-        kernel=(kernel, kernel),
-        stride=(1, 1),
-        connections=inputs * outputs * (rows * kernel) ** 2,
-        weights=inputs * outputs * kernel**2,
-    )
+def layer(name: str, kind: str, read: tuple[int, ...], made: tuple[int, ...], **more: Any) -> Layer:
+    """A layer that reads and makes these shapes."""
+    known = {"forward_ns": 50, "backward_ns": 70, "connections": 0, "weights": 0, **more}
+    known |= {"parameter_bytes": 4 * known["weights"], "input_shape": read, "output_shape": made}
+    return Layer(name, kind=kind, **known)
 
 
-def light(name: str, kind: str, read: tuple[int, ...], made: tuple[int, ...]) -> Layer:
-    window = (2, 2) if kind == "pool" else None
-    return Layer(
-        name,
-        50,
-        70,
-        0,
-        kind=kind,
-        input_shape=read,
-        output_shape=made,
-        kernel=window,
-        stride=window,
-        connections=0,
-        weights=0,
-    )
+def conv(name: str, inputs: int, outputs: int, rows: int, kernel: int, **more: Any) -> Layer:
+    """A convolution of squares with padding."""
+    weights = inputs * outputs * kernel**2
+    known = {"forward_ns": 600, "backward_ns": 1000, "kernel": (kernel, kernel), "stride": (1, 1)}
+    known |= {"connections": weights * rows**2, "weights": weights, **more}
+    return layer(name, "conv", (inputs, rows, rows), (outputs, rows, rows), **known)
 
 
-def full(name: str, inputs: int, outputs: int) -> Layer:
-    return Layer(
-        name,
-        300,
-        500,
-        4 * (inputs + 1) * outputs,
-        kind="full",
-        input_shape=(inputs,),
-        output_shape=(outputs,),
-        connections=inputs * outputs,
-        weights=(inputs + 1) * outputs,
-    )
-
-
-def small(batch_size: int | None = 4, graph: Graph | None = None) -> Profile:
-    layers = (
+SMALL = Profile(
+    "small",
+    (
         conv("conv", 1, 2, 4, 3),
-        light("relu", "activation", (2, 4, 4), (2, 4, 4)),
-        light("pool", "pool", (2, 4, 4), (2, 2, 2)),
-        full("fc", 8, 3),
-    )
-    return Profile("small", layers, Provenance("synthetic", "made up"), batch_size, graph)
-
-
-def alone(made: ProfiledProblem) -> yan.Estimate:
-    """What an epoch takes on one worker and one server, nothing cut."""
-    count = len(made.problem.layers)
-    mappings = canonical_mapping([(1, 1)] * count, 1)
-    layers = tuple(LayerChoice(1, 1, 1, mapping) for mapping in mappings)
-    return yan.estimate(made.problem, Configuration(1, 1, 1, layers))
+        layer("relu", "activation", (2, 4, 4), (2, 4, 4)),
+        layer("pool", "pool", (2, 4, 4), (2, 2, 2), kernel=(2, 2), stride=(2, 2)),
+        layer(
+            "fc", "full", (8,), (3,), forward_ns=300, backward_ns=500, connections=24, weights=27
+        ),
+    ),
+    MADE_UP,
+    batch_size=4,
+)
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
@@ -108,9 +76,10 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
     """Uncut layers take what was measured: forward alone, backward in update and error terms."""
     profile = shipped(path)
     assert profile.batch_size is not None
-    made = profiled(profile, machines(4), 5 * profile.batch_size)
-    layers, found = made.problem.layers, alone(made).layers
-    assert made.problem.samples == 5
+    problem = profiled(profile, machines(4), 5 * profile.batch_size).problem
+    layers, whole = problem.layers, LayerChoice(1, 1, 1, ((0,),))
+    found = yan.estimate(problem, Configuration(1, 1, 1, (whole,) * len(layers))).layers
+    assert problem.samples == 5
     assert sum(layer.weights for layer in layers) == sum(
         layer.weights or 0 for layer in profile.layers
     )
@@ -130,15 +99,12 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
 def test_shipped_profiles_are_searched(name: str) -> None:
     (path,) = (one for one in PROFILES if one.stem == name)
     made = profiled(shipped(path), machines(6), 10**6, computation=Fraction(1, 50))
-    result = yan.solve(made.problem)
-    assert result.status == "optimal"
-    assert result.plan is not None
-    yan.check(made.problem, result.plan.configuration)
+    assert yan.solve(made.problem).status == "optimal"
     assert made.assumptions
 
 
 def test_layers_of_a_small_profile() -> None:
-    first, second = neuron_layers(small())
+    first, second = neuron_layers(SMALL)
     assert (first.name, first.kind, first.shape) == ("conv", "block", (4, 2, 1))
     assert (first.kernel, first.stride, first.cuts) == (4, 2, 2)
     assert first.forward_ns == 700
@@ -152,39 +118,28 @@ def test_the_search_is_brute_force_on_a_small_profile(
     count: int, startup_ns: int, read_model: str
 ) -> None:
     cluster = machines(count, startup_ns)
-    problem = profiled(small(), cluster, 40, read_every=8, read_model=read_model).problem
-    best = brute_force(problem, Deadline(None)).plan
-    found = yan.solve(problem).plan
-    assert best is not None
-    assert found is not None
-    assert found.ranking[0].epoch == best.ranking[0].epoch
+    problem = profiled(SMALL, cluster, 40, read_every=8, read_model=read_model).problem
+    found, best = solved(problem).plan.ranking[0], Solved.of(brute_result(problem)).plan.ranking[0]
     price = neuron_oracle.price(problem, found.configuration)
-    assert price.epoch == found.ranking[0].epoch
+    assert found.epoch == best.epoch == price.epoch
 
 
 @pytest.mark.parametrize("field", ["kind", "output_shape", "connections", "weights", "kernel"])
 def test_what_is_missing_is_named(field: str) -> None:
-    profile = small()
     without: dict[str, Any] = {field: None}
-    layers = (replace(profile.layers[0], **without), *profile.layers[1:])
-    with pytest.raises(InvalidInputError) as caught:
-        profiled(replace(profile, layers=layers), machines(3), 10)
-    assert caught.value.path == f"layers[0].{field}"
-    assert "of layer 'conv'" in caught.value.message
-    assert "planner profile records it" in caught.value.message
+    layers = (replace(SMALL.layers[0], **without), *SMALL.layers[1:])
+    words = "of layer 'conv'.*planner profile records it"
+    with refused(f"layers[0].{field}", words):
+        profiled(replace(SMALL, layers=layers), machines(3), 10)
 
 
 def test_without_a_batch_size_or_layers_there_is_no_problem() -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        profiled(small(None), machines(3), 10)
-    assert caught.value.path == "batch_size"
-    profile = small()
-    alone = replace(profile, layers=(), graph=profile.dataflow())
-    with pytest.raises(InvalidInputError) as caught:
-        profiled(alone, machines(3), 10)
-    assert caught.value.path == "layers"
+    graph_only = replace(SMALL, layers=(), graph=SMALL.dataflow())
+    for path, profile in (("batch_size", replace(SMALL, batch_size=None)), ("layers", graph_only)):
+        with refused(path, ""):
+            profiled(profile, machines(3), 10)
     with pytest.raises(NotApplicableError):
-        profiled(small(), machines(1), 10)
+        profiled(SMALL, machines(1), 10)
 
 
 def branches(joined: bool) -> tuple[tuple[Layer, ...], Graph]:
@@ -204,8 +159,7 @@ def test_windows_of_branches_are_joined_and_those_in_a_row_composed(
     joined: bool, kernel: int
 ) -> None:
     layers, graph = branches(joined)
-    profile = Profile("p", layers, Provenance("synthetic", "made up"), 1, graph)
-    found = neuron_layers(profile)
+    found = neuron_layers(Profile("p", layers, MADE_UP, 1, graph))
     assert [layer.kernel for layer in found] == [1, kernel, 1]
     assert found[1].weights == sum(layer.weights or 0 for layer in layers[1:3])
 
@@ -216,26 +170,15 @@ def test_a_window_holds_the_rows_that_reach_a_row(chain: list[tuple[int, int]]) 
     rows, layers, reached = 40, {}, [{row} for row in range(40)]
     for place, (kernel, stride) in enumerate(chain):
         after = -(-rows // stride)
-        padding = max(0, (after - 1) * stride + kernel - rows)
-        top = (padding + 1) // 2
-        if not -stride < (after - 1) * stride + kernel - rows <= 2 * (kernel - 1):
+        padding = (after - 1) * stride + kernel - rows
+        if not -stride < padding <= 2 * (kernel - 1):
             return
-        reached = [
-            set().union(
-                *(
-                    reached[row]
-                    for row in range(y * stride - top, y * stride - top + kernel)
-                    if 0 <= row < rows
-                )
-            )
-            for y in range(after)
-        ]
-        shape = (1, rows, 1)
-        layer = replace(conv("c", 1, 1, 1, 1), input_shape=shape, output_shape=(1, after, 1))
-        layers[f"c{place}"] = replace(layer, kernel=(kernel, 1), stride=(stride, 1))
+        tops = [y * stride - (max(0, padding) + 1) // 2 for y in range(after)]
+        reached = [set().union(*reached[max(0, top) : top + kernel]) for top in tops]
+        shapes = (1, rows, 1), (1, after, 1)
+        layers[f"c{place}"] = layer("c", "conv", *shapes, kernel=(kernel, 1), stride=(stride, 1))
         rows = after
-    window = block_window(layers, None, 40)
-    assert window is not None
+    window = present(block_window(layers, None, 40))
     assert window.rows == rows
     for y, needed in enumerate(reached):
         low, high = y * window.step + window.low, y * window.step + window.high
@@ -247,5 +190,5 @@ def test_a_window_holds_the_rows_that_reach_a_row(chain: list[tuple[int, int]]) 
 def test_what_mixes_positions_is_not_cut() -> None:
     layers, graph = branches(joined=True)
     mixing = (*layers[:2], replace(layers[2], kind="attention"), layers[3])
-    found = neuron_layers(Profile("p", mixing, Provenance("synthetic", "made up"), 1, graph))
+    found = neuron_layers(Profile("p", mixing, MADE_UP, 1, graph))
     assert [layer.cuts for layer in found] == [9, 1, 9]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -13,27 +12,21 @@ from planner.families.yan.problem import Constants, Problem
 
 @st.composite
 def networks(
-    draw: st.DrawFn,
-    *,
-    min_layers: int = 1,
-    max_layers: int = 4,
-    kinds: Literal["any", "full", "conv"] = "any",
-    measured: bool = True,
+    draw: st.DrawFn, *, min_layers: int = 1, max_layers: int = 4
 ) -> tuple[NeuronLayer, ...]:
     """Convolutions, then fully connected layers; either may be missing, or be blocks.
 
-    With `measured` there are times of some.
+    There are times of some.
     """
     count = min_layers + max_layers - draw(st.integers(min_layers, max_layers))
-    convolutions = {"any": draw(st.integers(0, count)), "full": 0, "conv": count}[kinds]
+    convolutions = draw(st.integers(0, count))
     layers: list[NeuronLayer] = []
     for place in range(count):
-        before = layers[-1] if layers else None
         make = _convolutions if place < convolutions else _full_layers
-        if kinds == "any" and draw(st.integers(0, 2)) == 0:
+        if draw(st.integers(0, 2)) == 0:
             make = _blocks
-        layer = draw(make(f"layer{place}", before))
-        if measured and draw(st.integers(0, 2)) == 0:
+        layer = draw(make(f"layer{place}", layers[-1] if layers else None))
+        if draw(st.integers(0, 2)) == 0:
             layer = replace(layer, forward_ns=draw(_decimals), backward_ns=draw(_decimals))
         layers.append(layer)
     return tuple(layers)
@@ -118,7 +111,7 @@ def constants(draw: st.DrawFn, threads: int) -> Constants:
     )
 
 
-_speeds = st.sampled_from(["0.5", "0.5", "1", "1", "2", "3"]).map(Fraction)
+_speeds = st.sampled_from(["0.25", "0.5", "0.5", "1", "1", "1.5", "2", "3"]).map(Fraction)
 
 
 @st.composite
@@ -130,16 +123,12 @@ def problems(
     max_layers: int = 3,
     max_threads: int = 3,
     min_layers: int = 1,
-    kinds: Literal["any", "full", "conv"] = "any",
     speeds: bool = False,
     memory: bool = False,
-    measured: bool = True,
 ) -> Problem:
     """Any valid problem; with `speeds` machines differ, with `memory` it may be too little."""
     machines = draw(st.integers(min_machines, max_machines))
-    layers = draw(
-        networks(min_layers=min_layers, max_layers=max_layers, kinds=kinds, measured=measured)
-    )
+    layers = draw(networks(min_layers=min_layers, max_layers=max_layers))
     each_machine = st.lists(_speeds, min_size=machines, max_size=machines)
     bits = sum(64 * layer.weights + 128 * layer.neurons for layer in layers)
     return Problem(
@@ -172,25 +161,19 @@ def choices(draw: st.DrawFn, problem: Problem, layer: NeuronLayer, workers: int)
 
 
 @st.composite
-def configurations(
-    draw: st.DrawFn, problem: Problem, *, workers: int | None = None
-) -> Configuration:
+def configurations(draw: st.DrawFn, problem: Problem) -> Configuration:
     """A configuration with the canonical mapping; it may need more memory than there is."""
-    if workers is None:
-        workers = problem.machines - draw(st.integers(1, problem.machines - 1))
+    workers = problem.machines - draw(st.integers(1, problem.machines - 1))
     replicas = draw(st.integers(1, (problem.machines - 1) // workers))
     servers = draw(st.integers(1, problem.machines - replicas * workers))
     chosen = [draw(choices(problem, layer, workers)) for layer in problem.layers]
     mappings = canonical_mapping([(one.partitions, one.copies) for one in chosen], workers)
-    layers = tuple(
-        LayerChoice(one.partitions, one.threads, one.copies, mapping)
-        for one, mapping in zip(chosen, mappings, strict=True)
-    )
+    layers = (replace(one, mapping=own) for one, own in zip(chosen, mappings, strict=True))
     machines = None
     if not problem.uniform or draw(st.booleans()):
         used = servers + replicas * workers
         machines = tuple(draw(st.permutations(range(problem.machines)))[:used])
-    return Configuration(servers, replicas, workers, layers, machines)
+    return Configuration(servers, replicas, workers, tuple(layers), machines)
 
 
 @st.composite
@@ -199,14 +182,7 @@ def any_configurations(draw: st.DrawFn, problem: Problem) -> Configuration:
     drawn = draw(configurations(problem))
     layers = []
     for choice in drawn.layers:
-        workers = draw(st.permutations(range(drawn.workers_per_replica)))
-        each = choice.copies
-        mapping = tuple(tuple(workers[p * each : (p + 1) * each]) for p in range(choice.partitions))
-        layers.append(LayerChoice(choice.partitions, choice.threads, each, mapping))
-    return Configuration(
-        drawn.parameter_servers,
-        drawn.replicas,
-        drawn.workers_per_replica,
-        tuple(layers),
-        drawn.machines,
-    )
+        workers, each = draw(st.permutations(range(drawn.workers_per_replica))), choice.copies
+        mapping = (tuple(workers[p * each : (p + 1) * each]) for p in range(choice.partitions))
+        layers.append(replace(choice, mapping=tuple(mapping)))
+    return replace(drawn, layers=tuple(layers))

@@ -1,0 +1,34 @@
+"""Problems made by hand, and answers that have a plan."""
+
+from typing import Any
+
+from planner.families.caramel import Plan, Problem, solve
+from planner.model.graphs import Graph, Op, Parameter
+from tests.solved import Solved
+
+
+def chain(*layers: tuple[int, int, int]) -> Graph:
+    """Return a chain of (forward, backward, bytes), layer 0 nearest the input."""
+    ops, parameters = [], []
+    for i, (forward, _, size) in enumerate(layers):
+        ops.append(Op(f"f{i}", forward, "forward", (f"f{i - 1}",) if i else ()))
+        parameters.append(Parameter(f"w{i}", size, (f"b{i}",), (f"f{i}",)))
+    for i, (_, backward, _) in reversed([*enumerate(layers)]):
+        after = (f"b{i + 1}",) if i + 1 < len(layers) else ()
+        ops.append(Op(f"b{i}", backward, "backward", (*after, f"f{i}")))
+    return Graph(tuple(ops), tuple(parameters))
+
+
+def apart(*layers: tuple[int, int, int]) -> Graph:
+    """Return layers of (forward, backward, bytes) that do not depend on each other."""
+    ops = [Op(f"f{i}", forward, "forward") for i, (forward, _, _) in enumerate(layers)]
+    ops += [Op(f"b{i}", back, "backward", (f"f{i}",)) for i, (_, back, _) in enumerate(layers)]
+    parameters = (
+        Parameter(f"w{i}", size, (f"b{i}",), (f"f{i}",)) for i, (_, _, size) in enumerate(layers)
+    )
+    return Graph(tuple(ops), tuple(parameters))
+
+
+def solved(problem: Problem, method: str = "auto", **options: Any) -> Solved[Plan]:
+    """Return the answer to a problem that has a plan."""
+    return Solved.of(solve(problem, method=method, **options))
