@@ -19,6 +19,15 @@ Request = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 
 SWITCH = {"kind": "switch"}
+COST = {"startup_ns": 30_000, "ns_per_byte": 0.7}
+TABLE = {"table": [[0, 1000], [100, 5000], [10**5, 90_000], [10**6, 500_000], [10**7, 8 * 10**6]]}
+DISTURBING = {"startup_ns": 20_000, "ns_per_byte": 0.1, "slowdown": 1.3, "delay_ns": 5000}
+NETWORKS = {
+    "affine": COST,
+    "table": TABLE,
+    "interference": {**COST, "interference": DISTURBING},
+    "table, interference": {**TABLE, "interference": DISTURBING},
+}
 
 
 def used_s() -> float:
@@ -62,7 +71,6 @@ def yan_deep(layers: int) -> Request:
 
 
 def caramel(parameters: int, **more: Any) -> Request:
-    """A chain of layers."""
     rows = zip(*(drawn(seed, parameters, 10**6) for seed in (1, 2, 3)), strict=True)
     layers = [
         Layer(str(place), forward, backward, 4 * size)
@@ -110,6 +118,46 @@ def tiny_iteration(machines: int, **more: Any) -> Request:
     ]
     nic = {"bytes_per_s": 1e9, "startup_ns": 100}
     return {**synthetic_iteration(rows, machines, nic=nic), **more}
+
+
+def spread_ibatch(layers: int, **more: Any) -> Request:
+    return {
+        "problem": "ibatch",
+        "direction": "push",
+        "compute_ns": drawn(1, layers, 10**6),
+        "spread_ns": drawn(2, layers, 10**5),
+        "layer_bytes": drawn(3, layers, 10**6),
+        "outlook": "nominal",
+        **more,
+    }
+
+
+def spread_caramel(layers: int, **more: Any) -> Request:
+    request = caramel(layers)
+    for op, spread in zip(request["ops"], drawn(1, 2 * layers, 10**5, 0), strict=True):
+        op["spread_ns"] = spread
+    return {**request, "outlook": "nominal", **more}
+
+
+def spread_iteration(
+    layers: int, machines: int = 8, topology: Request = SWITCH, **cluster: Any
+) -> Request:
+    """As many ops as layers are asked for, in two passes."""
+    draw = Random(layers // 2)
+    rows = [
+        {
+            "name": f"l{place}",
+            "forward_ns": draw.randrange(10**6),
+            "backward_ns": draw.randrange(10**6),
+            "forward_spread_ns": draw.randrange(10**5),
+            "backward_spread_ns": draw.randrange(10**5),
+            "parameter_bytes": 4 * draw.randrange(1, 10**6),
+            "activation_bytes": draw.randrange(10**6),
+        }
+        for place in range(layers // 2)
+    ]
+    request = synthetic_iteration(rows, machines, topology=topology, **cluster)
+    return {**request, "outlook": "nominal"}
 
 
 def fsdp(layers: int, **more: Any) -> Request:

@@ -16,7 +16,6 @@ class Solved(NamedTuple, Generic[PlanT]):
 
     @classmethod
     def of(cls, result: Result[PlanT, Any]) -> Self:
-        """Return what a result says that has a plan."""
         assert result.plan is not None
         assert result.objective_ns is not None
         assert result.lower_bound_ns is not None

@@ -1,21 +1,20 @@
-"""What methods of several families share: fronts, merging rules, searches, CP-SAT, contention."""
+"""What methods share: deadlines, fronts, merging rules, searches, CP-SAT, contention."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from itertools import accumulate, islice, pairwise, product
-from math import ceil
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
-from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import InvalidInputError
-from planner.solving.bucketing import ddp_buckets, earliest_end, mg_wfbp_groups
+from planner.solving.bucketing import ddp_buckets, earliest_end
 from planner.solving.contention import (
     MANY,
     MERGING,
@@ -29,7 +28,33 @@ from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
 from planner.solving.pareto import nondominated, staircase
 
+LATE = Deadline(1e-9)
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
+
+
+def test_deadlines_are_put_off_shared_and_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("planner.solving.deadline.time", clock)
+    cancel = threading.Event()
+    assert Deadline(None).at_least(1).remaining_s is None
+    assert Deadline(1e-9).at_least(1000).remaining_s == 1000
+    whole, late, again = Deadline(1000), Deadline(None, cancel).later(5), Deadline.of(Deadline(3))
+    assert whole.at_least(1) is whole
+    share = Deadline(100, cancel).share(4)
+    assert share.remaining_s == 25
+    assert Deadline(None).share(4).remaining_s is None
+    assert (Deadline(0).share(4).remaining_s or 0) > 0  # enough for a first plan
+    now[0] = 2
+    assert (again.remaining_s, again.passed) == (1, False)
+    now[0] = 3
+    assert again.passed
+    assert (late.passed, share.passed) == (False, False)
+    cancel.set()
+    assert share.passed
+    for moment, over in ((3, False), (7, False), (8, True)):  # five seconds after the cancel
+        now[0] = moment
+        assert late.passed == over
 
 
 def front(items: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -60,15 +85,9 @@ def test_more_criteria(items: list[tuple[int, ...]], most: int) -> None:
     assert nondominated(items, most) == front(items)[:most]
 
 
-def test_ddp_buckets_close_once_they_reach_their_limit() -> None:
-    """Exactly at the limit is enough."""
-    assert ddp_buckets([4, 6, 10, 15, 24, 1], first_limit=10, limit=25) == [2, 2, 2]
-    assert ddp_buckets([9, 1, 24], first_limit=10, limit=25) == [2, 1]
-    assert ddp_buckets([1, 1], first_limit=10, limit=25) == [2]
-    assert ddp_buckets([]) == []
-
-
 @given(st.lists(st.integers(0, 50)), st.integers(1, 60), st.integers(1, 60))
+@example([4, 6, 10, 15, 24, 1], 10, 25)  # exactly at the limits
+@example([9, 1, 24], 10, 25)
 def test_ddp_buckets_hold_everything_and_fill_up_before_they_close(
     sizes: list[int], first: int, limit: int
 ) -> None:
@@ -80,17 +99,6 @@ def test_ddp_buckets_hold_everything_and_fill_up_before_they_close(
         bound = first if number == 1 else limit
         assert sum(bucket[:-1]) < bound
         assert sum(bucket) >= bound or number == len(held)
-
-
-def test_mg_wfbp_merges_what_becomes_ready_within_a_startup() -> None:
-    def duration(first: int, stop: int) -> int:
-        return 10 + (stop - first)
-
-    # 9 after the first could begin: merge; 10 after: do not.
-    assert mg_wfbp_groups([5, 14], duration, 10) == [2]
-    assert mg_wfbp_groups([5, 15], duration, 10) == [1, 1]
-    # The second group can begin only when the first has left, at 16: 25 is 9 later.
-    assert mg_wfbp_groups([5, 15, 25], duration, 10) == [1, 2]
 
 
 @given(
@@ -146,10 +154,7 @@ def test_candidates_are_valued_down_to_the_bound_and_neighbours_to_the_target() 
 
 def test_it_stops_in_time_and_at_plans_that_are_not_allowed() -> None:
     assert found(18, [7, 17])[0] == 18
-    late = Deadline(1e-9)
-    while not late.passed:
-        pass
-    assert found(16, [3, 2], deadline=late) == (16, [16])
+    assert found(16, [3, 2], deadline=LATE) == (16, [16])
 
 
 def knapsack(least: int = 0) -> tuple[Any, list[Any]]:
@@ -164,26 +169,27 @@ def knapsack(least: int = 0) -> tuple[Any, list[Any]]:
     return model, chosen
 
 
-def test_the_best_solution_is_proven() -> None:
-    model, chosen = knapsack()
-    solver, found, proven = solved(model, NEVER)
-    assert (found, proven) == (True, True)
-    again, *_ = solved(model, NEVER)
-    assert [solver.value(one) for one in chosen] == [again.value(one) for one in chosen]
+FIRST = {"stop_after_first_solution": True, "cp_model_presolve": False, "linearization_level": 0}
 
 
-def test_a_first_solution_is_none_that_is_proven() -> None:
-    once = {"stop_after_first_solution": True, "cp_model_presolve": False, "linearization_level": 0}
-    _, found, proven = solved(knapsack()[0], NEVER, **once)
-    assert (found, proven) == (True, False)
-
-
-@pytest.mark.parametrize(("deadline", "proven"), [(NEVER, True), (Deadline(1e-9), False)])
-def test_without_a_solution_it_is_proven_that_there_is_none_if_there_was_time(
-    deadline: Deadline, *, proven: bool
+@pytest.mark.parametrize(
+    ("least", "deadline", "options", "known"),
+    [
+        (0, NEVER, {}, [True, True]),
+        (0, NEVER, FIRST, [True, False]),
+        (501, NEVER, {}, [False, True]),
+        (0, LATE, {}, [False, False]),
+    ],
+)
+def test_what_is_known_of_a_solution_or_that_there_is_none(
+    least: int, deadline: Deadline, options: dict[str, Any], known: list[bool]
 ) -> None:
-    _, found, known = solved(knapsack(least=501)[0] if proven else knapsack()[0], deadline)
-    assert (found, known) == (False, proven)
+    model, chosen = knapsack(least)
+    solver, *found = solved(model, deadline, **options)
+    assert found == known
+    if all(known):
+        again, *_ = solved(model, deadline, **options)
+        assert [solver.value(one) for one in chosen] == [again.value(one) for one in chosen]
 
 
 LASTS = {"rule": 7, "search": 9, "ab": 5, "abc": 4, "abcd": 6, "late": 8}
@@ -209,28 +215,41 @@ def family(asked: list[str], *, joins: bool = False) -> ContentionPlanner[str, s
     return ContentionPlanner(LASTS.__getitem__, tuple, ask, search, joined)
 
 
-def test_the_best_plan_is_kept_whenever_it_was_found() -> None:
+@pytest.mark.parametrize(
+    ("first", "more", "outcome", "searches"),
+    [
+        ("rule", {}, Outcome("rule", timed_out=True), 3),
+        (None, {"charge": 0}, Outcome("late", timed_out=True), 3),
+        # What is near its bound is left at that.
+        ("rule", {"joins": True, "least_ns": 7}, Outcome("rule"), 0),
+        ("rule", {"joins": True, "least_ns": 5}, Outcome("ab"), 0),
+        # Neighbours are merged while that is shorter.
+        ("rule", {"joins": True, "charge": 0}, Outcome("abc", timed_out=True), 3),
+        # What cannot be counted is not asked.
+        ("rule", {"charge": 2**62}, Outcome("rule", timed_out=True), 2),
+        # When the time is up one plan is enough.
+        ("search", {"deadline": LATE}, Outcome("search", timed_out=True), 0),
+        (None, {"deadline": LATE}, Outcome("search", timed_out=True), 1),
+        # Of very many transfers one search has to do.
+        ("rule", {"transfers": MANY}, Outcome("rule", timed_out=True), 3),
+        ("rule", {"transfers": MANY + 1}, Outcome("rule"), 1),
+    ],
+)
+def test_under_contention_the_best_plan_is_kept_and_no_more_is_asked_than_need_be(
+    first: str | None, more: dict[str, Any], outcome: Outcome[str], searches: int
+) -> None:
+    given: dict[str, Any] = {"joins": False, "charge": 3, "deadline": NEVER, "least_ns": 0}
+    given |= more
     asked: list[str] = []
-    outcome = best_under_contention(family(asked), iter([Outcome("rule")]), 3, NEVER)
-    assert outcome == Outcome("rule", timed_out=True)
-    assert asked == ["None 0", "search 0", "late 3"]
-    assert best_under_contention(family([]), iter(()), 0, NEVER).plan == "late"
-
-
-def test_what_is_near_its_bound_is_left_at_that() -> None:
-    asked: list[str] = []
-    words = family(asked, joins=True)
-    outcome = best_under_contention(words, iter([Outcome("rule")]), 3, NEVER, least_ns=7)
-    assert outcome == Outcome("rule")
-    assert best_under_contention(words, iter([Outcome("rule")]), 3, NEVER, least_ns=5).plan == "ab"
-    assert not asked
-
-
-def test_neighbours_are_merged_while_that_is_shorter() -> None:
-    assert (
-        best_under_contention(family([], joins=True), iter([Outcome("rule")]), 0, NEVER).plan
-        == "abc"
+    words = family(asked, joins=given["joins"])
+    if "transfers" in more:
+        words = replace(words, transfers=lambda plan: range(more["transfers"]))
+    plans = iter([Outcome(first)] if first else [])
+    found = best_under_contention(
+        words, plans, given["charge"], given["deadline"], given["least_ns"]
     )
+    assert found == outcome
+    assert asked == ["None 0", "search 0", f"late {given['charge']}"][:searches]
 
 
 @pytest.mark.parametrize("count", [100, 4000, 50_000])
@@ -255,45 +274,10 @@ def test_merging_looks_at_fewer_plans_of_very_many_transfers(count: int) -> None
     assert looked <= MERGING**2 // max(MERGING, count**2) + 5 * count
 
 
-def test_what_cannot_be_counted_is_not_asked() -> None:
-    asked: list[str] = []
-    assert (
-        best_under_contention(family(asked), iter([Outcome("rule")]), 2**62, NEVER).plan == "rule"
-    )
-    assert len(asked) == 2
-
-
-def test_when_the_time_is_up_one_plan_is_enough() -> None:
-    asked: list[str] = []
-    late = Deadline(1e-9)
-    outcome = best_under_contention(family(asked), iter([Outcome("search")]), 3, late)
-    assert outcome == Outcome("search", timed_out=True)
-    assert not asked
-    assert best_under_contention(family(asked), iter(()), 3, late).plan == "search"
-
-
-def test_costs_are_raised_by_a_factor_and_a_charge() -> None:
-    affine, table = AffineCost(3, Fraction(1, 2)), TableCost(((0, 3), (10, 8)))
-    raised = partial(scaled_cost, extra_ns=5, rounding=ceil)
-    twice = partial(raised, startup=2, rate=2)
-    assert twice(affine) == AffineCost(11, Fraction(1))
-    assert twice(table) == TableCost(((0, 11), (10, 21)))
-    both = DepthCost(((1, affine), (2, table)))
-    later = DepthCost(((1, AffineCost(8, Fraction(1, 2))), (2, TableCost(((0, 8), (10, 13))))))
-    assert raised(both) == later
+def test_the_mean_slowdown_is_rounded_up() -> None:
     assert mean_slowdown(3, 2) == Fraction(3, 2)
     assert mean_slowdown(0, 0) == 1
     assert mean_slowdown(10, 3) * 3 >= 10
-
-
-def test_of_very_many_transfers_one_search_has_to_do() -> None:
-    asked: list[str] = []
-    long = replace(family(asked), transfers=lambda plan: range(MANY + 1))
-    assert best_under_contention(long, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
-    assert asked == ["None 0"]
-    exact = replace(family(asked), transfers=lambda plan: range(MANY))
-    assert best_under_contention(exact, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
-    assert len(asked) == 4
 
 
 def test_nothing_is_made_or_priced_after_the_deadline() -> None:
@@ -309,5 +293,5 @@ def test_nothing_is_made_or_priced_after_the_deadline() -> None:
         raise AssertionError
 
     words = replace(family([]), lasts=lasts)
-    assert best_under_contention(words, first(), 3, Deadline(1e-9)).plan == "rule"
+    assert best_under_contention(words, first(), 3, LATE).plan == "rule"
     assert priced == ["rule"]

@@ -65,7 +65,6 @@ def chart(scales: int = 2, bound: float = 1.0) -> PeersChart:
 
 
 def drawn(given: PeersChart) -> Any:
-    """Return the figure, laid out."""
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
     write_title(figure, given.title)

@@ -27,7 +27,7 @@ def only_table(text: str) -> Table:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_results_file_says_where_it_comes_from(name: str) -> None:
+def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(name: str) -> None:
     results = load(name)
     script = ROOT / "benchmarks" / f"{results.benchmark}.py"
     about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
@@ -39,11 +39,6 @@ def test_a_results_file_says_where_it_comes_from(name: str) -> None:
     assert datetime.date.fromisoformat(results.date) >= datetime.date(2026, 11, 1)
     assert results.machine
     assert re.fullmatch(r"(at or before )?[0-9a-f]{7,40}( with changes)?", results.commit)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_results_file_holds_rows_of_its_columns_and_is_written_as_it_stands(name: str) -> None:
-    results = load(name)
     assert results.sections
     for section in results.sections:
         assert section.notes or section.tables, section.title

@@ -65,9 +65,7 @@ def test_sharded_parts_by_hand() -> None:
     assert part_ns(two, reshard=False) == 67
     # The second is gathered again once the first has been computed: it is there before 24.
     assert part_ns(two, reshard=True) == 67
-
-
-def test_a_third_unit_waits_for_the_first_to_be_computed() -> None:
+    # A third unit waits for the first to be computed.
     late = [Unit(10, 0, 1, 0), Unit(10, 0, 1, 0), Unit(10, 0, 30, 0)]
     # Gathered at 1, 2, and, not begun before the first is computed at 11, at 41; computed to 51.
     assert part_ns(late, reshard=False) == 51

@@ -1,12 +1,16 @@
-"""What `import planner` offers, and who loads what: planning loads no pictures and no torch."""
+"""What `import planner` offers, who loads what, and names that have one home in the source."""
 
+import ast
 import json
 import os
 import pkgutil
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,25 +22,34 @@ import planner.families
 from planner.cli import main
 from planner.jsonio import PROBLEMS
 from planner.model.errors import MissingExtraError, NotApplicableError
+from planner.solving.methods import Outcome
 from planner.view.drawing import DRAWINGS
 from tests.jsonio.test_plan_files import METHODS
 
-ROOT = Path(planner.__file__).parent
+PACKAGE = Path(planner.__file__).parent
+ROOT = PACKAGE.parent
 FAMILIES = [module.name for module in pkgutil.iter_modules(planner.families.__path__)]
 REQUESTS = {name: request for name, (request, _) in METHODS.items()}
 BATCHES = {"problem": "ibatch", "compute_ns": [2, 6], "startup_ns": 4, "transfer_ns": [3, 1]}
 
 
-def printed(code: str, stdin: str = "", *path: str) -> str:
-    """Return what another process prints: what has been imported since is in this one."""
-    known = {**os.environ, "PYTHONPATH": os.pathsep.join((*path, str(ROOT.parent)))}
-    command = [sys.executable, "-c", code]
+def printed(*words: str, stdin: str = "", path: str = str(ROOT), folder: Path | None = None) -> str:
+    """Return what another Python prints: what has been imported since is in this one."""
     done = subprocess.run(
-        command, input=stdin, env=known, capture_output=True, text=True, check=False
+        [sys.executable, *words],
+        cwd=folder,
+        input=stdin,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
+
+# ---
+# Who loads what
 
 BARRED = ("torch", "matplotlib", "planner.view", "planner.cli", "planner.runtime")
 
@@ -68,7 +81,7 @@ for request in json.load(sys.stdin):
 
 
 def test_the_library_loads_no_pictures_no_torch_and_no_command_line() -> None:
-    printed(LOADING, json.dumps(list(REQUESTS.values())))
+    printed("-c", LOADING, stdin=json.dumps(list(REQUESTS.values())))
 
 
 def test_a_request_loads_no_other_family() -> None:
@@ -76,8 +89,8 @@ def test_a_request_loads_no_other_family() -> None:
         f"import sys, planner; planner.solve({BATCHES})\n"
         "print([name for name in sys.modules if name.startswith('planner.jsonio.')])"
     )
-    loaded = [name for name in PROBLEMS if f"'planner.jsonio.{name}'" in printed(code)]
-    assert loaded == ["ibatch"]
+    loaded = printed("-c", code)
+    assert [name for name in PROBLEMS if f"'planner.jsonio.{name}'" in loaded] == ["ibatch"]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -102,12 +115,16 @@ def test_every_problem_is_drawn_and_draw_reads_an_answer_once(
     assert len(calls) == 1
 
 
+# ---
+# What `import planner` offers
+
+
 def test_only_public_names_are_listed() -> None:
     code = (
         "import planner; print(*dir(planner))\n"
         "import planner.view; assert dir(planner) == sorted(planner.__all__)"
     )
-    names = printed(code).split()
+    names = printed("-c", code).split()
     assert names == sorted(planner.__all__)
     assert [name for name in names if name.startswith("_")] == ["__version__"]
     assert {"Cluster", "read_profile", "read_cluster", "solve", "solve_or_raise"} <= {*names}
@@ -127,7 +144,7 @@ def test_the_version_is_not_that_of_another_distribution_of_the_name(tmp_path: P
         "from planner.model.machine import versions; "
         "print(version('planner'), planner.__version__, versions()['planner'])"
     )
-    found = printed(code, "", str(tmp_path)).split()
+    found = printed("-c", code, path=f"{tmp_path}{os.pathsep}{ROOT}").split()
     assert found == ["99", planner.__version__, planner.__version__]
 
 
@@ -136,19 +153,13 @@ def test_solve_or_raise_answers_as_solve_does() -> None:
     for made in (answer, same):
         del made["runtime_s"]
     assert answer == same
-
-
-@pytest.mark.parametrize(
-    "wrong", [{**BATCHES, "transfer_ns": [-1, 1]}, {"problem": "ibatches"}, {"problem": {1}}, []]
-)
-def test_solve_or_raise_raises_what_solve_answers(wrong: Any) -> None:
-    said = planner.solve(wrong)["error"]
-    with pytest.raises(planner.InvalidInputError) as caught:
-        planner.solve_or_raise(wrong)
-    assert (said["path"], said["message"]) == (caught.value.path, caught.value.message)
-
-
-def test_a_method_that_does_not_apply_says_so_by_its_type() -> None:
+    negative = {**BATCHES, "transfer_ns": [-1, 1]}
+    wrong: Any
+    for wrong in (negative, {"problem": "ibatches"}, {"problem": {1}}, []):
+        said = planner.solve(wrong)["error"]
+        with pytest.raises(planner.InvalidInputError) as caught:
+            planner.solve_or_raise(wrong)
+        assert (said["path"], said["message"]) == (caught.value.path, caught.value.message)
     with pytest.raises(NotApplicableError):
         planner.solve_or_raise({**BATCHES, "method": "ddp"})
 
@@ -165,7 +176,100 @@ def test_nothing_in_the_package_imports_short_names() -> None:
     direct = rf"^\s*(?:from|import) planner\.(?:{names})\b"
     named = rf"^\s*from planner import [^\n]*\b(?:{names})\b"
     short = re.compile(f"{direct}|{named}", flags=re.MULTILINE)
-    files = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
+    files = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
     assert not [path for path in files if short.search(path.read_text(encoding="utf-8"))]
     assert short.search("    from planner.yan import Problem")
     assert short.search("from planner import read_profile, yan")
+
+
+# ---
+# What is in one place, or has one name, in the source
+
+PUBLIC = (
+    *("model.profiles", "model.graphs", "model.costs", "model.clusters", "model.network"),
+    *("model.topologies", "model.fitting", "programs"),
+    *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"),
+    *("collectives", "iteration"),
+)
+MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
+
+
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Return classes, and names that say nothing, and where they are."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), node)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) or any(names_that_say_nothing(node))
+    ]
+
+
+def names_that_say_nothing(node: ast.AST) -> Iterator[str]:
+    """Yield what is bound there and called `one` or `said`, or `found` although it is many."""
+    match node:
+        case ast.arg(arg=("one" | "said" | "found") as name):
+            yield name
+        case ast.Name(id=("one" | "said") as name, ctx=ast.Store()):
+            yield name
+        case ast.FunctionDef(name=("one" | "said" | "found") as name):
+            yield name
+        case (
+            ast.Assign(targets=[ast.Name(id="found")], value=value)
+            | ast.AnnAssign(target=ast.Name(id="found"), value=value)
+            | ast.For(target=ast.Name(id="found") as value)
+            | ast.comprehension(target=ast.Name(id="found") as value)
+        ) if isinstance(value, (*MANY, ast.Name)):
+            yield "found"
+        case _:
+            pass
+
+
+def fields_of(node: ast.ClassDef) -> set[str]:
+    annotated = (line.target for line in node.body if isinstance(line, ast.AnnAssign))
+    return {target.id for target in annotated if isinstance(target, ast.Name)}
+
+
+@pytest.mark.slow
+def test_kinds_have_one_home_and_variables_are_called_what_they_are() -> None:
+    """`found` may be what a search returns, which finds it or not."""
+    classes = [(where, node) for where, node in nodes() if isinstance(node, ast.ClassDef)]
+    homes = [path for path, node in classes if node.name == Outcome.__name__]
+    assert homes == ["solving/methods.py"]
+    structures = {
+        path for path, node in classes for base in node.bases if ast.unparse(base) == "Struct"
+    }
+    assert len(structures) > 10
+    assert not {path for path in structures if not path.startswith("jsonio/")}
+    # Between a plan and a buffer, bytes of a parameter have two forms: those of a program, by name,
+    # and those of a model. All else holds these, and a script those of the whole vector.
+    sent = ("programs", "runtime", "families/collectives/script")
+    forms = {path for path, node in classes if {"start", "stop"} <= fields_of(node)}
+    vector, program = "families/collectives/script.py", "programs/forms.py"
+    expected = {vector, program, "runtime/model/parameters.py"}
+    assert {path for path in forms if path.startswith(sent)} == expected
+    folders = Counter(
+        (path.rpartition("/")[0], node.name)
+        for path, node in classes
+        if not node.name.startswith("_")
+    )
+    assert not {pair for pair, count in folders.items() if count > 1}
+    assert not [(path, name) for path, node in nodes() for name in names_that_say_nothing(node)]
+
+
+def test_start_ups_and_bytes_are_called_so() -> None:
+    modules = {name: import_module(f"planner.{name}") for name in PUBLIC}
+    public = {
+        (f"{module}.{exported}", name)
+        for module, contents in modules.items()
+        for exported in getattr(contents, "__all__", vars(contents))
+        if isinstance(kind := getattr(contents, exported), type)
+        for name in {*vars(kind), *vars(kind).get("__annotations__", ())}
+    }
+    startups = {pair for pair in public if "latency" in pair[1] or "startup" in pair[1]}
+    other = {pair for pair in startups if not pair[1].endswith("startup_ns")}
+    assert len(startups) > 5
+    assert other == {("yan.Constants", "latency_ns")}  # the paper's λ, by the number of threads
+    said = {name for _, name in public}
+    assert not said & {"size", "sizes", "bytes", "latency"}
+    assert {"size_bytes", "element_bytes", "layer_bytes", "gradient_bytes"} <= said

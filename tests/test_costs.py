@@ -23,6 +23,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.network import Network
 from planner.model.validation import total
+from tests.jsonio.requests import BASES
 from tests.strategies import affine_costs, table_costs
 
 networks = st.builds(
@@ -65,18 +66,18 @@ def test_tables_are_linear_between_points_and_rounded_up(cost: TableCost, size: 
     assert piece.time(size) == exact
 
 
-@given(affine_costs(), st.integers(0, 2**40))
-def test_affine_costs_are_exact_and_rounded_up(cost: AffineCost, size: int) -> None:
-    assert cost.cost_ns(size) == ceil(cost.startup_ns + cost.ns_per_byte * size)
-
-
 @given(
-    st.one_of(affine_costs(), table_costs()),
+    affine_costs() | table_costs(),
     st.lists(st.integers(0, 300) | st.integers(0, 2**40), max_size=20),
 )
-def test_arrays_cost_what_elements_cost(cost: AffineCost | TableCost, sizes: list[int]) -> None:
+def test_affine_costs_are_rounded_up_and_arrays_cost_what_elements_cost(
+    cost: AffineCost | TableCost, sizes: list[int]
+) -> None:
     found = cost.costs_ns(np.array(sizes, dtype=np.int64))
     assert found.tolist() == [cost.cost_ns(size) for size in sizes]
+    if isinstance(cost, AffineCost):
+        exact = [cost.startup_ns + cost.ns_per_byte * size for size in sizes]
+        assert found.tolist() == [ceil(time) for time in exact]
 
 
 def test_arrays_beyond_64_bits_in_between_are_exact() -> None:
@@ -87,19 +88,11 @@ def test_arrays_beyond_64_bits_in_between_are_exact() -> None:
     assert affine.costs_ns(sizes).tolist() == [affine.cost_ns(s) for s in sizes.tolist()]
 
 
-def test_bandwidth() -> None:
+def test_a_rate_is_exact_a_table_may_fall_and_the_least_of_equal_depths_is_chosen() -> None:
     cost = AffineCost.from_bandwidth(1000, Fraction(10**10, 8))
-    assert cost.ns_per_byte == Fraction(4, 5)
-    assert cost.cost_ns(10) == 1008
-
-
-def test_a_table_may_fall_but_not_at_its_end() -> None:
+    assert (cost.ns_per_byte, cost.cost_ns(10)) == (Fraction(4, 5), 1008)
     assert not TableCost(((0, 9), (1, 5), (2, 5))).is_monotone
-
-
-def test_of_equal_depths_the_least_is_chosen() -> None:
-    cost = AffineCost(1, Fraction(1))
-    assert DepthCost(((1, cost), (2, cost), (4, cost))).best_depth(10) == 1
+    assert DepthCost(((1, cost), (2, cost), (4, cost))).best_depth(10) == 1  # the least of equals
 
 
 def test_sums_end_below_what_means_never() -> None:
@@ -255,18 +248,9 @@ def test_sizes_that_cannot_be_swept(largest: int) -> None:
 
 
 NOISY = [(64, 5, 7, 6), (128, 3, 4, 9), (1000, 90, 95, 80), (4_000_000, 900, 800, 1000)]
-CHAIN: dict[str, Any] = {
-    "problem": "caramel",
-    "ops": [
-        {"name": "f", "ns": 10, "pass": "forward", "after": []},
-        {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
-    ],
-    "parameters": [{"name": "w", "bytes": 4096, "updated_by": "b", "read_by": "f"}],
-}
 
 
 def written_of(sweep: fitting.Sweep, **provenance: str) -> Any:
-    """Return the file of a sweep's fit."""
     return json.loads(encode_network(sweep, fitting.fit_network(sweep), provenance))
 
 
@@ -274,7 +258,7 @@ def written_of(sweep: fitting.Sweep, **provenance: str) -> Any:
 def test_what_is_written_is_what_requests_take(depths: int) -> None:
     sweep = swept(*[NOISY] * depths)
     fit, written = fitting.fit_network(sweep), written_of(sweep, date="2026-01-02")
-    answer = planner.solve({**CHAIN, "network": written["network"]})
+    answer = planner.solve({**BASES["one"], "network": written["network"]})
     assert answer["status"] in ("optimal", "feasible")
     table = fit.cost("table")
     assert table is not None

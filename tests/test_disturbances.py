@@ -44,14 +44,12 @@ def test_each_number_has_its_sentence(change: dict[str, Any], said: str) -> None
     assert said in sentence
 
 
-def test_what_was_is_said_in_the_past() -> None:
+def test_what_was_is_said_in_the_past_and_causes_before_effects() -> None:
     found = disturbances(replace(QUIET, threads=3, others=1.4))
     assert len(found) == 2
     for text in found:
         assert not re.search(r"\b(wait|end|is|are)\b", text), text
-
-
-def test_causes_come_before_what_they_did() -> None:
+    # Causes come before what they did.
     both = disturbances(replace(QUIET, threads=9, spread=Spread(1.0, 1.0)))
     assert len(both) == 3
     assert "9 threads" in both[0]

@@ -11,7 +11,6 @@ import pytest
 import planner
 from planner import Result, Status
 from planner.families import ibatch
-from planner.jsonio import PROBLEMS
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.solving.compare import compare
 from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
@@ -61,14 +60,10 @@ def answering(plan: str, bound: int | None = None) -> Mapping[str, Method[str, s
 def test_neighbours_are_sent_together_where_that_costs_nothing() -> None:
     result = Letters(COSTS, answering("abc", 5)).solve("a problem")
     assert (result.plan, result.objective_ns, result.status) == ("ab", 5, Status.OPTIMAL)
-
-
-def test_a_later_pair_is_tried_where_the_first_one_costs_more() -> None:
+    # A later pair is tried where the first one costs more.
     costs = {"xyz": 5, "xz": 9, "xy": 5, "x": 9}
     assert Letters(costs, answering("xyz")).solve("a problem").plan == "xy"
-
-
-def test_the_bound_of_another_plan_is_not_kept_where_it_is_that_of_its_order() -> None:
+    # The bound of another plan is not kept where it is that of its order.
     result = Letters(COSTS, answering("abc", 5), same=False).solve("a problem")
     assert (result.plan, result.lower_bound_ns, result.status) == ("ab", None, Status.FEASIBLE)
 
@@ -157,7 +152,7 @@ def test_an_old_plan_that_there_is_no_time_for_is_left(monkeypatch: pytest.Monke
 WHY = Infeasibility("because", ("field",))
 
 
-def test_optimal_is_derived_from_the_bound() -> None:
+def test_status_and_gap_are_derived_from_the_bound() -> None:
     assert Result("m", "plan", 5, 5, 0.0).status == Status.OPTIMAL
     assert Result("m", "plan", 5, 5, 0.0, timed_out=True).status == Status.OPTIMAL
     assert Result("m", "plan", 5, 4, 0.0).status == Status.FEASIBLE
@@ -165,9 +160,6 @@ def test_optimal_is_derived_from_the_bound() -> None:
     assert Result("m", "plan", 5, 4, 0.0, timed_out=True).status == Status.TIME_LIMIT
     assert Result("m", None, None, None, 0.0, infeasibility=WHY).status == Status.INFEASIBLE
     assert Result("m", None, None, None, 0.0, True, WHY).status == Status.TIME_LIMIT
-
-
-def test_gap() -> None:
     assert Result("m", "plan", 5, 4, 0.0).gap == pytest.approx(0.25)
     assert Result("m", "plan", 0, 0, 0.0).gap == 0.0
     assert Result("m", "plan", 1, 0, 0.0).gap == float("inf")
@@ -208,10 +200,6 @@ def test_a_result_is_printed_as_a_table() -> None:
         "no plan      because",
     ]
     assert "above bound" not in str(Result("m", "plan", 1, 0, 0.0))
-
-
-def test_a_result_is_shown_in_one_line() -> None:
-    made: Result[str, None] = Result("greedy", "p" * 99, 1_500_000, 1_000_000, 0.25)
     assert repr(made) == "Result(greedy: feasible, objective_ns=1500000, lower_bound_ns=1000000)"
 
 
@@ -230,6 +218,9 @@ def test_the_best_comes_first(family: Family[Any, Any, Any]) -> None:
     assert times == sorted(times, key=lambda time: (time is None, time or 0))
     for row in found.rows:
         assert (row.evaluation is None) == (row.plan is None)
+    result = family.solve(NUMBERS[family.name])  # it names the method that won
+    assert result.method in without_auto(family.methods)
+    assert result.evaluation is not None
 
 
 def test_what_does_not_apply_is_left_out_and_unknown_methods_are_errors() -> None:
@@ -249,13 +240,6 @@ def test_who_cancels_has_one_plan_and_no_more() -> None:
     methods = ["ddp", "exact", "greedy"]  # the first does not apply
     found = compare(PULLED, methods, solve=ibatch.solve, cancel=cancel)
     assert [row.method for row in found.rows] == ["exact"]
-
-
-@pytest.mark.parametrize("family", PROBLEMS)
-def test_a_result_names_the_method_that_won_and_carries_what_its_plan_costs(family: str) -> None:
-    result = FAMILIES[family].solve(NUMBERS[family])
-    assert result.method in without_auto(FAMILIES[family].methods)
-    assert result.evaluation is not None
 
 
 def test_a_method_whose_solver_is_missing_does_not_apply() -> None:

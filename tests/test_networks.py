@@ -73,7 +73,7 @@ def test_caramel_s_figures_follow(name: str, without: str | None, tensors: int, 
     assert round(mebibytes(sum(counted)), 1) == mib
 
 
-def test_caramel_s_figures_of_resnet_v2_follow() -> None:
+def test_caramel_s_figures_of_resnet_v2_and_bml_s_follow() -> None:
     model = meta_model("resnet152")
     biased = sizes(model, but="norm.weight")
     blocks = [module for module in model.modules() if type(module).__name__ == "Bottleneck"]
@@ -82,9 +82,7 @@ def test_caramel_s_figures_of_resnet_v2_follow() -> None:
     assert len(biased) + len(norms) == 363
     assert sum(biased) + sum(norms) == 60_165_032
     assert round(mebibytes(60_165_032), 1) == 229.5
-
-
-def test_bml_s_figures_follow() -> None:
+    # Those of BML.
     assert round(sum(sizes(meta_model("vgg19"), but="bias")) / 1e6, 2) == 143.65
     assert round(mebibytes(NETWORKS["vgg19"].parameters)) == 548
     assert round(NETWORKS["lenet5"].parameters / 1e6, 2) == 3.27

@@ -28,6 +28,7 @@ from planner.model.network import Network
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch
 from planner.model.validation import MAX_VALUE, exact, integer, integers
+from tests.jsonio.requests import told
 from tests.perturbed import CASES
 
 Number = Callable[[int], Any]
@@ -204,25 +205,12 @@ def test_a_share_may_be_any_number() -> None:
     assert adjusted(band, State(4), 0.75).group_size == 8  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("value", "positive", "expected"),
-    [
-        (-1, False, f"a number from 0 to {MAX_VALUE}"),
-        (float("inf"), False, f"a number from 0 to {MAX_VALUE}"),
-        (0, True, "a number > 0"),
-        (Decimal("-inf"), True, "a number > 0"),
-        (Decimal("1e99999999"), True, f"a number <= {MAX_VALUE}"),
-        (np.float64("inf"), True, f"a number <= {MAX_VALUE}"),
-        (Decimal("1e-99999999"), False, "a number of at most 1000 decimals"),
-    ],
-)
-def test_what_is_out_of_range(value: Any, positive: bool, expected: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"x: expected {expected}, got "):
-        exact(value, "x", positive=positive)
-
-
 def test_requests_take_numbers_of_numpy() -> None:
     request = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1], "compute_ns": [2, 6]}
     same = {"startup_ns": np.int64(4), "transfer_ns": [np.int32(3), np.uint8(1)]}
     limited = {**request, **same, "time_limit_s": np.float32(10)}
     assert planner.solve(limited)["batches"] == planner.solve(request)["batches"]
+    group = {"problem": "drizzle", "compute_ns": 10**9, "tasks": 320, "max_overhead": 0.05}
+    floats = {"task_ns": np.float64(390000.5), "max_overhead": np.float64(0.05)}
+    plain, found = (planner.solve({**group, "task_ns": 390000.5, **more}) for more in ({}, floats))
+    assert told(found) == told(plain)

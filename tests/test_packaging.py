@@ -1,11 +1,9 @@
 """The wheel and the source archive can be built and installed, and hold what is needed."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -13,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import planner
+from tests.test_borders import BATCHES, printed
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "data", "docs", "examples", "planner", "tests")
 SUFFIXES = {"", ".md", ".py", ".sh", ".toml", ".txt"}
-REQUEST = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1], "compute_ns": [2, 6]}
 BUILD = """
 import sys
 from setuptools import build_meta
@@ -25,28 +23,14 @@ print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))
 """
 
 
-def run(folder: Path, *words: str, stdin: str = "", path: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def built(source: Path, kind: str, target: Path) -> Path:
     """Build a wheel or a source archive as pip does, with the setuptools there is."""
-    return target / run(source, "-c", BUILD, kind, str(target)).splitlines()[-1]
+    words = ("-c", BUILD, kind, str(target))
+    return target / printed(*words, path="", folder=source).splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The wheel of a clean copy, and that of its source archive."""
     pytest.importorskip("setuptools", minversion="77", reason="setuptools is too old")
     folder = tmp_path_factory.mktemp("packaging")
     source, archives = folder / "source", folder / "archives"
@@ -86,14 +70,23 @@ def test_the_source_archive_makes_the_same_wheel(wheels: list[Path]) -> None:
     clusters = {path.name for path in (ROOT / "data" / "clusters").glob("*.json")}
     assert {f"planner/data/clusters/{name}" for name in clusters} <= first
     assert not {name for name in first if not name.startswith("planner/")}
-
-
-@pytest.mark.slow
-def test_the_distribution_has_a_name_of_its_own(wheels: list[Path]) -> None:
     assert wheels[1].name.split("-")[:2] == ["dl_comm_planner", planner.__version__]
     with zipfile.ZipFile(wheels[1]) as packed:
         (named,) = (name for name in packed.namelist() if name.endswith("/entry_points.txt"))
         assert "planner = planner.__main__:entry_point" in packed.read(named).decode()
+
+
+@pytest.mark.slow
+def test_what_is_installed_plans(wheels: list[Path], tmp_path: Path) -> None:
+    site = str(tmp_path / "site")
+    words = ("install", "--quiet", "--no-deps", "--no-index", "--target", site, str(wheels[1]))
+    printed("-m", "pip", *words, path="", folder=tmp_path)
+    code = "import planner; print(planner.__file__, planner.read_cluster('caramel-16').name)"
+    where = printed("-c", code, path=site, folder=tmp_path)
+    assert where.split() == [f"{site}/planner/__init__.py", "caramel-16"]
+    request = json.dumps(BATCHES)
+    answer = printed("-m", "planner", "solve", stdin=request, path=site, folder=tmp_path)
+    assert json.loads(answer)["status"] == "optimal"
 
 
 def test_no_command_installs_another_project_of_the_name() -> None:
@@ -113,15 +106,3 @@ def test_no_command_installs_another_project_of_the_name() -> None:
         for match in wrong.finditer(path.read_text("utf-8", "replace"))
     ]
     assert found == []
-
-
-@pytest.mark.slow
-def test_what_is_installed_plans(wheels: list[Path], tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    words = ("install", "--quiet", "--no-deps", "--no-index", "--target", str(site))
-    run(tmp_path, "-m", "pip", *words, str(wheels[1]))
-    code = "import planner; print(planner.__file__, planner.read_cluster('caramel-16').name)"
-    where = run(tmp_path, "-c", code, path=str(site))
-    assert where.split() == [str(site / "planner" / "__init__.py"), "caramel-16"]
-    answer = run(tmp_path, "-m", "planner", "solve", stdin=json.dumps(REQUEST), path=str(site))
-    assert json.loads(answer)["status"] == "optimal"

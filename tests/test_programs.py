@@ -63,12 +63,10 @@ PULL, PUSH = ({**IBATCH, "direction": direction} for direction in ("pull", "push
 
 
 def typed(request: dict[str, Any]) -> Any:
-    """Return the problem of a request."""
     return decode_request(json.dumps(request).encode()).to_problem()
 
 
 def planned(request: dict[str, Any], method: str = "auto") -> tuple[Any, Result[Any, Any]]:
-    """Return the problem of a request, and its result."""
     problem = typed(request)
     family = getattr(planner, request["problem"])
     return problem, family.solve(problem, method=method)
@@ -122,26 +120,6 @@ def test_a_plan_gives_one_program_as_an_answer_and_typed(
             )
             for row in answer["groups"]
         )
-
-
-def test_parts_of_parameters_are_carried_over() -> None:
-    answer = solved(CARAMEL, method="auto", network={"startup_ns": 0, "ns_per_byte": 0})
-    fields = ("ready_ns", "start_ns", "startup_end_ns", "end_ns", "due_ns")
-    moments = dict.fromkeys(fields, answer["backward_ns"])  # it costs nothing
-    group = without(answer["groups"][0] | moments, "part")
-    rest = [{**group, "parameters": ["one.weight", "one.bias"], "bytes": 440, "depth": 1}]
-    two = "two.weight"
-    cut = [
-        {**group, "parameters": [two], "bytes": size, "depth": 2, "part": {two: part}}
-        for size, part in ((1000, [3000, 4000]), (3000, [0, 3000]))
-    ]
-    program = program_of({**answer, "groups": cut + rest})
-    assert isinstance(program, GradientProgram)
-    assert program.batches == (
-        Batch((Piece("two.weight", 3000, 4000),), 1000, 2),
-        Batch((Piece("two.weight", 0, 3000),), 3000, 2),
-        Batch((Piece("one.weight"), Piece("one.bias")), 440, 1),
-    )
 
 
 def ranges(batches: list[list[int]]) -> list[list[str]]:

@@ -19,6 +19,7 @@ from planner.model.clusters import Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube
+from tests.jsonio.requests import told
 
 LAYERS = [
     {"name": "a", "forward_ns": 5000, "backward_ns": 9000, "parameter_bytes": 40960},
@@ -36,7 +37,6 @@ NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
     "affine": (AFFINE, AffineCost(5000, Fraction(4, 5))),
     "table": (TABLE, TableCost(((1000, 6000), (100_000, 90_000)))),
 }
-DIRECTIONS = {"pull": "all_gather", "push": "reduce_scatter"}
 
 
 def document(layers: list[dict[str, Any]] = LAYERS) -> dict[str, Any]:
@@ -46,6 +46,10 @@ def document(layers: list[dict[str, Any]] = LAYERS) -> dict[str, Any]:
 
 def typed(layers: list[dict[str, Any]] = LAYERS) -> Profile:
     return decode_profile(json.dumps(document(layers)).encode())
+
+
+def plan_of(answer: dict[str, Any]) -> dict[str, Any]:
+    return told(answer, "layer_names", "layer_parameters")
 
 
 class Folder:
@@ -80,12 +84,7 @@ def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
     return Folder(tmp_path, capsys)
 
 
-def plan_of(answer: dict[str, Any]) -> dict[str, Any]:
-    besides = {"runtime_s", "layer_names", "layer_parameters"}
-    return {key: value for key, value in answer.items() if key not in besides}
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", ["pull", "push"])
 @pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
 def test_ibatch(folder: Folder, network: Any, described: Any, direction: Any) -> None:
     problem = ibatch.Problem.from_profile(typed(), described, direction=direction)

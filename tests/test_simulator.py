@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from planner import InvalidInputError
 from planner.model.contention import Interference, progress
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.timeline import Interval, Memory, Timeline, busy_ns
-from tests.timelines import check_serial
+from planner.solving.timeline import Interval, Memory, busy_ns
 
 times = st.integers(0, 20) | st.integers(0, 10**8)
 
@@ -40,12 +39,6 @@ def test_the_largest_end_plus_tail_decides(case: Case) -> None:
         free = max(free, transfer.ready_ns, transfer.not_before_ns) + transfer.duration_ns
         end = max(end, free + left[0 if barrier else transfer.needed_by])
     assert result.end_ns == end
-
-
-def test_a_stall() -> None:
-    result = simulate([10], [5, 5], [TimedTransfer(10, 8, 1)])
-    assert result.forward == ((10, 15), (18, 23))
-    assert simulate([10], [5, 5], [TimedTransfer(10, 8, 1)], barrier=True).forward[0] == (18, 23)
 
 
 @st.composite
@@ -111,7 +104,10 @@ def test_interference_makes_nothing_earlier(case: Case) -> None:
     assert disturbed.end_ns >= free.end_ns
 
 
-def test_a_transfer_beside_computation_takes_its_processor_time() -> None:
+def test_stalls_and_transfers_beside_computation_by_hand() -> None:
+    assert simulate([10], [5, 5], [TimedTransfer(10, 8, 1)]).forward == ((10, 15), (18, 23))
+    waits = simulate([10], [5, 5], [TimedTransfer(10, 8, 1)], barrier=True)
+    assert waits.forward[0] == (18, 23)
     transfer = TimedTransfer(10, 8, 1, processor_ns=4)
     # Beside 8 ns of the second op: 4 ns of it are done, and the other 6 afterwards.
     result = simulate([10, 10], [5, 5], [transfer])
@@ -132,22 +128,10 @@ def test_a_union_is_measured_exactly(lane: list[tuple[int, int]]) -> None:
     assert busy_ns(lane) == len({moment for start, end in lane for moment in range(start, end)})
 
 
-def interval(start: int, end: int, resource: str = "r") -> Interval:
-    return Interval(resource, start, end, "forward", 0, f"{start}-{end}")
-
-
-def test_serial_resources_do_one_thing_at_a_time() -> None:
-    check_serial(Timeline(("r",), (interval(0, 2), interval(2, 3))))
-    check_serial(Timeline(("r", "s"), (interval(0, 2), interval(1, 3, "s"))))
-    with pytest.raises(AssertionError, match="overlap"):
-        check_serial(Timeline(("r",), (interval(1, 3), interval(0, 2))))
-
-
 def test_time_does_not_run_backwards() -> None:
-    with pytest.raises(InvalidInputError):
-        interval(3, 2)
-    with pytest.raises(InvalidInputError):
-        interval(-1, 2)
+    for start, end in ((3, 2), (-1, 2)):
+        with pytest.raises(InvalidInputError):
+            Interval("r", start, end, "forward", 0, "op")
 
 
 def test_a_peak_is_when_the_most_is_first_in_use() -> None:

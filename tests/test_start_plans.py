@@ -27,7 +27,7 @@ from planner.solving.methods import REPLAN
 from tests import schemas
 from tests.contract.test_every_method import FAMILIES
 from tests.fuzzing.plans import start_plan
-from tests.jsonio.requests import CARAMEL
+from tests.jsonio.requests import CARAMEL, told
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
@@ -154,15 +154,16 @@ def test_what_is_no_plan_of_the_family_is_refused(family: str) -> None:
         solve(NUMBERS[family], start=7)
     with pytest.raises(InvalidInputError, match="start: missing"):
         solve(NUMBERS[family], method=REPLAN)
+    plan = kept(REQUESTS["caramel" if family == "ibatch" else "ibatch"][0])
+    answer = planner.solve({**REQUESTS[family][0], "start_plan": plan})
+    assert answer["error"]["path"] == "start_plan.kind"
 
 
 def kept(request: Request) -> Any:
-    """Return a plan of a request."""
     return planner.solve({**request, "with_plan": True})["plan"]
 
 
 def replanned(request: Request, plan: Any) -> Any:
-    """Return the answer to a request whose plan is made of an old one."""
     return planner.solve({**request, "start_plan": plan, "method": REPLAN})
 
 
@@ -289,12 +290,6 @@ def test_what_does_not_fit_is_said_in_all_families_alike(family: str) -> None:
     assert answer == usual
 
 
-def test_a_plan_of_another_family_is_refused() -> None:
-    plan = kept(REQUESTS["ibatch"][0])
-    answer = planner.solve({**REQUESTS["caramel"][0], "start_plan": plan})
-    assert answer["error"]["path"] == "start_plan.kind"
-
-
 def test_no_buffer_is_no_plan() -> None:
     plan = kept(REQUESTS["fsdp"][0])
     plan["plan"]["buffers"] = 0
@@ -321,12 +316,15 @@ def test_numbers_that_changed_are_adapted() -> None:
     assert "warnings" not in planner.solve({**request, "start_plan": plan})
 
 
-@pytest.mark.parametrize("family", ["ibatch", "caramel"])
+@pytest.mark.parametrize("family", ["ibatch", "caramel", "overlap"])
 def test_a_search_for_scenarios_takes_none(family: str) -> None:
-    request = REQUESTS[family][0]
-    asked = {**request, "scenarios": [{"startup": 2}], "start_plan": kept(request)}
-    (said,) = planner.solve(asked)["warnings"]
+    request = {**REQUESTS[family][0], "scenarios": [{"startup": 2}], "with_plan": True}
+    usual, again = (
+        planner.solve({**request, **more}) for more in ({}, {"start_plan": kept(request)})
+    )
+    (said,) = again["warnings"]
     assert said == "start_plan is ignored: the search for scenarios begins without one"
+    assert told(again, "warnings") == told(usual)
 
 
 def test_a_plan_of_a_larger_problem_is_warned_of() -> None:

@@ -43,7 +43,6 @@ def test_ibatch_has_the_fewest_batches_of_all_best_plans(problem: ibatch.Problem
 
 
 def every_order(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
-    """Every way to group and to order some parameters."""
     if not left:
         yield []
     for count in range(1, len(left) + 1):

@@ -7,7 +7,6 @@ long. Processor time counts, since a busy machine stretches every other; an answ
 """
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,11 +21,13 @@ import pytest
 
 import planner
 from planner.jsonio.bml import answer as bml_answer
-from planner.solving.deadline import Deadline
 from planner.solving.methods import REPLAN
 from planner.solving.targets import TARGETS
 from tests import large
-from tests.large import Request
+from tests.large import COST, DISTURBING, NETWORKS, TABLE, Request
+from tests.large import spread_caramel as caramel
+from tests.large import spread_ibatch as ibatch
+from tests.large import spread_iteration as iteration
 from tests.thorough import THOROUGH
 
 LATE_S = 2.0
@@ -43,56 +44,6 @@ LIMITS = (1e-9, 1e-3, 0.05, 0.5)
 
 SMALL, MIDDLE = 19, 150
 """Layers."""
-
-COST = {"startup_ns": 30_000, "ns_per_byte": 0.7}
-TABLE = {"table": [[0, 1000], [100, 5000], [10**5, 90_000], [10**6, 500_000], [10**7, 8 * 10**6]]}
-DISTURBING = {"startup_ns": 20_000, "ns_per_byte": 0.1, "slowdown": 1.3, "delay_ns": 5000}
-NETWORKS = {
-    "affine": COST,
-    "table": TABLE,
-    "interference": {**COST, "interference": DISTURBING},
-    "table, interference": {**TABLE, "interference": DISTURBING},
-}
-
-
-def ibatch(layers: int, **more: Any) -> Request:
-    return {
-        "problem": "ibatch",
-        "direction": "push",
-        "compute_ns": large.drawn(1, layers, 10**6),
-        "spread_ns": large.drawn(2, layers, 10**5),
-        "layer_bytes": large.drawn(3, layers, 10**6),
-        "outlook": "nominal",
-        **more,
-    }
-
-
-def caramel(layers: int, **more: Any) -> Request:
-    request = large.caramel(layers)
-    for op, spread in zip(request["ops"], large.drawn(1, 2 * layers, 10**5, 0), strict=True):
-        op["spread_ns"] = spread
-    return {**request, "outlook": "nominal", **more}
-
-
-def iteration(
-    layers: int, machines: int = 8, topology: Request = large.SWITCH, **cluster: Any
-) -> Request:
-    draw = Random(layers // 2)
-    rows = [
-        {
-            "name": f"l{place}",
-            "forward_ns": draw.randrange(10**6),
-            "backward_ns": draw.randrange(10**6),
-            "forward_spread_ns": draw.randrange(10**5),
-            "backward_spread_ns": draw.randrange(10**5),
-            "parameter_bytes": 4 * draw.randrange(1, 10**6),
-            "activation_bytes": draw.randrange(10**6),
-        }
-        for place in range(layers // 2)
-    ]
-    request = large.synthetic_iteration(rows, machines, topology=topology, **cluster)
-    return {**request, "outlook": "nominal"}
-
 
 REQUESTS: dict[str, Callable[[int], Request]] = {
     **{f"ibatch, {name}": partial(ibatch, network=network) for name, network in NETWORKS.items()},
@@ -155,14 +106,11 @@ OPTIONS: dict[str, dict[str, Request]] = {
     **dict.fromkeys(("fsdp", "overlap", "bml"), OTHERS),
 }
 
-REFUSED_AT = {
-    *("method", "target", "objective", "outlook", "machine_speeds"),
-    *("layer_bytes", "memory_bytes", "workers", "time_limit_s", "pareto"),
-}
-"""What a method or an option may say it does not go with."""
-
 NOT_FOR = {"method", "layer_bytes", "memory_bytes", "workers", "time_limit_s"}
-"""The same of a method alone, or that there was no time even for the question."""
+"""What a method may say it does not go with, or that there was no time even for the question."""
+
+REFUSED_AT = NOT_FOR | {"target", "objective", "outlook", "machine_speeds", "pareto"}
+"""The same of a method or an option."""
 
 
 def family_of(name: str) -> str:
@@ -190,7 +138,6 @@ QUICK = [case for case in CASES if case[2] or case[1] in ("auto", REPLAN)]
 
 @cache
 def old_plan(name: str, layers: int) -> Any:
-    """Return a plan of the same request."""
     return planner.solve({**REQUESTS[name](layers), "with_plan": True, "time_limit_s": 0.5})["plan"]
 
 
@@ -380,31 +327,6 @@ def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up(
     given = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": 900}
     answer = planner.solve(large.yan(1000, fixed=[given], time_limit_s=0.001))
     assert (answer["status"], answer["binding"]) == ("time_limit", ["time_limit_s"])
-
-
-def test_deadlines_are_put_off_shared_and_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr("planner.solving.deadline.time", clock)
-    cancel = threading.Event()
-    assert Deadline(None).at_least(1).remaining_s is None
-    assert Deadline(1e-9).at_least(1000).remaining_s == 1000
-    whole, late, again = Deadline(1000), Deadline(None, cancel).later(5), Deadline.of(Deadline(3))
-    assert whole.at_least(1) is whole
-    share = Deadline(100, cancel).share(4)
-    assert share.remaining_s == 25
-    assert Deadline(None).share(4).remaining_s is None
-    assert (Deadline(0).share(4).remaining_s or 0) > 0  # enough for a first plan
-    now[0] = 2
-    assert (again.remaining_s, again.passed) == (1, False)
-    now[0] = 3
-    assert again.passed
-    assert (late.passed, share.passed) == (False, False)
-    cancel.set()
-    assert share.passed
-    for moment, over in ((3, False), (7, False), (8, True)):  # five seconds after the cancel
-        now[0] = moment
-        assert late.passed == over
 
 
 def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Times, sizes, rates and names as people write and read them."""
+"""Times, sizes, rates and names as people write them, and as they are shown."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,6 +12,18 @@ from hypothesis import strategies as st
 from planner import InvalidInputError
 from planner.model import units
 from planner.model.layers import module_range
+from planner.model.units import (
+    format_bytes,
+    format_factor,
+    format_ns,
+    format_rate,
+    format_share,
+)
+from planner.solving.views import epoch_text, share_text
+from planner.view.chart import shortened, ticks
+from planner.view.html import Html, element, joined
+from planner.view.panels import above_bound, slowdown_text
+from planner.view.wording import abbreviated, times
 
 Parse = Callable[[str, str], Any]
 
@@ -50,54 +62,98 @@ def test_what_is_none(parse: Parse) -> None:
         assert caught.value.path == "--option"
 
 
-def test_formatting() -> None:
-    times = {0: "0 ns", 999: "999 ns", 1500: "1.5 µs", 2_345_678: "2.346 ms", 12 * 10**9: "12 s"}
-    assert {time: units.format_ns(time) for time in times} == times
-    sizes = {5: "5 B", 2048: "2 KiB", 3 * 2**20: "3 MiB", 2**30: "1 GiB"}
-    assert {size: units.format_bytes(size) for size in sizes} == sizes
-    together = {0: "0 GiB", 5: "<0.0001 GiB", 3 * 2**19: "0.001465 GiB", 2**30: "1 GiB"}
-    assert {size: units.format_bytes(size, max(together)) for size in together} == together
-
-
-def test_factors_near_1_are_put_in_words() -> None:
-    assert units.format_factor(2.5) == "2.5 times as much"
-    assert units.format_factor(1010.2) == "1,010 times as much"
-    assert units.format_factor(0.9) == "0.9 times as much"
-    assert units.format_factor(1.001) == "a little more"
-    assert units.format_factor(0.999) == "a little less"
-
-
 GPT = [f"transformer.h.{i}.attn.c_attn.{kind}" for i in (11, 10, 9) for kind in ("weight", "bias")]
+FC1 = ["classifier.fc1.weight", "classifier.fc1.bias"]
+NAME = "features.denseblock4.denselayer16.conv2.weight"
+GIB = 2**30
 
 
 @pytest.mark.parametrize(
-    ("length", "text"),
+    ("written", "text"),
     [
-        (60, "transformer.h.11.attn.c_attn – 9.attn.c_attn"),
-        (40, "transformer.h.11.attn – 9.attn"),
-        (20, "transformer.h.11 – 9"),
-        (12, "…h.11 – 9"),
-        (5, "6 parameters"),
+        (format_ns(0), "0 ns"),
+        (format_ns(999), "999 ns"),
+        (format_ns(1500), "1.5 µs"),
+        (format_ns(2_345_678), "2.346 ms"),
+        (format_ns(12 * 10**9), "12 s"),
+        (format_bytes(5), "5 B"),
+        (format_bytes(2048), "2 KiB"),
+        (format_bytes(3 * 2**20), "3 MiB"),
+        (format_bytes(GIB), "1 GiB"),
+        (format_bytes(0, GIB), "0 GiB"),
+        (format_bytes(5, GIB), "<0.0001 GiB"),
+        (format_bytes(3 * 2**19, GIB), "0.001465 GiB"),
+        (format_bytes(GIB, GIB), "1 GiB"),
+        (format_factor(2.5), "2.5 times as much"),
+        (format_factor(1010.2), "1,010 times as much"),
+        (format_factor(0.9), "0.9 times as much"),
+        (format_factor(1.001), "a little more"),
+        (format_factor(0.999), "a little less"),
+        (module_range(GPT, 60), "transformer.h.11.attn.c_attn – 9.attn.c_attn"),
+        (module_range(GPT, 40), "transformer.h.11.attn – 9.attn"),
+        (module_range(GPT, 20), "transformer.h.11 – 9"),
+        (module_range(GPT, 12), "…h.11 – 9"),
+        (module_range(GPT, 5), "6 parameters"),
+        (module_range(["features.0.weight"], 20), "features.0.weight"),
+        (module_range(["features.0.weight"], 10), "…0.weight"),
+        (module_range(["features.0.weight"], 3), "1 parameter"),
+        (module_range(["a.weight", "a.bias"], 20), "a.weight, a.bias"),
+        (module_range(FC1, 30), "classifier.fc1 (2 parameters)"),
+        (module_range(FC1, 15), "classifier.fc1"),
+        (module_range(["w0", "w1", "w2", "w3"], 20), "w0 – w3"),
+        (format_share(0), "0.00%"),
+        (format_share(1e-6), "<0.01%"),
+        (format_share(0.0013), "0.13%"),
+        (format_share(0.5), "50.00%"),
+        (format_share(None), "?"),
+        (share_text(0), "0.00%"),
+        (share_text(0.5), "50.00%"),
+        (share_text(0.001), "0.10%"),
+        (share_text(0.00012), "0.012%"),
+        (epoch_text(1_500_000_000), "1.5 s"),
+        (epoch_text(20_050 * 10**9), "5.569 h"),
+        (epoch_text(129_600 * 10**9), "36 h"),
+        (epoch_text(265_277 * 10**9), "3.07 days"),
+        (epoch_text(10**6 * 86_400 * 10**9), "1,000,000 days"),
+        (slowdown_text(10**6, 10**6), "0%"),
+        (slowdown_text(10**6 + 1, 10**6), "<0.01%"),
+        (slowdown_text(1_012_300, 10**6), "1.23%"),
+        (slowdown_text(35 * 10**6, 10**6), "35×"),
+        (slowdown_text(5, 0), "0%"),
+        (above_bound(5, None), ""),
+        (above_bound(5, 0), ""),
+        (above_bound(0, 0), "the lower bound"),
+        (above_bound(10**6 + 1, 10**6), "<0.01% above the bound"),
+        (above_bound(199, 100), "99.00% above the bound"),
+        (above_bound(200, 100), "2× the bound"),
+        (times(1.714), "1.71×"),
+        (times(1234.5), "1,234×"),
+        (format_rate(Fraction(1250000000)), "10 Gb/s"),
+        (format_rate(Fraction(1, 8)), "1 b/s"),
+        (abbreviated(("a", "b")), "a, b"),
+        (abbreviated(("a", "b", "c")), "a … c (3 parameters)"),
+        (shortened(NAME, 60), NAME),
+        (shortened(NAME, 33), "features.….conv2.weight"),
+        (shortened("a" * 30, 9), "aaaa…aaaa"),
+        (ticks(0, 863.5, 8), [0, 200, 400, 600, 800]),
+        (ticks(0, 1, 5), pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])),
+        (ticks(3, 3, 5), [3]),
+        (
+            element("p", "a < b & c", title='"x"', class_=None),
+            '<p title="&quot;x&quot;">a &lt; b &amp; c</p>',
+        ),
+        (element("p", element("b", "x"), Html("<i></i>")), "<p><b>x</b><i></i></p>"),
+        (joined("<", Html("<br>")), "&lt;<br>"),
+        (element("rect", x=1.0, width=2.126), '<rect x="1" width="2.13"></rect>'),
     ],
 )
-def test_ranges_leave_out_inner_modules_then_outer_ones(length: int, text: str) -> None:
-    assert module_range(GPT, length) == text
+def test_numbers_names_and_markup(written: Any, text: Any) -> None:
+    assert written == text
 
 
-@pytest.mark.parametrize(
-    ("names", "length", "text"),
-    [
-        (["features.0.weight"], 20, "features.0.weight"),
-        (["features.0.weight"], 10, "…0.weight"),
-        (["features.0.weight"], 3, "1 parameter"),
-        (["a.weight", "a.bias"], 20, "a.weight, a.bias"),
-        (["classifier.fc1.weight", "classifier.fc1.bias"], 30, "classifier.fc1 (2 parameters)"),
-        (["classifier.fc1.weight", "classifier.fc1.bias"], 15, "classifier.fc1"),
-        (["w0", "w1", "w2", "w3"], 20, "w0 – w3"),
-    ],
-)
-def test_one_module_is_named_once(names: list[str], length: int, text: str) -> None:
-    assert module_range(names, length) == text
+def test_names_are_shortened_to_any_length() -> None:
+    for length in range(5, 46):
+        assert len(shortened(NAME, length)) <= length
 
 
 words = st.text("abc123_", min_size=1, max_size=8)

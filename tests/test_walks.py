@@ -55,7 +55,6 @@ PROFILE = ROOT / "data" / "profiles" / "lenet5.json"
 
 
 def walks() -> dict[str, list[str]]:
-    """Return the functions of each walk, by its title."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = page.partition("## Five walks")[2].partition("\n## ")[0]
     found = {}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.jsonio.test_caramel import CONTRACT
+from tests.jsonio.requests import CONTRACT
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import PROFILE as MODEL
 from tests.jsonio.test_yan import SMALL

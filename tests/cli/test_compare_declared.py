@@ -16,7 +16,7 @@ from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility, Result
 from tests.cli.documents import LINK, ROOT
 from tests.cli.line import Line, read
-from tests.jsonio.test_caramel import CHAIN
+from tests.jsonio.requests import CHAIN
 from tests.words import Words
 
 FAMILIES = families()

@@ -144,7 +144,7 @@ BASES: dict[str, Request] = {
     "target": {**CARAMEL, "target": "ddp"},
     "untargeted": CARAMEL,
 }
-ITERATION = BASES["iteration"]
+ITERATION, CHAIN, CONTRACT = BASES["iteration"], BASES["caramel"], BASES["one"]
 SMALL = {
     **BASES["yan"],
     "machines": 3,

@@ -1,29 +1,40 @@
-"""What answers say: the contract's examples, every family's options, the ends of the ranges.
+"""What answers and errors say: the contract's examples, options, the ends of the ranges.
 
 `answers.json` holds what the answer says at some places: "-" stands for nothing, "*" for anything,
-and "~" begins a part of a text. `"method": "each"` asks every method of the family.
+and "~" begins a part of a text. `"method": "each"` asks every method of the family. Each answer
+fits its schema and is read again.
 
-Each answer fits its schema and is read again. Errors: `test_refusals`; what families have alike:
-`test_every_problem`.
+`refused.json`, and of files `refused_files.json`, hold requests that mean nothing, though each
+field by itself could: the path of the error and a part of its message. What families have alike,
+and what a schema says of single fields: `test_every_problem`.
 """
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from functools import reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from hypothesis import given, settings
+from msgspec import to_builtins
 
 import planner
-from planner.jsonio import PROBLEMS, decode_answer, reply
+from planner.jsonio import PROBLEMS, decode_answer, decode_profile, decode_request, reply
+from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.decoding import typed
+from planner.jsonio.graphs import documents_of
+from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
 from planner.solving.timeline import Timeline
 from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
+from tests import schemas
+from tests.caramel.graph_strategies import graphs
 from tests.jsonio.requests import (
     BASES,
     HERE,
@@ -32,6 +43,7 @@ from tests.jsonio.requests import (
     Request,
     answered,
     ask,
+    error,
     patched,
     steps_of,
     table,
@@ -70,6 +82,16 @@ def test_an_answer_says(request_: Request, found: dict[str, Any]) -> None:
     if answer["objective_ns"] is not None:
         _, content = decode_answer(json.dumps(answer))
         assert not isinstance(content, Timeline) or content.end_ns == answer["objective_ns"]
+        return
+    assert answer["status"] == "infeasible"
+    assert answer["reason"]
+    assert answer["binding"]
+    with pytest.raises(InvalidInputError, match=r"the answer \(infeasible\) holds no plan"):
+        decode_answer(json.dumps(answer))
+    problem = request_["problem"]
+    typed_answer = answer_request(PROBLEMS[problem], decode_request(json.dumps(request_)))
+    about = ", ".join(dict.fromkeys((problem, answer["method"])))
+    assert typed_answer.headline() == f"There is no plan ({about}: infeasible)"
 
 
 COST = {"startup_ns": 5, "ns_per_byte": 0.1}
@@ -159,15 +181,77 @@ def test_limits_that_are_rounded_to_an_end_are_read_again(
     DRAWINGS["drizzle"].save(chart, tmp_path / "p.svg")
 
 
-def test_numbers_of_numpy_are_what_they_print() -> None:
-    plain = {"task_ns": 390000.5, "max_overhead": 0.05}
-    wrapped = {name: np.float64(value) for name, value in plain.items()}
-    found = planner.solve({**BASES["drizzle"], **wrapped})
-    assert told(found) == told(ask({**BASES["drizzle"], **plain}))
-
-
 def test_the_example_of_the_page_on_drizzle() -> None:
     text = (ROOT / "docs" / "drizzle.md").read_text(encoding="utf-8")
     request, shown = map(json.loads, re.findall(r"```json\n(.*?)```", text, re.DOTALL))
     assert request == json.loads((ROOT / "data/drizzle/inception64.json").read_bytes())
     assert told(ask(request), "curve") == shown
+
+
+@settings(max_examples=30)
+@given(graphs(max_parameters=3))
+def test_an_answers_op_order_can_be_asked_for(graph: Graph) -> None:
+    ops, parameters = map(to_builtins, documents_of(graph))
+    request = {**BASES["caramel"], "ops": ops, "parameters": parameters, "method": "caramel"}
+    answer = planner.solve(request)
+    again = planner.solve({**request, "op_order": answer["op_order"]})
+    others: dict[str, Any] = {"order": (), "control_edges": (), "targets": {}}  # these enforce none
+    assert {**told(again), **others} == {**told(answer), **others}
+
+
+# ---
+# Errors
+
+
+@pytest.mark.parametrize(("request_", "expected"), list(table(HERE / "refused.json")), ids=str)
+def test_what_fields_say_together(request_: Request, expected: list[str]) -> None:
+    path, message = error(request_)
+    assert path == expected[0]
+    assert expected[1] in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 2, "k": 24, "gradient_bytes": 3, "schedule": "all"},
+        {"n": 2**20, "k": 2, "schedule": {"server": [0, 0]}},
+        {"n": 2, "k": 40, "schedule": "all", "gradient_bytes": ..., "layer_bytes": [0] * 9 + [3]},
+    ],
+)
+def test_more_transfers_than_are_looked_at_are_refused_before_there_is_a_plan(
+    change: dict[str, Any],
+) -> None:
+    begin = time.process_time()
+    path, message = error(patched(BASES["bml"], change))
+    assert time.process_time() - begin < 1
+    assert path == "schedule"
+    assert "at most 1000000 transfers" in message
+
+
+SHAPES = ("n", "k", "ports", "accelerators", "link_bytes_per_s")
+CLUSTERS = [BASES[name] for name in ("switch", "bcube", "fattree", "rails")]
+OTHER_SHAPES = [
+    (patched(one, {place: ... if name in one["topology"] else 4}), [place, ""])
+    for one in CLUSTERS
+    for name in SHAPES
+    for place in [f"topology.{name}"]
+]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"), [*table(HERE / "refused_files.json"), *OTHER_SHAPES], ids=str
+)
+def test_what_fields_of_a_file_say_together(document: Request, expected: list[str]) -> None:
+    """No schema can check it."""
+    path, message = expected
+    if "machines" not in document:
+        with pytest.raises(InvalidInputError) as caught:
+            decode_profile(json.dumps(document))
+        assert caught.value.path == path
+        assert message in caught.value.message
+        return
+    assert schemas.fits(document, "cluster")
+    for within in ("", "cluster"):
+        with pytest.raises(InvalidInputError) as caught:
+            cluster_of(typed(document, ClusterDocument), within)
+        assert caught.value.path == ".".join(filter(None, (within, path)))

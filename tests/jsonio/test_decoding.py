@@ -26,7 +26,6 @@ HUGE, TINY = "1E1000000000000000000000", "1e-9999999999999999999"
 
 
 def with_field(name: str, written: str) -> bytes:
-    """Return the example with a field whose value is written in this way."""
     fields = {key: value for key, value in EXAMPLE.items() if key != name}
     return json.dumps(fields)[:-1].encode() + f', "{name}": {written}}}'.encode()
 
@@ -40,7 +39,6 @@ def refusal(data: bytes) -> tuple[str, str]:
 
 
 def called(request: Any) -> dict[str, Any]:
-    """Return the error that a library call is answered with."""
     error: dict[str, Any] = planner.solve(request)["error"]
     return error
 
@@ -105,27 +103,6 @@ def test_commands_refuse_such_files(
     assert "InvalidOperation" not in said
 
 
-LONG = "ab" * 100_000
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {LONG: 1},
-        {"method": LONG},
-        {"problem": LONG},
-        {**CARAMEL, "parameters": [{**CARAMEL["parameters"][0], "read_by": LONG}]},
-        {"x": [{LONG: {LONG: {"y": "\ud800"}}}]},
-    ],
-    ids=lambda change: next(iter(change))[:9],
-)
-def test_a_long_misspelt_name_is_refused_at_once(change: dict[str, Any]) -> None:
-    begin = time.process_time()
-    error = called(change if change.get("ops") else {**EXAMPLE, **change})
-    assert len(error["path"]) + len(error["message"]) < 1000
-    assert time.process_time() - begin < 1
-
-
 def test_a_bad_value_under_one_of_many_keys_is_found_at_once() -> None:
     depths = {str(number): CARAMEL["network"] for number in range(20_000)}
     network = {**CARAMEL["network"], "depths": {**depths, "7": {"startup_ns": -1}}}
@@ -150,6 +127,9 @@ def test_what_is_deep_or_holds_itself_is_refused(container: type) -> None:
     assert called(ninety)["path"] == refusal(json.dumps(ninety).encode())[0] == "x"
 
 
+LONG = "ab" * 100_000
+
+
 @pytest.mark.parametrize(
     ("change", "path", "expected"),
     [
@@ -168,14 +148,27 @@ def test_what_is_deep_or_holds_itself_is_refused(container: type) -> None:
             for path in ["network.ns_per_byte"]
             for value in ("NaN", "sNaN", "-Infinity", "1E-5000")
         ),
+        *(
+            (change, None, "")  # what is misspelt is named in part
+            for change in (
+                {LONG: 1},
+                {"method": LONG},
+                {"problem": LONG},
+                {**CARAMEL, "parameters": [{**CARAMEL["parameters"][0], "read_by": LONG}]},
+                {"x": [{LONG: {LONG: {"y": "\ud800"}}}]},
+            )
+        ),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
-def test_what_no_document_can_say_no_call_can(
-    change: dict[Any, Any], path: str, expected: str
+def test_what_no_document_can_say_no_call_can_and_it_is_refused_at_once(
+    change: dict[Any, Any], path: str | None, expected: str
 ) -> None:
+    begin = time.process_time()
     error = called(change if "ops" in change else {**EXAMPLE, **change})
-    assert error["path"] == path
+    assert time.process_time() - begin < 1
+    assert len(error["path"]) + len(error["message"]) < 1000
+    assert path in (error["path"], None)
     assert expected in error["message"]
 
 

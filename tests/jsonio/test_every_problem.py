@@ -15,7 +15,6 @@ from planner.cli import main
 from planner.jsonio import PROBLEMS, decode_answer, decode_profile, decode_request, reply, schema
 from planner.jsonio.answer_base import AnswerBase, base_fields
 from planner.jsonio.clusters import decode_cluster
-from planner.jsonio.what_if import answer_request
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer
 from planner.solving.methods import REPLAN
@@ -23,7 +22,7 @@ from planner.solving.result import Result
 from planner.solving.targets import FSDP2, TARGETS
 from tests import schemas
 from tests.fuzzing.valid import MAKERS
-from tests.jsonio.requests import BASES, answered, ask, patched, places, put, text_of
+from tests.jsonio.requests import BASES, ask, patched, places, put, text_of
 from tests.jsonio.test_plan_files import METHODS, answers
 
 BAD: Any = (None, True, -1, 0, 0.5, 2.0, "x", "1", [], {}, [-1], {"x": 1}, 2**63, 10**30, ...)
@@ -85,31 +84,6 @@ def test_requests_and_answers_of_every_method_fit_their_schemas(problem: str) ->
         assert (answer["method"], answer["status"]) == (typed.method, typed.status)
         assert answer["objective_ns"] == typed.objective_ns
         assert answer["lower_bound_ns"] == typed.lower_bound_ns
-
-
-NO_PLAN: dict[str, dict[str, Any]] = {
-    "ibatch": {"max_batch_bytes": 1},
-    "yan": {"memory_bytes": 1, "pareto": True},
-    "bml": {"failed": {"nics": [[[0, 0], 0], [[0, 0], 1]]}, "schedule": "all"},
-    "drizzle": {"max_group_ns": 1},
-    "fsdp": {"memory_bytes": 1},
-    "overlap": {"memory_limit_bytes": 1},
-    "iteration": {"cluster": {**METHODS["iteration"][0]["cluster"], "memory_bytes": 1}},
-}
-
-
-@pytest.mark.parametrize("problem", NO_PLAN)
-def test_what_is_infeasible_has_a_reason_and_no_plan(problem: str) -> None:
-    request = {**METHODS[problem][0], **NO_PLAN[problem]}
-    answer = answered(request)
-    assert (answer["status"], answer["objective_ns"]) == ("infeasible", None)
-    assert answer["reason"]
-    assert answer["binding"]
-    with pytest.raises(InvalidInputError, match=r"the answer \(infeasible\) holds no plan"):
-        decode_answer(json.dumps(answer).encode())
-    typed = answer_request(PROBLEMS[problem], decode_request(json.dumps(request)))
-    said = f"There is no plan ({problem}, {answer['method']}: infeasible)"
-    assert typed.headline() == said
 
 
 Case = tuple[str, str | None, Any, Any, Callable[[str], Any]]

@@ -183,7 +183,6 @@ def test_all_commands_refuse_a_plan_in_the_same_words(
 
 @cache
 def plans() -> tuple[Any, ...]:
-    """Return plans of all methods of all families."""
     found = []
     for name, (request, _) in METHODS.items():
         made, family = decode_request(json.dumps(request)).to_problem(), PROBLEMS[name].family

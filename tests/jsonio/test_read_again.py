@@ -83,6 +83,16 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("iteration", {"transfers[0].algorithm": "ps"}, "transfers[0].algorithm"),
     ("iteration", {"schedule[1].start_ns": 0}, "schedule[1].start_ns"),
     ("iteration", {"iteration_ns": 5}, "objective_ns"),
+    *(
+        ("iteration", {f"synchronisation.{place}": value}, f"synchronisation.program.{path}")
+        for place, value, path in (
+            ("program.generator", "direct", "generator"),
+            ("program.generator", "rings", "generator"),
+            ("program.shape", [5], "shape"),
+            ("program.shape", [2, 2], "shape"),
+            ("algorithm", "ps", "generator"),
+        )
+    ),
     ("yan", {"machines": 1}, "machines"),
     ("yan", {"configuration.machines_used": 1}, "configuration.machines_used"),
     ("yan", {"breakdown.layers[0].name": "z"}, "breakdown.layers[0].name"),

@@ -23,7 +23,6 @@ CHAIN, ITERATION, CARAMEL = (BASES[name] for name in ("caramel", "iteration", "u
 
 
 def example(page: str) -> Request:
-    """Return the request in the section about other numbers."""
     request: Request = json.loads(examples(page)["If the numbers are others"][0])
     return request
 
@@ -99,13 +98,6 @@ def test_what_means_nothing_is_refused(page: str, more: dict[str, Any], path: st
         assert answer["prospect"]["value_ns"] > 0
         return
     assert (answer["error"]["code"], answer["error"]["path"]) == ("invalid_request", path)
-
-
-def test_a_start_plan_is_ignored_with_scenarios_and_the_answer_says_so() -> None:
-    kept = solved(example("overlap"), with_plan=True)
-    again = solved(example("overlap"), start_plan=kept["plan"])
-    assert any("start_plan is ignored" in warning for warning in again["warnings"])
-    assert told(again, "warnings") == told(kept, "plan", "warnings")
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,6 @@ SMALL = BASES["small"]
 CONTRACT = BASES["yan"]
 
 
-def fixed() -> Request:
-    """Ask for two prices; the second configuration has its layers given."""
-    return BASES["fixed"]
-
-
 def adding_up(request: Request) -> dict[str, Any]:
     """Return the answer to a request; price its plan again, and add up what it says of it."""
     answer = answered(request)
@@ -78,7 +73,7 @@ def test_fronts_are_of_the_whole_space(method: str) -> None:
 
 def test_what_is_fixed_is_priced_as_it_is() -> None:
     adding_up(CONTRACT)
-    request = patched(fixed(), {"fixed[1].layers[1].mapping": [[1], [0]]})
+    request = patched(BASES["fixed"], {"fixed[1].layers[1].mapping": [[1], [0]]})
     assert len(adding_up(request)["top"]) == 2
     alone = ask({**request, "fixed": request["fixed"][1:]})
     assert alone["configuration"]["layers"][1]["mapping"] == [[1], [0]]

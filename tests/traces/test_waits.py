@@ -87,7 +87,6 @@ SEVERAL = st.lists(RANKS, min_size=1, max_size=3).map(
 
 
 def sent_in(recorded: Recorded) -> set[int]:
-    """Return the moments of all transfers."""
     return {m for one in recorded.transfers for m in range(one.start_ns, one.end_ns)}
 
 
@@ -204,7 +203,6 @@ def alone(**given: Any) -> Recorded:
 
 
 def causes_of(recorded: Recorded) -> dict[str, int]:
-    """Return the causes of the first wait."""
     return dict(waits_of([recorded])[0].causes)
 
 

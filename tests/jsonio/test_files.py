@@ -1,8 +1,7 @@
-"""Cluster files: what is read, and how shipped ones are found."""
+"""Files of clusters and of profiles: what is read and written, and how shipped ones are found."""
 
 import json
-import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 import planner
+from planner import Profile, Provenance, caramel, iteration
 from planner.cli import main
 from planner.families.collectives.prediction import nic_of
 from planner.families.iteration.synchronisation import synchronisations
@@ -27,14 +27,16 @@ from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import Sweep, Timing, fit_network
+from planner.model.graphs import Graph, Op, Parameter
 from planner.model.measured import Collective
 from planner.model.topologies import BCube, FatTree, Rails, Switch
+from planner.testing import graphs
 from tests import schemas
 from tests.iteration.iteration_strategies import clusters
 from tests.jsonio.requests import BASES, ROOT, patched
+from tests.strategies import profiles
 
 FILES = sorted((ROOT / "data" / "clusters").glob("*.json"))
-PROFILES = sorted((ROOT / "data" / "profiles").glob("*.json"))
 RAILS = BASES["rails"]
 
 
@@ -42,19 +44,6 @@ def read(document: Any) -> Cluster:
     """Return the cluster that a document describes, which fits the schema."""
     schemas.validate(document, "cluster")
     return decode_cluster(json.dumps(document).encode())
-
-
-@pytest.mark.parametrize(
-    ("document", "topology"),
-    [
-        (BASES["fattree"], FatTree(4)),
-        (BASES["bcube"], BCube(2, 2)),
-        (RAILS, Rails(4, 8, Fraction(9), 3)),
-        (patched(RAILS, {"topology.link_startup_ns": ...}), Rails(4, 8, Fraction(9))),
-    ],
-)
-def test_topologies(document: dict[str, Any], topology: object) -> None:
-    assert read(document).topology == topology
 
 
 def test_everything_is_read() -> None:
@@ -73,6 +62,8 @@ def test_everything_is_read() -> None:
         notes=("assumed",),
     )
     assert read({**RAILS, "accelerator_memory_bytes": 80}).worker_memory_bytes == 80
+    bare = read(patched(RAILS, {"topology.link_startup_ns": ...}))
+    assert bare.topology == Rails(4, 8, Fraction(9))
 
 
 def test_the_documents_fields_are_the_librarys() -> None:
@@ -87,12 +78,12 @@ def test_the_documents_fields_are_the_librarys() -> None:
 def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
     """Speeds that are no decimals are rounded first: JSON has no thirds."""
     topology, nic = cluster.topology, cluster.nic
+    rate = round(nic.bytes_per_s)
     names = ("startup_ns", "per_machine", "message_ns")
     document: dict[str, Any] = {
         **BASES["switch"],
         "machines": cluster.machines,
-        "nic": {name: getattr(nic, name) for name in names}
-        | {"bytes_per_s": round(nic.bytes_per_s)},
+        "nic": {"bytes_per_s": rate, **{name: getattr(nic, name) for name in names}},
     }
     match topology:
         case BCube(n, k):
@@ -103,10 +94,11 @@ def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
         case Rails(_, accelerators, speed, startup):
             link = {"link_bytes_per_s": round(speed), "link_startup_ns": startup}
             document["topology"] = {"kind": "rails", "accelerators": accelerators, **link}
+            topology = replace(topology, link_bytes_per_s=Fraction(round(speed)))
     found = read(document)
-    assert type(found.topology) is type(topology)
-    assert found.failed == cluster.failed
-    assert (found.workers, found.nic.per_machine) == (cluster.workers, cluster.nic.per_machine)
+    assert (found.topology, found.failed) == (topology, cluster.failed)
+    assert found.nic == replace(nic, bytes_per_s=Fraction(rate))
+    assert found.workers == cluster.workers
 
 
 def test_shipped_clusters_are_found_by_name_and_are_those_of_data() -> None:
@@ -146,20 +138,6 @@ def test_a_wrong_name_is_told_the_nearest(wrong: str, named: str) -> None:
 def test_a_missing_file_in_a_folder_is_one(path: str) -> None:
     with pytest.raises(FileNotFoundError, match=path):
         planner.read_cluster(path)
-
-
-def test_shipped_profiles_come_back() -> None:
-    for path in PROFILES:
-        profile = planner.read_profile(path)
-        assert profile == planner.read_profile(str(path)) == decode_profile(path.read_bytes())
-        assert decode_profile(encode_profile(profile)) == profile
-
-
-def test_wheels_hold_every_shipped_cluster() -> None:
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    patterns = config["tool"]["setuptools"]["package-data"]["planner"]
-    held = {path.resolve() for one in patterns for path in (ROOT / "planner").glob(one)}
-    assert {path.resolve() for path in FILES} <= held
 
 
 def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,3 +225,68 @@ def test_what_makes_no_cluster() -> None:
         with pytest.raises(InvalidInputError) as caught:
             cluster_document(sweep, fit_network(sweep), name="n", source="s")
         assert caught.value.path == path
+
+
+# ---
+# Profiles
+
+
+@pytest.mark.slow
+@given(profiles(), st.none() | graphs(), st.booleans(), st.lists(st.integers(0, 2), min_size=20))
+def test_profiles_come_back(
+    drawn: Profile, graph: Graph | None, layers: bool, counts: list[int]
+) -> None:
+    named = tuple(
+        replace(layer, parameters=tuple(f"w ü{at}.{one}" for one in range(counts[at])))
+        for at, layer in enumerate(drawn.layers)
+    )
+    profile = replace(drawn, graph=graph, layers=named if layers or not graph else ())
+    text = encode_profile(profile)
+    assert decode_profile(text) == profile
+    assert decode_profile(text.encode("utf-8", "surrogatepass")) == profile
+    schemas.validate(json.loads(text), "profile")
+
+
+def test_shipped_profiles_come_back() -> None:
+    for path in sorted((ROOT / "data" / "profiles").glob("*.json")):
+        profile = planner.read_profile(path)
+        assert profile == planner.read_profile(str(path)) == decode_profile(path.read_bytes())
+        assert decode_profile(encode_profile(profile)) == profile
+
+
+def test_one_op_and_one_parameter_a_line() -> None:
+    graph = Graph(
+        (Op("f", 3, "forward"), Op("F", 6, "backward", ("f",)), Op("E", 1, "backward", ("f",))),
+        (Parameter("w", 7, ("F",), ("f",)), Parameter("v", 8, ("F", "E"), ("f",))),
+    )
+    text = encode_profile(Profile("m", (), Provenance("synthetic", "a test"), graph=graph))
+    assert text.endswith(
+        """,
+ "ops": [
+  {"name": "f", "ns": 3, "pass": "forward", "after": []},
+  {"name": "F", "ns": 6, "pass": "backward", "after": ["f"]},
+  {"name": "E", "ns": 1, "pass": "backward", "after": ["f"]}
+ ],
+ "parameters": [
+  {"name": "w", "bytes": 7, "updated_by": "F", "read_by": "f"},
+  {"name": "v", "bytes": 8, "updated_by": ["F", "E"], "read_by": "f"}
+ ]
+}
+"""
+    )
+
+
+def test_plans_keep_to_a_fixed_order() -> None:
+    graph = {name: BASES["forked"][name] for name in ("ops", "parameters")}
+    cluster = planner.read_cluster("caramel-16")
+    for fixed, order in ((False, ("short", "long", "f")), (True, ("long", "short", "f"))):
+        document = {**BASES["graph"], **graph, "fixed_order": fixed}
+        profile = decode_profile(json.dumps(document))
+        assert decode_profile(encode_profile(profile)) == profile
+        for problem in (
+            caramel.Problem.from_profile(profile, cluster.nic),
+            iteration.Problem.from_profile(profile, cluster).base,
+        ):
+            names = problem.graph.names_of((*problem.order.backward, *problem.order.forward))
+            assert names == order
+            assert problem.fixed_order == fixed
