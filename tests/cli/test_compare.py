@@ -14,7 +14,7 @@ from planner.model.network import Network
 from planner.model.topologies import BCube
 from tests.cli.documents import BML, CUT, DAMAGED, IBATCH, LAYERS, LINK, PROFILE, REQUESTS
 from tests.cli.line import Line, read, without_runtime, write
-from tests.jsonio.test_yan import SMALL, fixed
+from tests.jsonio.requests import BASES
 
 HEADS = {
     "ibatch": "request, pull: 3 layers, 9 ns to compute",
@@ -142,7 +142,7 @@ def test_what_goes_through_the_driver_is_shown(line: Line) -> None:
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        ({**SMALL, "memory_bytes": 1}, ": memory"),
+        ({**BASES["small"], "memory_bytes": 1}, ": memory"),
         (CUT, f"detour, trees: {CUT_OFF}"),
         ({**REQUESTS["drizzle"], "max_group_ns": 10**8}, "exact: "),
     ],
@@ -247,7 +247,7 @@ def test_epochs_are_ranked_by_their_triples(line: Line) -> None:
     assert ranking[0].endswith(rows[0]["epoch"])
     assert all("%)" in row or "×)" in row for row in ranking[1:])
     assert "(yan, exact: " in line("compare yan.json --problem yan --methods exact").out
-    out = line("compare - --methods exact", given=fixed()).out
+    out = line("compare - --methods exact", given=BASES["fixed"]).out
     assert len(bars_of(out)) == 2
 
 
@@ -257,7 +257,13 @@ def bars_of(out: str) -> list[str]:
     return ranking.splitlines()[1:]
 
 
-NO_CONTENTION = {**SMALL, "cores": 1, "samples": 1, "read_every": 1, "layers": SMALL["layers"][:1]}
+NO_CONTENTION = {
+    **BASES["small"],
+    "cores": 1,
+    "samples": 1,
+    "read_every": 1,
+    "layers": BASES["small"]["layers"][:1],
+}
 NO_CONTENTION["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_replica": 1}]
 
 
@@ -267,8 +273,8 @@ NO_CONTENTION["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_r
         (NO_CONTENTION, "request: 1 layer, 12 connections, 12 weights, 1 sample an epoch"),
         (NO_CONTENTION, "1 given configuration on 3 machines of 1 core, up to 1 thread, weights"),
         (NO_CONTENTION, "every 1 sample (mean)"),
-        (fixed(), "2 given configurations"),
-        (fixed(), "above bound and status: of the given ones only"),
+        (BASES["fixed"], "2 given configurations"),
+        (BASES["fixed"], "above bound and status: of the given ones only"),
         ({**BML, "failed": {"nics": [[[0, 1], 0]]}}, "BCube(3, 2), without 1 NIC: 3.516 KiB"),
         (
             {**BML, "failed": {"servers": [[0, 1]], "nics": [[[2, 1], 0], [[2, 0], 0]]}},
@@ -290,7 +296,9 @@ def test_what_is_asked_is_counted_in_words(request_: dict[str, Any], said: str, 
 
 def test_parts_of_requests_are_answered(line: Line) -> None:
     command = "compare - --json --methods"
-    best, worst = line(f"{command} exact,model_parallel", given={**SMALL, "pareto": True}).json
+    best, worst = line(
+        f"{command} exact,model_parallel", given={**BASES["small"], "pareto": True}
+    ).json
     assert "pareto" in best
     assert "pareto" not in worst
     named = {**IBATCH, "layer_names": ["a", "b", "c"]}
