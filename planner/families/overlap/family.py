@@ -95,6 +95,8 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
         return evaluation.makespan_ns
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        if deadline.passed:
+            return problem.computation_ns, True
         return lower_bound_ns(problem, deadline)
 
     def summary(self, problem: Problem) -> str:

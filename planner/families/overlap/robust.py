@@ -59,16 +59,12 @@ def perturbed(problem: Problem, scenario: Scenario) -> Problem:
     """Return the problem with the numbers of a scenario."""
     reason = "a graph of overlap has no passes and no spreads"
     refuse_changes(scenario, ("late", "spread", "part"), reason)
-    nodes = (
-        replace(node, duration_ns=round(node.duration_ns * scenario.computation))
-        for node in problem.nodes
-    )
-    return replace(
-        problem,
-        nodes=tuple(nodes),
-        kinds=tuple(_scaled(kind, scenario) for kind in problem.kinds),
-        collectives=tuple(_packed(it, scenario.computation) for it in problem.collectives),
-    )
+    nodes, collectives, factor = problem.nodes, problem.collectives, scenario.computation
+    if factor != 1:
+        nodes = tuple(replace(node, duration_ns=round(node.duration_ns * factor)) for node in nodes)
+        collectives = tuple(_packed(it, factor) for it in collectives)
+    kinds = tuple(_scaled(kind, scenario) for kind in problem.kinds)
+    return replace(problem, nodes=nodes, kinds=kinds, collectives=collectives)
 
 
 def _scaled(kind: Kind, scenario: Scenario) -> Kind:
