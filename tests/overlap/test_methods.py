@@ -14,7 +14,9 @@ from planner.families.overlap import (
     Collective,
     Kind,
     Node,
+    Plan,
     Problem,
+    Tensor,
     check,
     evaluate,
     lower_bound_ns,
@@ -37,6 +39,25 @@ def test_simulator_is_the_definition(problem: Problem, pick: int) -> None:
     assert evaluation.makespan_ns == slow_makespan(problem, plan)
     assert evaluation.peak_bytes == slow_peak(problem, plan)
     assert evaluation.exposed_ns == evaluation.makespan_ns - problem.computation_ns
+
+
+def test_what_a_transfer_reads_is_held_until_its_wait_unless_it_was_packed() -> None:
+    """Each reads 10 bytes and makes 8; a merged one packs a byte, and its input is free."""
+    nodes = [Node("make a"), Node("make b"), Node("a", (0,)), Node("b", (1,))]
+    nodes += [Node("wait a", (2,)), Node("wait b", (3,))]
+    problem = Problem(
+        nodes=nodes,
+        kinds=[Kind("k", "0", ((0, 1),))],
+        collectives=[
+            Collective(2, 4, 0, 1, pack_bytes=1, input_tensor=0),
+            Collective(3, 5, 0, 1, pack_bytes=1, input_tensor=1),
+        ],
+        tensors=[Tensor(10, 0, (2,)), Tensor(10, 1, (3,)), Tensor(8, 2, (4,)), Tensor(8, 3, (5,))],
+    )
+    order = tuple(range(6))
+    for merged, peak in (((), 10 + 10 + 8 + 8), (((0, 1),), 10 + 10 + 8 + 1 + 1)):
+        plan = Plan(order, merged)
+        assert evaluate(problem, plan).peak_bytes == slow_peak(problem, plan) == peak
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -46,6 +46,29 @@ def test_of_plans_that_cost_the_same_the_one_with_room_is_chosen() -> None:
         assert OVERLAP.price(variant, result.plan) == variant.computation_ns
 
 
+def test_what_costs_a_twentieth_more_is_not_chosen_however_much_room_it_has() -> None:
+    """Merged, both transfers need one start-up, and packing makes the graph 5 % longer."""
+    nodes = [
+        Node("a"),
+        Node("b"),
+        Node("other", (), 200),
+        Node("wait a", (0,)),
+        Node("wait b", (1,)),
+    ]
+    problem = Problem(
+        nodes=nodes,
+        kinds=[Kind("gather", "0", ((0, 100),))],
+        collectives=[Collective(0, 3, 0, 4, pack_ns=5), Collective(1, 4, 0, 4, pack_ns=5)],
+    )
+    merged = Plan((0, 1, 2, 3, 4), ((0, 1),))
+    assert check(problem, merged).makespan_ns == 210
+    result, prospect = robust_plan(OVERLAP, problem, USUAL, NEVER, others=[merged])
+    assert result.objective_ns == 200
+    assert prospect is not None
+    variants = [perturbed(problem, scenario) for scenario, _ in USUAL.scenarios]
+    assert prospect.value > USUAL.of([OVERLAP.price(variant, merged) for variant in variants])
+
+
 def test_channels_that_share_carry_one_transfer_at_a_time() -> None:
     kinds = [replace(KIND, channel=channel) for channel in "ab"]
     nodes = [Node("start a"), Node("start b"), Node("wait a", (0,)), Node("wait b", (1,))]
