@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.json import encode
 
 from planner.families import overlap
+from planner.families.overlap import search
 from planner.families.overlap.robust import USUAL
 from planner.jsonio.answer_base import WITH_PLAN, base_fields, check_base, check_priced
 from planner.jsonio.control import method_names
@@ -94,9 +95,14 @@ class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
         return replace(USUAL, percentile=percentile)
 
     def to_scenario_set(self, problem: overlap.Problem) -> ScenarioSet | None:
-        """Return the scenarios to plan for; none by default where a search begins with a plan."""
+        """Return the scenarios to plan for.
+
+        By default there are none if the search begins with a plan, and in large graphs without a
+        time limit, for which one list schedule is made.
+        """
         asked = (self.outlook, self.scenarios, self.percentile)
-        if self.start_plan is not UNSET and all(each is UNSET for each in asked):
+        hasty = self.time_limit_s is UNSET and len(self.nodes) > search.LARGE
+        if all(each is UNSET for each in asked) and (hasty or self.start_plan is not UNSET):
             return None
         return super().to_scenario_set(problem)
 

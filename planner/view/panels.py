@@ -176,7 +176,7 @@ def scaling(chart: Chart[Scaling]) -> Panels:
     if view.front:
         each = -(-len(view.front) // _MAX_ROWS)
         some = view.front[(len(view.front) - 1) % each :: each]  # the last one is among them
-        title = f"the best with so many machines: {_CONFIGURATIONS}"
+        title = f"the best for each number of machines: {_CONFIGURATIONS}"
         panels[-1].append(_configurations(title, some, view.best, machines=True))
     return panels
 

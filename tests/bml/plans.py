@@ -33,7 +33,7 @@ Planned: TypeAlias = tuple[Problem, Plan]
 
 
 def context_of(bcube: BCube, failed: Failures) -> CheckerContext:
-    """Return what the checker knows of a network."""
+    """Return the checker's context of a network."""
     damage = Damage(bcube, failed)
     return CheckerContext(bcube, damage.dead, damage.down)
 

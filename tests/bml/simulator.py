@@ -95,7 +95,7 @@ def simulate(problem: Problem, plan: Plan) -> Simulated:
 
 
 def carried_in(plan: Plan, sizes: Sequence[int], step: int) -> Counter[Nic]:
-    """Return what every NIC carries in one step, of pieces of these sizes."""
+    """Return the bytes that each NIC carries in one step, for pieces of these sizes."""
     found: Counter[Nic] = Counter()
     for one in all_transfers(plan):
         if _step(plan, one) == step:

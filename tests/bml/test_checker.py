@@ -274,7 +274,7 @@ def ways(draw: st.DrawFn) -> PlacedWay:
 
 
 def lost(drawn: PlacedWay, way: Way, **broken: Any) -> str:
-    """Return what is wrong with another way, where something may be broken too."""
+    """Return the faults of another way, in a network with failures or without."""
     schedule, thread, piece, *_ = drawn
     check_piece(CheckerContext(schedule.bcube), schedule, thread, piece)
     altered: Any = Altered(schedule, way)

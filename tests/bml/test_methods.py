@@ -88,7 +88,7 @@ def test_what_one_server_sends_around_takes_different_ways(failed: Failures) -> 
 
 
 def hasty(problem: Problem, method: str, monkeypatch: pytest.MonkeyPatch) -> Outcome[Plan]:
-    """Return what a method makes when its time is up but there is still some for what must be."""
+    """Return a method's outcome with a deadline that has passed for all optional work."""
     monkeypatch.setattr("planner.families.bml.reroute.GRACE_S", 600)
     return METHODS[method](problem, Deadline(1e-9))
 
@@ -145,7 +145,7 @@ def test_the_weight_is_the_best_of_all(n: int, k: int) -> None:
     [
         (BCube(4, 2), LOST),
         (BCube(3, 3), Failures(servers=frozenset({4}))),
-        # Two opposite servers sum up one half of all pieces each: if all are light, none is.
+        # Two opposite servers each sum up half of all pieces: if all are light, none is.
         (BCube(2, 3), Failures(nics=frozenset({(0, 0), (7, 1)}))),
     ],
 )

@@ -239,7 +239,7 @@ def test_an_answer_without_time_is_no_fault(method: str, more: Mapping[str, Any]
 
 
 def partitions(count: int) -> tuple[LoadPricer, list[Load]]:
-    """Return two parameters in so many transfers, in an order that could be better."""
+    """Return a plan that sends two parameters in `count` transfers, in a poor order."""
     half = count // 2
     known = Windows((half, half), (0, 5), (5, 0), 10, 10)
     return LoadPricer(known, UNIT), [((place % 2, 1),) for place in range(count)]
@@ -311,7 +311,7 @@ def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are
 
 
 FALLING = TableCost(((0, 10**6), (4 * 10**6, 10**5), (8 * 10**6, 10**8)))
-"""Costs that are least for transfers of so many bytes, in as many as there have to be."""
+"""Costs with the lowest rate at one size, and the least number of transfers of that size."""
 
 
 def test_a_plan_of_very_many_transfers_is_priced_in_full_once(

@@ -171,7 +171,7 @@ def best(line: Line, profile: str, problem: str, *options: str) -> dict[str, Any
 @pytest.mark.parametrize("problem", PROFILED)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_shipped_profiles_go_into_all_problems(profile: str, problem: str, line: Line) -> None:
-    # Searching for so many layers is a matter of `tests/yan`, and every plan is bounded by itself.
+    # The search over many layers is tested in `tests/yan`; here each plan is bounded by itself.
     methods = {"yan": "--methods data_parallel", "fsdp": "--methods fsdp2"}
     best(line, profile, problem, "--computation 0.1 --time-limit 60", methods.get(problem, ""))
 

@@ -220,7 +220,7 @@ def test_two_tables_of_the_same_are_refused() -> None:
 
 
 def on_nics(collective: Collective, ranks: int, startup: int, rate: int, each: int = 1) -> Measured:
-    """What a ring takes on NICs of `rate` bytes a second, with so many ranks a host."""
+    """Return the time of a ring on NICs of `rate` bytes/s, with several ranks a host."""
     hops = (ranks - 1) * (2 if collective == "all_reduce" else 1)
     ns_per_byte = Fraction(hops * 10**9, ranks * rate)
     sizes = (2**10, 2**16, 2**20, 2**24)

@@ -367,7 +367,7 @@ def test_the_ranking_says_the_slowdown() -> None:
     titles = [panel.title for panel in panels_of("yan", scaling(front=True))]
     assert titles[0] == "where the time of an epoch goes, by layer"
     assert titles[1].endswith("the best of each")
-    assert titles[2].startswith("the best with so many machines")
+    assert titles[2].startswith("the best for each number of machines")
 
 
 def test_many_layers_share_rows_and_nothing_is_lost() -> None:

@@ -106,6 +106,15 @@ def test_requests_have_robust_plans_unless_they_ask_for_nominal_times_or_begin()
     assert "prospect" not in again
 
 
+def test_a_large_graph_is_planned_for_scenarios_only_with_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "prospect" in solve_or_raise(request(TIGHT))
+    monkeypatch.setattr("planner.families.overlap.search.LARGE", 4)
+    assert "prospect" not in solve_or_raise(request(TIGHT))
+    assert "prospect" in solve_or_raise(request(TIGHT, time_limit_s=10))
+
+
 def test_the_regret_of_a_plan_is_about_the_scenarios_of_the_family() -> None:
     plan = solve(TIGHT).plan
     assert plan is not None

@@ -32,7 +32,7 @@ from planner.families.overlap.robust import (
 from planner.families.overlap.search import greedy, own, search
 from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.compare import Column
-from planner.solving.deadline import NEVER, Deadline
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, lazy_method, named
@@ -130,7 +130,7 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
     ) -> Iterator[Plan]:
-        return neighbours(variants, plan, NEVER)
+        return neighbours(problem, variants, plan)
 
     def budget(self, problem: Problem, plan: Plan) -> int:
         return TRIES * len(USUAL.scenarios)

@@ -24,8 +24,8 @@ from planner.families.overlap.merging import (
     unmerged,
 )
 from planner.families.overlap.problem import Collective, Kind, Problem
-from planner.families.overlap.search import listed
-from planner.solving.deadline import Deadline
+from planner.families.overlap.search import LARGE, listed
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.scenarios import Scenario, ScenarioSet, refuse_changes
 
 MAX_LOSS = Fraction(101, 100)
@@ -100,9 +100,13 @@ def candidates(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> I
                 yield plan
 
 
-def neighbours(variants: Sequence[Problem], plan: Plan, deadline: Deadline) -> Iterator[Plan]:
-    """Yield list schedules, made for one of the variants, with one transfer split or joined."""
-    problem = variants[0]
+def neighbours(problem: Problem, variants: Sequence[Problem], plan: Plan) -> Iterator[Plan]:
+    """Yield list schedules, made for one of the variants, with one transfer split or joined.
+
+    Of large graphs, whose list schedules take long, there are none.
+    """
+    if len(problem.nodes) > LARGE:
+        return
     _, by_need = merge_order(problem, unmerged(problem))
     mergeable = [
         number for number in by_need if problem.kinds[problem.collectives[number].kind].mergeable
@@ -112,6 +116,6 @@ def neighbours(variants: Sequence[Problem], plan: Plan, deadline: Deadline) -> I
     for _ in range(TRIES):
         cut = random.random() if random.random() < 0.5 else 0.0
         groups = split_or_join(plan.merged, mergeable, kinds, random.random(), cut)
-        made = listed(random.choice(variants), groups, random.choice(_RULES), deadline)
+        made = listed(random.choice(variants), groups, random.choice(_RULES), NEVER)
         if made is not None:
             yield made

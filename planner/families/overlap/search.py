@@ -48,7 +48,7 @@ _TRIES = 400
 _TRIES_OF_PAIR = 50
 """Single changes tried per pair of collectives with a time limit."""
 
-_LARGE = 50_000
+LARGE = 50_000
 """Beyond this many nodes and without a time limit, only one list schedule is tried."""
 
 _RULES = (
@@ -97,7 +97,7 @@ def search(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -
 
         if applicable(problem):
             return named("exact", solve_exact)(problem, deadline)
-    if len(nodes) > _LARGE and deadline.remaining_s is None:
+    if len(nodes) > LARGE and deadline.remaining_s is None:
         return _outcome(problem, best)
     best.bound, _ = lower_bound_ns(problem, deadline)
     if best.plan is not None:

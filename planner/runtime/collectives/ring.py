@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 PIECE_BYTES = 2**22
-"""Queued messages above this size are cut. Pieces of 1 MiB take gloo's threads a quarter more
-processor time, and steps up to 3 % longer where the processor computes meanwhile."""
+"""Queued messages above this size are cut. With pieces of 1 MiB steps take up to 3 % longer where
+the processor computes meanwhile."""
 
 MOST_PIECES = 8
 """Limit for one message: each piece costs the processor as much as a small message."""
