@@ -252,4 +252,4 @@ def _run(
         f"{format_bytes(size)}, {compute_ns / 1e6:.0f} ms of computation, "
         f"{transfer_ns / 1e6:.0f} ms for one all-reduce of all{beside}"
     )
-    return Setting(about, found, compute_ns, transfer_ns)
+    return Setting(about, found, compute_ns, transfer_ns, interference.sending_ns(size))

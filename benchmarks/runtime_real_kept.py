@@ -56,6 +56,8 @@ class Setting:
         All of them; those that come to the same have the same rounds.
     compute_ns, transfer_ns : int
         Computation of a step, and one transfer of everything.
+    sending_ns : int or None
+        Processor time that sending everything takes from computation; None if unknown.
     before, during : float
         Share of the processors that others took.
     """
@@ -64,6 +66,7 @@ class Setting:
     variants: tuple[Measured, ...]
     compute_ns: int
     transfer_ns: int
+    sending_ns: int | None = None
     before: float = 0.0
     during: float = 0.0
 

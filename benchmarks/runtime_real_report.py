@@ -1,7 +1,8 @@
 """The tables and sentences of `runtime_real`, from what was measured of all settings."""
 
 from collections.abc import Sequence
-from math import ceil, exp, log
+from fractions import Fraction
+from math import exp, log
 from statistics import fmean, median
 
 from runtime_real_gradients import (
@@ -19,7 +20,7 @@ from runtime_real_kept import Setting, Task
 from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
-from planner.solving.advice import WORTH, Advice
+from planner.solving.advice import MARGIN, WORTH, Advice
 
 BEST = "best DDP"
 BALANCED = 0.5, 2.0
@@ -30,6 +31,9 @@ OURS_RUN = PLANNED, WHOLE, PAPER, BY_LAYER, OURS
 
 FEWEST = 3
 """Number of models from which on one is left out in turn."""
+
+MARGINS = tuple(Fraction(step, 20) for step in range(11))
+"""Margins tried when one is left out."""
 
 Found = Sequence[tuple[Task, Setting]]
 
@@ -81,7 +85,9 @@ def keeps_ddp(setting: Setting) -> bool | None:
     known = {variant.name: variant.predicted_ns for variant in setting.variants}
     plan_ns = known.get(PLANNED)
     ddp = [ns for name, ns in known.items() if name.startswith(DDP) and ns is not None]
-    return Advice(plan_ns, None, min(ddp), None).keep_ddp if plan_ns and ddp else None
+    if not plan_ns or not ddp:
+        return None
+    return Advice(plan_ns, None, min(ddp), None, setting.sending_ns).keep_ddp
 
 
 def fastest(setting: Setting, kind: str) -> Measured:
@@ -189,10 +195,10 @@ def _measured_gain(variants: Sequence[Measured]) -> float:
     return ratio(known[BEST], known[PLANNED])[0]
 
 
-def _predicted_gain(variants: Sequence[Measured]) -> float:
+def _predicted_gain(variants: Sequence[Measured]) -> Fraction:
     known = {variant.name: variant.predicted_ns for variant in variants}
     ddp = [ns for name, ns in known.items() if name.startswith(DDP) and ns is not None]
-    return min(ddp) / (known[PLANNED] or 1)
+    return Fraction(min(ddp), known[PLANNED] or 1)
 
 
 def _rightly(variants: Sequence[Measured], keep: bool) -> bool:
@@ -203,28 +209,22 @@ def _rightly(variants: Sequence[Measured], keep: bool) -> bool:
 
 
 def _left_out(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> list[str]:
-    """Return a sentence about what predictions of gains are off by, one model left out in turn.
+    """Return sentences about what predictions are off by, and about `MARGIN`.
 
-    A plan is run where its predicted gain exceeds what nineteen of twenty predictions were too high
-    by for the other models.
+    One model is left out in turn: the margin under which most decisions of the others are right,
+    the smallest of equally good ones, decides its settings.
     """
     models = sorted({task.model for task, _, _ in settings})
     if len(models) < FEWEST:
         return []
-    over = [
-        (task.model, _predicted_gain(variants) / _measured_gain(variants) - 1)
-        for task, _, variants in settings
-    ]
-    margins, right, run = {}, 0, 0
+    over = [_predicted_gain(variants) / _measured_gain(variants) - 1 for _, _, variants in settings]
+    chosen, right, run = {}, 0, 0
     for model in models:
-        others = sorted(error for other, error in over if other != model)
-        margins[model] = max(others[ceil(len(others) * 0.95) - 1], 0.0)
-    for task, _, variants in settings:
-        keep = _predicted_gain(variants) < 1 + margins[task.model]
-        run += not keep
-        right += _rightly(variants, keep)
-    middle, most = median(error for _, error in over), max(error for _, error in over)
-    least, largest = min(margins.values()), max(margins.values())
+        others = [(each, variants) for task, each, variants in settings if task.model != model]
+        chosen[model] = max(MARGINS, key=lambda margin: (_right(others, margin), -margin))
+    for task, setting, variants in settings:
+        run += not _keeps(setting, variants, chosen[task.model])
+        right += _right([(setting, variants)], chosen[task.model])
     plans = [
         abs(variant.error)
         for _, _, variants in settings
@@ -235,13 +235,27 @@ def _left_out(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> l
         f"Plans that our executor follows are predicted {median(plans):.1%} off in the median, "
         f"{max(plans):.1%} at worst ({len(plans)} of them)."
     )
-    gains = (
-        f"Gains over the best DDP are predicted too high by {middle:.1%} in the median, {most:.1%} "
-        "at most. With one model left out in turn, nineteen of twenty of the others' are too high "
-        f"by at most {least:.1%} to {largest:.1%}; where plans run that promise more than that, "
-        f"{run} do, and {right} of {len(settings)} decisions are right."
+    least, most = (f"{float(margin):g}" for margin in (min(chosen.values()), max(chosen.values())))
+    margins = (
+        f"Gains over the best DDP are predicted too high by {median(over):.1%} in the median, "
+        f"{max(over):.1%} at most. The margin, a gain for each share of a step in which sending "
+        f"takes processor time, that is best for all models but one is {least} to {most} "
+        f"({float(MARGIN):g} is used); by it, {run} plans run of the model left out, and {right} "
+        f"of {len(settings)} decisions are right."
     )
-    return [predicted, gains]
+    return [predicted, margins]
+
+
+def _keeps(setting: Setting, variants: Sequence[Measured], margin: Fraction) -> bool:
+    """Return whether a plan gains less than a margin asks for."""
+    known = [one.predicted_ns for one in variants if one.name.startswith(DDP) and one.predicted_ns]
+    share = Fraction(setting.sending_ns or 0, min(known))
+    return _predicted_gain(variants) < max(WORTH, 1 + margin * share)
+
+
+def _right(settings: Sequence[tuple[Setting, Sequence[Measured]]], margin: Fraction) -> int:
+    """Return how many decisions are right with a margin."""
+    return sum(_rightly(variants, _keeps(one, variants, margin)) for one, variants in settings)
 
 
 def _ranked(rows: Sequence[tuple[str, Sequence[Measured]]]) -> str:

@@ -225,7 +225,7 @@ class RegretAnswer(Struct, frozen=True, kw_only=True):
 class AdviceAnswer(Struct, frozen=True, kw_only=True):
     """The plan's gain over DDP with its best bucket size, and whether the gain is worth it."""
 
-    keep_ddp: Annotated[bool, says("whether the plan gains less than 3 %")]
+    keep_ddp: Annotated[bool, says("whether gain is less than least_gain")]
     bucket_cap_mb: (
         Annotated[int, Meta(ge=1, description="MiB of DDP's best buckets; null: its default")]
         | None
@@ -236,6 +236,9 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
     contention: Annotated[
         bool, says("whether the costs say what transfers take from computation")
     ] = False
+    least_gain: Annotated[
+        float, Meta(ge=1, description="at which a plan is worth running in DDP's place")
+    ] = 1.03
 
 
 AdviceField = AdviceAnswer | UnsetType

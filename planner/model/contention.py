@@ -79,6 +79,10 @@ class Interference:
         """Least extra time (ns) of a transfer that fully overlaps computation."""
         return self.startup_ns + self.delay_ns
 
+    def sending_ns(self, size: int) -> int | None:
+        """Return the processor time (ns) of sending so many bytes; None without contention."""
+        return None if self.is_none else ceil(self.ns_per_byte * size)
+
     def processor_ns(self, size: int, duration_ns: int) -> int:
         """Return the processor time (ns) that a transfer takes from overlapping computation."""
         sent = ceil(self.ns_per_byte * size) if self.ns_per_byte else 0

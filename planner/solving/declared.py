@@ -180,9 +180,12 @@ class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes)."""
         raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
 
-    def knows_contention(self, problem: ProblemT) -> bool:
-        """Return whether the problem has contention parameters."""
-        return False
+    def sending_ns(self, problem: ProblemT) -> int | None:
+        """Return the processor time that sending all gradients takes from computation (ns).
+
+        None if the problem has no contention parameters.
+        """
+        return None
 
     # Methods that a family may define for displaying its problems (`planner.solving.compare`).
 

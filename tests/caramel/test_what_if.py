@@ -15,7 +15,7 @@ from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.graphs import Graph
 from planner.model.validation import MAX_VALUE
-from planner.solving.advice import advise
+from planner.solving.advice import Advice, advise
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import MAX_LOSS, SCENARIOS, ExpectedCost, Scenario, ScenarioSet
 from planner.solving.what_if import regrets, robust_plan
@@ -142,6 +142,30 @@ def test_ddp_is_kept_where_its_barrier_costs_nothing_to_speak_of(forward: int, k
     assert not found.contention
     beside = replace(problem, interference=Interference(1, slowdown=Fraction(1)))
     assert present(advise(CARAMEL, beside, solve(beside), NEVER)).contention
+
+
+@pytest.mark.parametrize(
+    ("sending", "least", "keep"),
+    [
+        (None, Fraction(103, 100), False),
+        (15, Fraction(103, 100), False),
+        (52, Fraction(43, 40), True),
+    ],
+)
+def test_more_gain_is_asked_for_where_sending_takes_computation(
+    sending: int | None, least: Fraction, keep: bool
+) -> None:
+    """Of the share of DDP's step in which sending takes processor time, 15 %."""
+    found = Advice(100, None, 104, None, sending)
+    assert found.least_gain == least
+    assert found.keep_ddp is keep
+
+
+def test_all_gradients_are_sent() -> None:
+    problem = Problem(chain((9, 1, 7), (9, 1, 5)), AffineCost(0, Fraction(1)))
+    beside = replace(problem, interference=Interference(3, Fraction(1, 2), Fraction(2), 4))
+    assert present(advise(CARAMEL, beside, solve(beside), NEVER)).sending_ns == 6
+    assert present(advise(CARAMEL, problem, solve(problem), NEVER)).sending_ns is None
 
 
 @settings(max_examples=60)

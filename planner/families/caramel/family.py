@@ -265,8 +265,8 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         plan = ddp(problem, deadline, limits).plan
         return None if plan is None else lasting_ns(problem, plan)
 
-    def knows_contention(self, problem: Problem) -> bool:
-        return not problem.interference.is_none
+    def sending_ns(self, problem: Problem) -> int | None:
+        return problem.interference.sending_ns(sum(problem.windows.sizes))
 
     def summary(self, problem: Problem) -> str:
         graph = problem.graph

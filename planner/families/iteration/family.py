@@ -313,8 +313,8 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         plan = baseline_method("ddp", rule)(problem, deadline).plan
         return None if plan is None else evaluate(problem, plan).iteration_ns
 
-    def knows_contention(self, problem: Problem) -> bool:
-        return not problem.interference.is_none
+    def sending_ns(self, problem: Problem) -> int | None:
+        return problem.interference.sending_ns(sum(problem.pushed))
 
     def about(self, case: Case[Problem]) -> tuple[str, ...]:
         cluster, sizes = case.problem.cluster, case.problem.pushed
