@@ -1,6 +1,6 @@
 """The tables and sentences of `runtime_real`, from what was measured of all settings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import exp, log
 from statistics import fmean, median
@@ -20,6 +20,7 @@ from runtime_real_kept import Setting, Task
 from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
+from planner.model.units import counted
 from planner.solving.advice import MARGIN, WORTH, Advice
 
 BEST = "best DDP"
@@ -122,7 +123,10 @@ def _gains(part: str, found: Found) -> str:
     if part == "shards":
         texts.append(_of_gloo(settings))
     else:
-        texts += [_advised(settings), *_left_out(settings)]
+        texts += [_advised(settings), _missed([row[1:] for row in settings])]
+        if len({task.rate for task, _, _ in settings}) > 1:
+            texts += _by_rate(settings)
+        texts += _left_out(settings)
     return "\n\n".join(texts)
 
 
@@ -173,7 +177,7 @@ def _advised(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> st
     the plan where it is no slower than the bucket size that turns out to be the best.
     """
     kept = run = kept_rightly = run_rightly = 0
-    forgone = 0.0
+    forgone, gains = 0.0, []
     for _, setting, variants in settings:
         gain, right = _measured_gain(variants), _rightly(variants, bool(keeps_ddp(setting)))
         if keeps_ddp(setting):
@@ -183,11 +187,44 @@ def _advised(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> st
         else:
             run += 1
             run_rightly += right
+            gains.append(gain)
     gained = f" (plans gained {forgone:.1%} at most)" if kept else ""
+    ran = f" ({_geometric(gains)} times as fast in the geometric mean)" if gains else ""
     return (
         f"What answers say before anything runs: {kept} times to keep DDP, {kept_rightly} times "
-        f"rightly{gained}; {run} times to run the plan, {run_rightly} times rightly."
+        f"rightly{gained}; {run} times to run the plan, {run_rightly} times rightly{ran}."
     )
+
+
+def _by_rate(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> Iterator[str]:
+    """Yield a sentence about each rate: gains, how many plans are run, what predictions miss."""
+    for rate in sorted({task.rate for task, _, _ in settings}, reverse=True):
+        own = [(setting, variants) for task, setting, variants in settings if task.rate == rate]
+        gains = [_measured_gain(variants) for _, variants in own]
+        run = [gain for gain, (one, _) in zip(gains, own, strict=True) if not keeps_ddp(one)]
+        advised = ""
+        if run:
+            advised = f"; where it is to run, {_geometric(run)} ({counted(len(run), 'model')})"
+        yield (
+            f"At {rate} Mbit/s {PLANNED} over {BEST}: {_geometric(gains)} in the geometric mean "
+            f"({min(gains):.2f} to {max(gains):.2f}){advised}. {_missed(own)}"
+        )
+
+
+def _missed(settings: Sequence[tuple[Setting, Sequence[Measured]]]) -> str:
+    """Return a sentence about what predictions of the chosen plan miss."""
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    for setting, variants in settings:
+        error = next(variant for variant in variants if variant.name == PLANNED).error
+        errors[bool(keeps_ddp(setting))].append(abs(error or 0.0))
+    every = errors[True] + errors[False]
+    text = (
+        f"{PLANNED} is predicted {median(every):.1%} off in the median, {max(every):.1%} at worst"
+    )
+    if errors[False]:
+        run = errors[False]
+        text += f" (where it is to run {median(run):.1%}, {max(run):.1%})"
+    return f"{text}."
 
 
 def _measured_gain(variants: Sequence[Measured]) -> float:

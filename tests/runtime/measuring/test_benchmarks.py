@@ -301,7 +301,10 @@ def test_summaries_over_all_settings() -> None:
     assert f"slower in every round: {slower}." in text
     assert "`search` over DDP: 2.000 in the geometric mean (2.00 at least)" in text
     kept = "2 times to keep DDP, 1 times rightly (plans gained 4.0% at most)"
-    assert f"{kept}; 2 times to run the plan, 1 times rightly" in text
+    run = "2 times to run the plan, 1 times rightly (1.107 times as fast in the geometric mean)"
+    assert f"{kept}; {run}." in text
+    said = "At 400 Mbit/s `search` over best DDP: 0.980 in the geometric mean (0.98 to 0.98)"
+    assert f"{said}; where it is to run, 0.980 (1 model). `search` is predicted 0.0% off" in text
     # Predictions of the plan that knows nothing of interference count neither way.
     assert "20 predictions" in text
 
