@@ -80,7 +80,7 @@ class Interference:
         return self.startup_ns + self.delay_ns
 
     def sending_ns(self, size: int) -> int | None:
-        """Return the processor time (ns) of sending so many bytes; None without contention."""
+        """Return the processor time (ns) of sending a number of bytes; None without contention."""
         return None if self.is_none else ceil(self.ns_per_byte * size)
 
     def processor_ns(self, size: int, duration_ns: int) -> int:
