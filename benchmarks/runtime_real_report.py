@@ -21,7 +21,7 @@ from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
 from planner.model.units import counted
-from planner.solving.advice import MARGIN, WORTH, Advice
+from planner.solving.advice import MARGIN, WORTH, gain_to_ask
 
 BEST = "best DDP"
 BALANCED = 0.5, 2.0
@@ -81,14 +81,15 @@ def told_apart(setting: Setting) -> list[Measured]:
     return list(kinds.values())
 
 
-def keeps_ddp(setting: Setting) -> bool | None:
+def keeps_ddp(setting: Setting, margin: Fraction = MARGIN) -> bool | None:
     """Return whether an answer with these predictions says to keep DDP; None without a plan."""
     known = {variant.name: variant.predicted_ns for variant in setting.variants}
     plan_ns = known.get(PLANNED)
     ddp = [ns for name, ns in known.items() if name.startswith(DDP) and ns is not None]
     if not plan_ns or not ddp:
         return None
-    return Advice(plan_ns, None, min(ddp), None, setting.sending_ns).keep_ddp
+    share = Fraction(setting.sending_ns or 0, min(ddp))
+    return Fraction(min(ddp), plan_ns) < gain_to_ask(share, margin)
 
 
 def fastest(setting: Setting, kind: str) -> Measured:
@@ -232,10 +233,10 @@ def _measured_gain(variants: Sequence[Measured]) -> float:
     return ratio(known[BEST], known[PLANNED])[0]
 
 
-def _predicted_gain(variants: Sequence[Measured]) -> Fraction:
+def _predicted_gain(variants: Sequence[Measured]) -> float:
     known = {variant.name: variant.predicted_ns for variant in variants}
     ddp = [ns for name, ns in known.items() if name.startswith(DDP) and ns is not None]
-    return Fraction(min(ddp), known[PLANNED] or 1)
+    return min(ddp) / (known[PLANNED] or 1)
 
 
 def _rightly(variants: Sequence[Measured], keep: bool) -> bool:
@@ -260,7 +261,7 @@ def _left_out(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> l
         others = [(each, variants) for task, each, variants in settings if task.model != model]
         chosen[model] = max(MARGINS, key=lambda margin: (_right(others, margin), -margin))
     for task, setting, variants in settings:
-        run += not _keeps(setting, variants, chosen[task.model])
+        run += not keeps_ddp(setting, chosen[task.model])
         right += _right([(setting, variants)], chosen[task.model])
     plans = [
         abs(variant.error)
@@ -283,16 +284,9 @@ def _left_out(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> l
     return [predicted, margins]
 
 
-def _keeps(setting: Setting, variants: Sequence[Measured], margin: Fraction) -> bool:
-    """Return whether a plan gains less than a margin asks for."""
-    known = [one.predicted_ns for one in variants if one.name.startswith(DDP) and one.predicted_ns]
-    share = Fraction(setting.sending_ns or 0, min(known))
-    return _predicted_gain(variants) < max(WORTH, 1 + margin * share)
-
-
 def _right(settings: Sequence[tuple[Setting, Sequence[Measured]]], margin: Fraction) -> int:
     """Return how many decisions are right with a margin."""
-    return sum(_rightly(variants, _keeps(one, variants, margin)) for one, variants in settings)
+    return sum(_rightly(variants, bool(keeps_ddp(one, margin))) for one, variants in settings)
 
 
 def _ranked(rows: Sequence[tuple[str, Sequence[Measured]]]) -> str:

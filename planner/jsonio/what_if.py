@@ -32,7 +32,7 @@ from planner.jsonio.types import (
 )
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
-from planner.solving.advice import Advice
+from planner.solving.advice import WORTH, Advice
 from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
@@ -238,7 +238,7 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
     ] = False
     least_gain: Annotated[
         float, Meta(ge=1, description="at which a plan is worth running in DDP's place")
-    ] = 1.03
+    ] = float(WORTH)
 
 
 AdviceField = AdviceAnswer | UnsetType

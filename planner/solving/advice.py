@@ -25,6 +25,11 @@ Of ten models at three bandwidths (`benchmarks/runtime_real.py`), it decides 29 
 and so it does if it is chosen without the model that it decides about."""
 
 
+def gain_to_ask(share: Fraction, margin: Fraction = MARGIN) -> Fraction:
+    """Return the least gain at which a plan is worth running; `share` is what `MARGIN` is of."""
+    return max(WORTH, 1 + margin * share)
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A plan compared with DDP at its best bucket size."""
@@ -55,7 +60,7 @@ class Advice:
     def least_gain(self) -> Fraction:
         """Least gain at which the plan is worth running."""
         share = Fraction(self.sending_ns or 0, self.ddp_ns) if self.ddp_ns else Fraction(0)
-        return max(WORTH, 1 + MARGIN * share)
+        return gain_to_ask(share)
 
     @property
     def keep_ddp(self) -> bool:

@@ -149,11 +149,11 @@ def advice_text(advice: AdviceAnswer) -> str:
         if advice.contention:
             return f"worth running: {faster}"
         return f"worth trying: {faster}, if transfers take nothing from computation (not measured)"
-    if advice.gain > WORTH:
-        too_high = format_share(advice.least_gain - 1)
+    if advice.gain >= WORTH:
+        asked = format_share(advice.least_gain - 1)
         text = (
             f"keep DDP: the plan gains {format_share(advice.gain - 1)} over {ddp}, less than the "
-            f"{too_high} to ask for where sending takes so much from computation"
+            f"{asked} to ask for where sending takes so much from computation"
         )
     elif advice.gain > 1:
         text = f"keep DDP: the plan gains only {format_share(advice.gain - 1)} over {ddp}"

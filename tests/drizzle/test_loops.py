@@ -28,7 +28,7 @@ rows = st.builds(Measurement, st.integers(1, 40), st.integers(1, 8), st.integers
 
 
 def scale_of(one: Measurement) -> tuple[Fraction, Fraction, Fraction]:
-    """Return what the constants are multiplied by for the relative prediction of a row."""
+    """Return the factors of the constants in a row's prediction over its measured time."""
     group = Fraction(1, one.group_size * one.overhead_ns)
     return group, one.tasks * group, Fraction(one.tasks, one.overhead_ns)
 

@@ -264,7 +264,7 @@ def test_what_is_offered_goes_over_what_works_and_costs_what_is_run(
 def test_rounds_are_parts_that_follow_each_other(
     network: tuple[BCube, Failures], rounds: int
 ) -> None:
-    """They cost what time_of says of the program with one round in so many parts."""
+    """They cost what `time_of` says of a program whose round has as many parts."""
     bcube, failed = network
     if bcube.servers - len(failed.servers) < 2:
         return

@@ -260,7 +260,7 @@ def asked_for(profile: int, cluster: int) -> bool:
 
 
 def shipped(ranks: int) -> list[Case]:
-    """Return plans, as `planner plan` makes them, for the pairs with so many ranks, by profile.
+    """Return plans, as `planner plan` makes them, for pairs with a number of ranks, by profile.
 
     Every third one has its algorithms changed transfer by transfer: the best plans of these pairs
     rarely mix them.

@@ -104,7 +104,7 @@ def held() -> int:
 
 
 def attached(width: int, model: nn.Module, updates: Optimizer, world: World) -> Executor:
-    """Attach a model by batches of so many parameters, or by slices if it is 0."""
+    """Attach a model by batches with this number of parameters, or by slices if it is 0."""
     if not width:
         return executor_of("slices", model, updates, world)
     pieces = [Piece(name) for name, _ in model.named_parameters()]

@@ -108,7 +108,7 @@ def by_slices(order: Order, world: World, model: nn.Module, optimizer: Optimizer
 
 
 def cut(model: nn.Module, most: int, together: int) -> tuple[Batch, ...]:
-    """Cut all parameters into pieces of so many elements, and batch them crosswise."""
+    """Cut all parameters into pieces of this number of elements, and batch them crosswise."""
     pieces = []
     for name, parameter in model.named_parameters():
         size = parameter.numel() * parameter.element_size()
@@ -178,7 +178,7 @@ def check(world: World, kind: str, name: str, ours: Weights, expected: Weights) 
     ("kind", "ranks", "models"),
     [
         *(("gradients", ranks, list(MODELS)) for ranks in (2, 3)),
-        ("gradients", 9, ["transformer"]),  # so many ranks change the ring alone
+        ("gradients", 9, ["transformer"]),  # nine ranks change the ring alone
         *((kind, 2, list(MODELS)) for kind in ("shards", "slices")),
         *(("cut shards", ranks, list(MODELS)) for ranks in ([2, 3, 4] if THOROUGH else [2, 3])),
     ],
