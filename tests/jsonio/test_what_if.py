@@ -7,10 +7,12 @@ import pytest
 
 import planner
 from planner.jsonio import decode_answer
+from planner.jsonio.what_if import AdviceAnswer
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import StepTime, compared
 from planner.solving.scenarios import SCENARIOS
 from planner.solving.targets import TARGETS
+from planner.view.wording import advice_text
 from tests import schemas
 from tests.cli.printed import check_answer
 from tests.jsonio.requests import BASES, Request, examples, patched, told
@@ -185,3 +187,30 @@ def test_answers_beside_contention_agree_with_themselves(
     steps = [StepTime(*(10**6 for _ in StepTime._fields))] * 2
     predicted = {time.name: time.predicted_ns for time in compared([read_plan(text)], steps)}
     assert answer["objective_ns"] in predicted.values()
+
+
+@pytest.mark.parametrize(
+    ("gain", "least", "said"),
+    [
+        (1.05, 1.03, "worth running: 1.05 times as fast as DDP with bucket_cap_mb=5 (105 ns)"),
+        (
+            1.05,
+            1.07,
+            "keep DDP: the plan gains 5.00% over DDP with bucket_cap_mb=5 (105 ns), less than",
+        ),
+        (1.03, 1.07, "less than the 7.00% to ask for where sending takes so much from computation"),
+        (1.02, 1.07, "keep DDP: the plan gains only 2.00% over"),
+        (1.0, 1.03, "keep DDP: the plan gains nothing over"),
+    ],
+)
+def test_advice_says_what_it_asks_for(gain: float, least: float, said: str) -> None:
+    advice = AdviceAnswer(
+        keep_ddp=gain < least,
+        bucket_cap_mb=5,
+        ddp_ns=105,
+        gain=gain,
+        at_most=None,
+        contention=True,
+        least_gain=least,
+    )
+    assert said in advice_text(advice)
