@@ -2,8 +2,7 @@
 
 Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
 DDP's default, and DDP with the bucket size predicted to be best. The plan is followed if every turn
-has a gain, and the median gain is at least `planner.solving.advice.WORTH`; else the faster DDP
-stays.
+has a gain, and the median gain is at least what the advice asks for; else the faster DDP stays.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
@@ -258,20 +257,29 @@ def _tuned(
     plan = make_plan(model, inputs, optimizer, world=job, time_limit=time_limit)
     answer = read_plan(plan)
     assert isinstance(answer, CaramelAnswer)
-    size = answer.advice.bucket_cap_mb if isinstance(answer.advice, AdviceAnswer) else None
+    size, asked = _advised(answer)
     ddp: dict[str, int | None] = {"default": None} | ({} if size is None else {"tuned": size})
     times = _tried(model, inputs, optimizer, plan, job, ddp, steps)
     gain, reliable, best = _compared(times)
     plan_ns, ddp_ns = (round(median(times[name])) for name in ("plan", best))
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
-    if gain < WORTH or not reliable:
+    if gain < asked or not reliable:
         much = format_share(gain - 1) if gain > 1 else "nothing"
-        rarely = "" if reliable or gain < WORTH else ", not in every round"
-        reason = f"{much} to gain{rarely} ({took}): keep DDP{_with(ddp[best])}"
+        rarely = "" if reliable or gain < asked else ", not in every round"
+        least = f", less than {format_share(asked - 1)}" if 1 < gain < asked else ""
+        reason = f"{much} to gain{least}{rarely} ({took}): keep DDP{_with(ddp[best])}"
         return Tuned(_ddp(model, ddp[best], job), reason, plan, None, plan_ns, ddp_ns)
     executor = take_over(model, optimizer, plan, world=job)
     reason = f"{gain:.2f} times as fast ({took}{_with(ddp[best])}): follow the plan"
     return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
+
+
+def _advised(answer: CaramelAnswer) -> tuple[int | None, float]:
+    """Return DDP's best bucket size by the costs (None: the default), and the gain to ask for."""
+    advice = answer.advice
+    if not isinstance(advice, AdviceAnswer):
+        return None, float(WORTH)
+    return advice.bucket_cap_mb, advice.least_gain
 
 
 def _tried(

@@ -4,7 +4,6 @@ import copy
 import os
 import pickle
 import re
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import planner
 from planner.model.errors import CommunicationError, MeasurementError, NotApplicableError
+from planner.programs import read_plan
 from planner.programs.from_plans import answer_of
 from planner.runtime import take_over, tuning
 from planner.runtime.measuring import contention
@@ -143,16 +143,16 @@ def counting(module: Any, _inputs: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("worth", "keeps", "words"),
-    [(Fraction(0), False, "follow the plan$"), (Fraction(10**9), True, "keep DDP")],
+    ("asked", "keeps", "words"),
+    [(0.0, False, "follow the plan$"), (1e9, True, "keep DDP")],
 )
 @in_each_rank(timeout_s=120)
 def test_a_plan_is_followed_only_where_it_gains(
-    world: World, worth: Fraction, keeps: bool, words: str
+    world: World, asked: float, keeps: bool, words: str
 ) -> None:
     """Train where a plan has to gain so much over DDP."""
     hurried()
-    vars(tuning)["WORTH"], compared = worth, tuning._compared
+    tuning._advised, compared = lambda _: (None, asked), tuning._compared
     tuning._compared = lambda times: (compared(times)[0], True, compared(times)[2])
     shown: list[str] = []
     tuning.Progress.__call__ = lambda _self, text, *_: shown.append(text)  # type: ignore[attr-defined, method-assign]
@@ -182,6 +182,29 @@ def test_a_plan_is_followed_only_where_it_gains(
     assert keeps or {*shown} > {"model: run", "network: round", "planning"}
     del made  # before the group that DDP uses
     assert away_from_ddp(model, optimizer="adam") == 0
+
+
+@pytest.mark.parametrize(("slow", "least"), [(0, 1.03), (1, 1.03), (10, 1.15)])
+def test_trials_ask_for_as_much_gain_as_the_advice(slow: int, least: float) -> None:
+    """Sending takes none, a tenth or all of a step of DDP, 1 s: 15 % of that share is asked for."""
+    answer = planner.solve(
+        {
+            "problem": "caramel",
+            "ops": [
+                {"name": "f", "ns": 5 * 10**8, "pass": "forward"},
+                {"name": "b", "ns": 3 * 10**8, "pass": "backward", "after": ["f"]},
+            ],
+            "parameters": [{"name": "w", "bytes": 10**8, "updated_by": "b", "read_by": "f"}],
+            "network": {
+                "startup_ns": 0,
+                "ns_per_byte": 2,
+                "interference": {"startup_ns": 0, "ns_per_byte": slow, "slowdown": 1},
+            },
+            "workers": 2,
+        }
+    )
+    found = read_plan(msgspec.json.encode(answer))
+    assert tuning._advised(found) == (None, pytest.approx(least))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
