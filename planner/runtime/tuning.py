@@ -1,8 +1,10 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
 Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
-DDP's default, and DDP with the bucket size predicted to be best. The plan is followed if every turn
-has a gain, and the median gain is at least what the advice asks for; else the faster DDP stays.
+DDP's default, and DDP with the bucket size predicted to be best. The plan is followed if its
+prediction and the median measured gain are at least what the advice asks for, and every turn has a
+gain; else the faster DDP stays. Short trials err by more than most plans gain: so both have to say
+so, and a plan that is predicted to gain too little is not tried.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
@@ -16,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from operator import lt
 from statistics import median
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import torch
@@ -172,7 +175,7 @@ class Tuned:
     executor : Executor or None
         The object that follows the plan; None if DDP is kept.
     plan_ns, ddp_ns : int or None
-        Median times of the trial steps, of the faster DDP variant; None without trials.
+        Median times of the trial steps, of the faster DDP variant; None if it was not tried.
     """
 
     model: nn.Module
@@ -257,36 +260,58 @@ def _tuned(
     plan = make_plan(model, inputs, optimizer, world=job, time_limit=time_limit)
     answer = read_plan(plan)
     assert isinstance(answer, CaramelAnswer)
-    size, asked = _advised(answer)
+    advised = _advised(answer)
+    size, asked, refused = advised.size, advised.asked, advised.refused
     ddp: dict[str, int | None] = {"default": None} | ({} if size is None else {"tuned": size})
-    times = _tried(model, inputs, optimizer, plan, job, ddp, steps)
-    gain, reliable, best = _compared(times)
-    plan_ns, ddp_ns = (round(median(times[name])) for name in ("plan", best))
+    times = _tried(model, inputs, optimizer, None if refused else plan, job, ddp, steps)
+    best = min(ddp, key=lambda name: (median(times[name]), name))
+    ddp_ns, keep = round(median(times[best])), f"keep DDP{_with(ddp[best])}"
+    if refused:
+        reason = f"{refused} ({format_ns(ddp_ns)} a step under DDP): {keep}"
+        return Tuned(_ddp(model, ddp[best], job), reason, plan, None, None, ddp_ns)
+    gain, reliable = _compared(times["plan"], times[best])
+    plan_ns = round(median(times["plan"]))
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
     if gain < asked or not reliable:
         much = format_share(gain - 1) if gain > 1 else "nothing"
         rarely = "" if reliable or gain < asked else ", not in every round"
         least = f", less than {format_share(asked - 1)}" if 1 < gain < asked else ""
-        reason = f"{much} to gain{least}{rarely} ({took}): keep DDP{_with(ddp[best])}"
+        reason = f"{much} to gain{least}{rarely} ({took}): {keep}"
         return Tuned(_ddp(model, ddp[best], job), reason, plan, None, plan_ns, ddp_ns)
     executor = take_over(model, optimizer, plan, world=job)
     reason = f"{gain:.2f} times as fast ({took}{_with(ddp[best])}): follow the plan"
     return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
 
 
-def _advised(answer: CaramelAnswer) -> tuple[int | None, float]:
-    """Return DDP's best bucket size by the costs (None: the default), and the gain to ask for."""
+class _Advised(NamedTuple):
+    """What an answer advises: DDP's best size (None: the default), the gain to ask for.
+
+    `refused` says why the plan is not tried; it is empty if the plan is.
+    """
+
+    size: int | None
+    asked: float
+    refused: str
+
+
+def _advised(answer: CaramelAnswer) -> _Advised:
+    """Return what an answer advises, or the least that is asked for if it does not."""
     advice = answer.advice
     if not isinstance(advice, AdviceAnswer):
-        return None, float(WORTH)
-    return advice.bucket_cap_mb, advice.least_gain
+        return _Advised(None, float(WORTH), "")
+    refused = ""
+    if advice.keep_ddp:
+        much = format_share(advice.gain - 1) if advice.gain > 1 else "nothing"
+        least = f", less than {format_share(advice.least_gain - 1)}" if advice.gain > 1 else ""
+        refused = f"the plan is predicted to gain {much}{least}"
+    return _Advised(advice.bucket_cap_mb, advice.least_gain, refused)
 
 
 def _tried(
     model: nn.Module,
     inputs: tuple[Any, ...],
     optimizer: Optimizer,
-    plan: bytes,
+    plan: bytes | None,
     job: World,
     ddp: Mapping[str, int | None],
     steps: int,
@@ -298,7 +323,9 @@ def _tried(
         show("steps of the plan and of DDP: round", turn, ROUNDS)
         # Copied together, so that the copied optimiser updates the copied parameters.
         other, updates = copy.deepcopy((model, optimizer))
-        trials = {"plan": run_plan(other, inputs, plan, updates, job, steps=steps)}
+        trials = {}
+        if plan is not None:
+            trials["plan"] = run_plan(other, inputs, plan, updates, job, steps=steps)
         for name, size in ddp.items():
             trials[name] = run_ddp(other, inputs, updates, job, steps=steps, **_options(size))
         for name, trial in trials.items():
@@ -309,12 +336,9 @@ def _tried(
     return times
 
 
-def _compared(times: Mapping[str, Sequence[float]]) -> tuple[float, bool, str]:
-    """Return the plan's gain over DDP's best setting, whether each turn has a gain, the setting."""
-    middle = {name: median(turns) for name, turns in times.items()}
-    best = min(middle.keys() - {"plan"}, key=lambda name: (middle[name], name))
-    each = zip(times["plan"], times[best], strict=True)
-    return middle[best] / middle["plan"], all(plan < ddp for plan, ddp in each), best
+def _compared(plan: Sequence[float], ddp: Sequence[float]) -> tuple[float, bool]:
+    """Return the plan's gain over DDP, and whether each turn has a gain."""
+    return median(ddp) / median(plan), all(map(lt, plan, ddp))
 
 
 def _options(bucket_mb: int | None) -> dict[str, Any]:
