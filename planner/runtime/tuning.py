@@ -3,8 +3,9 @@
 Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
 DDP's default, and DDP with the bucket size predicted to be best. The plan is followed if its
 prediction and the median measured gain are at least what the advice asks for, and every turn has a
-gain; else the faster DDP stays. Short trials err by more than most plans gain: so both have to say
-so, and a plan that is predicted to gain too little is not tried.
+gain; else DDP stays, with the predicted size unless the default wins every turn. Short trials err
+by more than most plans gain: so both have to say so, and a plan that is predicted to gain too
+little is not tried.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
@@ -264,7 +265,7 @@ def _tuned(
     size, asked, refused = advised.size, advised.asked, advised.refused
     ddp: dict[str, int | None] = {"default": None} | ({} if size is None else {"tuned": size})
     times = _tried(model, inputs, optimizer, None if refused else plan, job, ddp, steps)
-    best = min(ddp, key=lambda name: (median(times[name]), name))
+    best = _best_ddp(times)
     ddp_ns, keep = round(median(times[best])), f"keep DDP{_with(ddp[best])}"
     if refused:
         reason = f"{refused} ({format_ns(ddp_ns)} a step under DDP): {keep}"
@@ -339,6 +340,13 @@ def _tried(
 def _compared(plan: Sequence[float], ddp: Sequence[float]) -> tuple[float, bool]:
     """Return the plan's gain over DDP, and whether each turn has a gain."""
     return median(ddp) / median(plan), all(map(lt, plan, ddp))
+
+
+def _best_ddp(times: Mapping[str, Sequence[float]]) -> str:
+    """Return DDP's setting: the one predicted to be best, unless the default wins every turn."""
+    if "tuned" not in times or _compared(times["default"], times["tuned"])[1]:
+        return "default"
+    return "tuned"
 
 
 def _options(bucket_mb: int | None) -> dict[str, Any]:

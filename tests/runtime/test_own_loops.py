@@ -224,6 +224,16 @@ def test_a_gain_is_one_of_medians_and_reliable_if_every_round_has_it(
     assert every is reliable
 
 
+@pytest.mark.parametrize(
+    ("tuned", "best"), [((8, 8, 8), "tuned"), ((9, 12, 12), "tuned"), ((11, 12, 12), "default")]
+)
+def test_ddp_keeps_the_predicted_size_unless_its_default_wins_every_turn(
+    tuned: tuple[float, ...], best: str
+) -> None:
+    assert tuning._best_ddp({"default": (10, 10, 10), "tuned": tuned}) == best
+    assert tuning._best_ddp({"default": (10, 10, 10)}) == "default"
+
+
 @pytest.mark.slow
 @in_each_process(1)
 def test_one_rank_has_nothing_to_plan() -> None:
