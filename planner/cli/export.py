@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
             write_algorithm(options, answers[0])
         else:
             notes = check_worth(options.tool, answers, anyway=options.anyway)
-            settings = _settings(options.tool, answers, graph, options.element_bytes)
+            settings = settings_for(options.tool, answers, graph, options.element_bytes)
             write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
             if made_for(answers[0]) == options.tool:
                 how = applied(EVERY[options.tool], options.plans[0], options.output)
@@ -103,9 +103,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(
-    tool: str, answers: list[Any], graph: Graph | None, element_bytes: int
+def settings_for(
+    tool: str, answers: Sequence[Any], graph: Graph | None, element_bytes: int
 ) -> dict[str, Any]:
+    """Return the settings of a framework by which it follows plans, as plain values."""
     from planner.formats.exporters.frameworks import (
         ddp_settings,
         deepspeed_settings,
@@ -140,7 +141,7 @@ def _settings(
     return deepspeed_settings(batches, sizes, element_bytes, order)
 
 
-def _sizes(answers: list[Any], graph: Graph | None) -> dict[str, int]:
+def _sizes(answers: Sequence[Any], graph: Graph | None) -> dict[str, int]:
     """Return the bytes of every parameter in the model's order, from the profile or the plan."""
     if graph is not None:
         return {parameter.name: parameter.size_bytes for parameter in graph.parameters}

@@ -16,7 +16,7 @@ from planner.model.units import escaped
 
 _COMMANDS = (
     *("plan", "report", "compare", "solve", "draw", "profile"),
-    *("calibrate", "run", "import", "why", "export", "schema"),
+    *("calibrate", "run", "import", "why", "tune", "export", "schema"),
 )
 _MODULES = {"profile": "measure", "import": "importing"}
 """Modules of commands whose module has another name; only the called command is loaded."""

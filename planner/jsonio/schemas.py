@@ -14,6 +14,7 @@ from planner.jsonio.profiles import ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import ErrorAnswer
 from planner.jsonio.spark import SparkDocument
+from planner.jsonio.tuned import TuneReport
 from planner.jsonio.why import WhyReport
 from planner.model.validation import MAX_VALUE, one_of
 
@@ -26,6 +27,7 @@ FILES: Mapping[str, type[Any]] = {
     "spark": SparkDocument,
     "run": RunReport,
     "why": WhyReport,
+    "tune": TuneReport,
 }
 """Types of the other files that commands read and write."""
 

@@ -3,7 +3,7 @@
 Problem: while a transfer runs and nothing is computed, computation waits. For which transfer, and
 why? Method: each such moment counts for the earliest-started running transfer, within steps only.
 Its wait is divided in the order of `CAUSES`; each cause takes at most what is left. What each cause
-means: docs/profiles.md, "How a wait is divided among its causes".
+means: docs/traces.md, "How a wait is divided among its causes".
 Guarantee: the causes of a wait sum to it. All waits of a step sum to its exposed communication, so
 none exceeds the step. No result depends on how the clocks of different ranks are set.
 Complexity: O(n log n). Source: own; collectives are aligned by their ends, as in trace analysis

@@ -38,9 +38,9 @@ ANSWERED = [
     f"plan {LENET} --cluster office-4",
 ]
 
-ELSEWHERE = {"run", "calibrate network", "profile", "why"}
-"""They need torch, several ranks or traces: test_run.py, test_calibrate_network.py and test_why.py
-ask the schema."""
+ELSEWHERE = {"run", "calibrate network", "profile", "why", "tune"}
+"""They need torch, several ranks or traces: test_run.py, test_calibrate_network.py, test_why.py
+and test_tune.py ask the schema."""
 
 NOT_OURS = {"draw", "export", "report"}
 """They write pictures, pages and files of other tools."""
@@ -91,7 +91,7 @@ def test_the_schema_is_one_of_schemas(line: Line) -> None:
 
 
 def test_no_command_and_no_file_of_the_schema_is_forgotten() -> None:
-    others = {"cluster", "network", "run", "why"}  # by hand; see ELSEWHERE
+    others = {"cluster", "network", "run", "why", "tune"}  # by hand; see ELSEWHERE
     assert {*PRINTED} | others == set(FILES)
     writing = {" ".join(one.path) for one in commands() if {"--json", "--output"} & {*one.options}}
     here = {"calibrate compute", "calibrate fit", "import"}

@@ -1,0 +1,132 @@
+"""``planner tune``: from the trace of a job to the buckets that it should have."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from planner.cli.common import command, in_option, warn, write_json, write_text
+from planner.cli.compare_options import settle_network
+from planner.cli.export import settings_for
+from planner.cli.recorded import Read, missing_ranks, pattern, read_ranks
+from planner.cli.tune_text import tune_lines
+from planner.cli.writing import replacing
+from planner.formats.importers.kineto import profile_in
+from planner.jsonio import caramel
+from planner.jsonio.tuned import tune_report
+from planner.model.clusters import Nic
+from planner.model.contention import Interference
+from planner.model.errors import InvalidInputError
+from planner.model.network import ring_cost
+from planner.model.units import escaped, format_ns
+from planner.solving.targets import TARGETS
+from planner.traces.recorded import Recorded
+from planner.traces.stacked import three_steps
+from planner.traces.tuning import Proposal, check_sends, propose, waited_for
+from planner.view.chart import Chart
+from planner.view.drawing import GANTT
+from planner.view.progress import Progress
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    command(
+        commands,
+        "tune",
+        run,
+        "plan the buckets of a recorded job of DDP, and say how sure their gain is",
+        "planner tune rank0.json.gz rank1.json.gz -o plan.json",
+        {
+            "traces TRACE+": "traces of PyTorch's profiler (.json, .json.gz), one a rank, with "
+            "record_shapes=True; '-': standard input",
+            f"--for {'|'.join(TARGETS)} (ddp)": "what will follow the plan; default: ddp",
+            "--network FILE": "what all-reduces take there, and what they take from computation, "
+            "as planner calibrate network measured; default: what the recorded ones took",
+            "--transfers REGEX": "kernels whose names REGEX is found in are transfers too",
+            "--picture FILE": "draw the step as recorded, as predicted, and as planned (.svg)",
+            "--json": "print all of it as JSON: planner schema tune",
+            "-o, --output FILE": "write the plan",
+            "--time-limit S": "for planning; default: no limit",
+        },
+        {"--transfers": {"type": pattern}, "--for": {"dest": "target"}},
+        about="The step that was recorded is predicted under its own buckets first, and the plan's "
+        "gain only as surely as that.",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the traces, plan, and print the result."""
+    progress = Progress(quiet=options.quiet)
+    with in_option("--picture"):
+        draw = GANTT.writer(Path(options.picture)) if options.picture else None
+    ranks: list[Recorded] = []
+    warnings: list[str] = []
+    chosen: Read | None = None
+    for traced in read_ranks(options.traces, options.transfers, progress):
+        ranks.append(traced.recorded)
+        warnings += traced.remarks
+        if chosen is None or waited_for([chosen.recorded, traced.recorded]) is traced.recorded:
+            chosen = traced
+    assert chosen is not None
+    _check_ranks(ranks)
+    warnings += missing_ranks(ranks)
+    check_sends(chosen.recorded)
+    profile, remarks = profile_in(chosen.trace, name=chosen.name, source=chosen.name)
+    assert profile.graph is not None
+    warnings += [f"{chosen.name}: {remark}" for remark in remarks]
+    network, interference = _network(options, max(rank.ranks or 2 for rank in ranks))
+    progress("planning")
+    proposal = propose(
+        ranks,
+        profile.graph,
+        target=TARGETS[options.target],
+        network=network,
+        interference=interference,
+        time_limit=options.time_limit,
+    )
+    progress.done()
+    answer = caramel.answer(*proposal.planned)
+    settings = None
+    if not proposal.keep:
+        settings = settings_for(options.target, [answer], profile.graph, 4)
+    if options.output:
+        write_json(msgspec.json.encode(answer).decode() + "\n", options.output)
+    if draw is not None:
+        with replacing(options.picture) as place:
+            draw(Chart(_title(proposal), three_steps(proposal, chosen.recorded)), place)
+    if options.json:
+        report = msgspec.json.encode(tune_report(proposal, settings, warnings))
+        write_json(msgspec.json.format(report, indent=1).decode() + "\n", None)
+    else:
+        warn(f"warning: {escaped(warning)}" for warning in warnings)
+        write_text("\n".join([*tune_lines(proposal, settings, len(ranks)), ""]))
+    return 0
+
+
+def _title(proposal: Proposal) -> str:
+    recorded, planned = (format_ns(time) for time in (proposal.step_ns, proposal.plan_ns))
+    return (
+        f"a step of {recorded} as recorded, predicted {format_ns(proposal.predicted_ns)}; "
+        f"planned {planned}"
+    )
+
+
+def _check_ranks(ranks: Sequence[Recorded]) -> None:
+    """Raise `InvalidInputError` for two traces of one rank."""
+    seen = set[int]()
+    for rank in ranks:
+        if rank.rank in seen:
+            raise InvalidInputError("traces", f"two are of rank {rank.rank}: expected one a rank")
+        seen.add(rank.rank)
+
+
+def _network(options: argparse.Namespace, workers: int) -> tuple[Any, Interference | None]:
+    """Return the measured cost of all-reduces and the contention; Nones without a file."""
+    if options.network is None:
+        return None, None
+    place = settle_network(options, None, "all_reduce", {"workers": workers})
+    if isinstance(place.network, Nic):
+        return ring_cost(place.network, workers), place.interference
+    return place.network, place.interference

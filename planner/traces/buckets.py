@@ -1,0 +1,144 @@
+"""The buckets of a recorded job, and the costs of its all-reduces that agree with the recording.
+
+Problem: under which buckets did DDP run, and what would others cost? Method: DDP fills buckets with
+gradients in the order in which they become ready, so the sizes of a step's all-reduces cut that
+order; all-reduces that do not fit, such as that of a loss, are passed over. Transfers that overlap
+share the network: together they are one burst. A burst of k transfers and b bytes is taken to last
+s·k + β·b; `lines_of` returns the least, the best and the largest start-up s that agree with the
+bursts. If all bursts are alike, every share of start-ups does.
+Guarantee: none; `planner.traces.tuning` checks the costs on the recorded step.
+Complexity: O(transfers log transfers). Source: own; buckets as in reducer.cpp of PyTorch 2.13.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from statistics import median
+from typing import NamedTuple
+
+from planner.model.costs import AffineCost
+from planner.traces.recorded import Recorded, Transfer
+
+NEAR = 100
+"""Sizes that differ by less than 1/NEAR are the same: gradients of one op have no known order."""
+
+_STARTUPS = 256
+"""Number of start-ups that are tried."""
+
+_NOISE = Fraction(1, 100)
+"""Lines agree with a recording if they miss it by no more than the best one and this share."""
+
+
+class Burst(NamedTuple):
+    """All-reduces of one step that overlap."""
+
+    transfers: int
+    size_bytes: int
+    lasts_ns: int
+
+
+class Settings(NamedTuple):
+    """The buckets of a recorded rank."""
+
+    counts: tuple[int, ...]  # gradients in each bucket, in the order in which they are ready
+    steps: tuple[int, ...]  # positions of the steps that have these buckets
+    bursts: tuple[Burst, ...]  # of all of these steps
+
+
+def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
+    """Return the commonest buckets of a rank's steps; None if no step's all-reduces are buckets.
+
+    `sizes` are the gradients' bytes, in the order in which they become ready.
+    """
+    sent: dict[int, list[Transfer]] = defaultdict(list)
+    for transfer in rank.transfers:
+        if transfer.collective == "all_reduce" and transfer.step >= 0 and transfer.size_bytes:
+            sent[transfer.step].append(transfer)
+    by_step = {}
+    for step, transfers in sent.items():
+        counts = bucket_counts([transfer.size_bytes or 0 for transfer in transfers], sizes)
+        if counts is not None:
+            by_step[step] = counts
+    if not by_step:
+        return None
+    commonest = Counter(by_step.values()).most_common(1)[0][0]
+    steps = tuple(step for step, counts in by_step.items() if counts == commonest)
+    bursts = tuple(burst for step in steps for burst in bursts_of(sent[step]))
+    return Settings(commonest, steps, bursts)
+
+
+def bucket_counts(sent: Iterable[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the number of gradients in each bucket, or None if transfers do not cut the gradients.
+
+    `sent` are the bytes of the transfers, in order. Transfers that are no bucket are passed over.
+    """
+    counts, place = [], 0
+    for size in sent:
+        stop, total = place, 0
+        while stop < len(sizes) and total < size:
+            total += sizes[stop]
+            stop += 1
+        if stop - place > 1 and total - size > size - (total - sizes[stop - 1]):
+            stop -= 1
+            total -= sizes[stop]
+        if stop > place and abs(total - size) * NEAR < size:
+            counts.append(stop - place)
+            place = stop
+    return tuple(counts) if counts and place == len(sizes) else None
+
+
+def bursts_of(transfers: Iterable[Transfer]) -> tuple[Burst, ...]:
+    """Return the bursts of one step's transfers, by start."""
+    bursts: list[Burst] = []
+    begin = end = 0
+    for transfer in sorted(transfers, key=lambda each: each.start_ns):
+        size = transfer.size_bytes or 0
+        if bursts and transfer.start_ns < end:
+            last = bursts.pop()
+            end = max(end, transfer.end_ns)
+            bursts.append(Burst(last.transfers + 1, last.size_bytes + size, end - begin))
+        else:
+            begin, end = transfer.start_ns, transfer.end_ns
+            bursts.append(Burst(1, size, end - begin))
+    return tuple(bursts)
+
+
+def lines_of(bursts: Iterable[Burst]) -> tuple[AffineCost, ...]:
+    """Return the costs that agree with bursts: the best, then those of least and most start-up."""
+    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for transfers, size, time in bursts:
+        alike[transfers, size].append(time)
+    kinds = [(*kind, round(median(lasts)), len(lasts)) for kind, lasts in alike.items()]
+    sent = sum(size * count for _, size, _, count in kinds)
+    started = sum(transfers * count for transfers, _, _, count in kinds)
+    lasted = sum(time * count for *_, time, count in kinds)
+    spread = Fraction(
+        sum(abs(time - round(median(times))) for times in alike.values() for time in times)
+    )
+
+    def line(startup: int) -> AffineCost:
+        return AffineCost(startup, max(Fraction(lasted - startup * started, sent), Fraction(0)))
+
+    def missed(cost: AffineCost) -> Fraction:
+        return sum(
+            (
+                abs(time - transfers * cost.startup_ns - size * cost.ns_per_byte) * count
+                for transfers, size, time, count in kinds
+            ),
+            Fraction(0),
+        )
+
+    most = lasted // started
+    lines = {startup: line(startup) for startup in range(0, most + 1, max(most // _STARTUPS, 1))}
+    errors = {startup: missed(cost) for startup, cost in lines.items()}
+    best = min(errors, key=lambda startup: (errors[startup], startup))
+    allowed = errors[best] + max(spread, _NOISE * lasted)
+    agreeing = [startup for startup, error in errors.items() if error <= allowed]
+    chosen = dict.fromkeys((best, min(agreeing), max(agreeing)))
+    return tuple(lines[startup] for startup in chosen)
+
+
+def without_startup(bursts: Iterable[Burst]) -> AffineCost:
+    """Return the cost of bursts as if their bytes took all of the time."""
+    size, lasted = map(sum, zip(*((size, time) for _, size, time in bursts), strict=True))
+    return AffineCost(0, Fraction(lasted, size))

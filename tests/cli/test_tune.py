@@ -1,0 +1,65 @@
+"""`planner tune` on synthetic traces: read, told, written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.line import Line
+from tests.cli.test_why import traced, write
+from tests.formats.test_kineto import a_step, event
+from tests.schemas import validate
+
+
+@pytest.fixture(autouse=True)
+def _traces(line: Line) -> None:
+    del line
+    for rank, (sent, lasts) in enumerate(((77.0, 20.0), (72.0, 25.0))):
+        about = {"rank": rank, "world_size": 2}
+        write(f"rank{rank}.json", traced(rank, sent, lasts), distributedInfo=about)
+
+
+def test_a_step_is_predicted_and_buckets_are_planned(line: Line) -> None:
+    text = line("tune rank0.json rank1.json -o plan.json --picture steps.svg").out
+    for part in (
+        "2 ranks; rank 0, for which the others wait, has 1 step of 100 µs",
+        "as recorded: 1 all-reduce of 80 B",
+        "keep what you have",
+    ):
+        assert part in text
+    report: Any = line("tune --json rank0.json rank1.json").json
+    validate(report, "tune")
+    assert report["buckets"] == [80]
+    assert report["keep"]
+    assert report["settings"] is None
+    assert sum(report["parts"].values()) == report["step_ns"] == 100_000
+    plan = json.loads(Path("plan.json").read_bytes())
+    assert [group["bytes"] for group in plan["groups"]] == report["proposed"]
+    assert "network" in line("draw plan.json").out
+    assert "recorded: computation" in Path("steps.svg").read_text()
+
+
+def test_a_measured_network_decides(line: Line) -> None:
+    network = {"startup_ns": 10, "ns_per_byte": 200, "interference": {"ns_per_byte": 0}}
+    Path("network.json").write_text(json.dumps(network))
+    report: Any = line("tune --json rank0.json rank1.json --network network.json").json
+    assert report["contention"]
+    assert report["predicted_ns"] != 100_000
+
+
+@pytest.mark.parametrize("target", ["ddp", "horovod", "deepspeed", "megatron"])
+def test_every_target_can_be_asked_for(line: Line, target: str) -> None:
+    report: Any = line(f"tune --json rank0.json rank1.json --for {target}").json
+    assert report["target"] == target
+
+
+def test_what_cannot_be_planned_is_refused_with_the_reason(line: Line) -> None:
+    assert "two are of rank 0" in line.error("tune rank0.json rank0.json")
+    write("alone.json", a_step())
+    assert "no transfer belongs to a step" in line.error("tune alone.json")
+    write("empty.json", [event("aten::mm", 0, 5)])
+    assert "no steps are marked" in line.error("tune empty.json")
+    assert "one rank of 2 was given" in line("tune rank0.json").err
+    assert "a name ending in .svg" in line.error("tune rank0.json --picture steps.png")
+    assert "choose from 'ddp', 'horovod'" in line.error("tune rank0.json --for fsdp2")
