@@ -220,7 +220,7 @@ def test_a_picture_shows_the_step_as_recorded_predicted_and_planned() -> None:
     ("change", "why"),
     [
         ({"collective": "reduce_scatter"}, "reduce_scatter were sent"),
-        ({"size_bytes": None}, "have no size"),
+        ({"size_bytes": None}, "no all-reduce has a size"),
         ({"size_bytes": 7}, "are not buckets of the"),
         ({"step": -1}, "no transfer belongs to a step"),
     ],
