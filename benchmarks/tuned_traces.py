@@ -13,7 +13,6 @@ rules (a bucket for each gradient, one for all) shows what there is to lose.
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
 from pathlib import Path
@@ -171,9 +170,7 @@ def _priced(found: Proposal, name: str, counts: Sequence[int], sizes: Sequence[i
 
 
 def report(circles: Sequence[Circle]) -> None:
-    """Print the tables."""
-    for each in circles:
-        print(f"### {each.title}\n\n{table(each.variants, RECORDED, 'buckets')}\n")
+    """Print the table and the sentences of all settings."""
     columns = [
         "setting",
         "buckets",
@@ -252,15 +249,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if reason is None and (os.cpu_count() or 1) < 2:
         reason = "it takes 2 processor cores"
     if reason is not None:
-        print(f"not measured here: {reason}", file=sys.stderr)
+        print(f"skipped: {reason}")
         return 0
     circles = []
     for name, rate, share in product(options.models, options.rates, options.share):
         with TemporaryDirectory() as folder:
             arguments = name, rate, share, folder, options
-            circles.append(
-                on_hosts(Layout.flat(2), rate * 10**6, circle, *arguments, timeout_s=900)
-            )
+            done: Circle = on_hosts(Layout.flat(2), rate * 10**6, circle, *arguments, timeout_s=900)
+        circles.append(done)
+        text = table(done.variants, RECORDED, "buckets")
+        print(f"### {done.title}\n\n{text}\n", flush=True)
     report(circles)
     return 0
 
