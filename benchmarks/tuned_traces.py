@@ -131,7 +131,7 @@ def _planned(traces: Sequence[bytes], cost: Any, contention: Any, limit_mb: floa
     read = [read_trace(data) for data in traces]
     ranks = [recorded_in(trace, place) for place, trace in enumerate(read)]
     place = ranks.index(waited_for(ranks))
-    graph = profile_in(read[place], name="traced", source="traced")[0].graph
+    graph = profile_in(read[place], name="traced", source="traced", completed=True)[0].graph
     assert graph is not None
     found = propose(ranks, graph, network=cost, interference=contention)
     problem = found.likeliest.problem

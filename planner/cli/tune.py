@@ -14,11 +14,12 @@ from planner.cli.recorded import Read, missing_ranks, pattern, read_ranks
 from planner.cli.tune_text import tune_lines
 from planner.cli.writing import replacing
 from planner.formats.importers.kineto import profile_in
+from planner.formats.importers.kineto_trace import Trace
 from planner.jsonio import caramel
 from planner.jsonio.tuned import tune_report
 from planner.model.clusters import Nic
 from planner.model.contention import Interference
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import ring_cost
 from planner.model.units import escaped, format_ns
 from planner.solving.targets import TARGETS
@@ -72,8 +73,11 @@ def run(options: argparse.Namespace) -> int:
     assert chosen is not None
     _check_ranks(ranks)
     warnings += missing_ranks(ranks)
+    check_kind(chosen.trace)
     check_sends(chosen.recorded)
-    profile, remarks = profile_in(chosen.trace, name=chosen.name, source=chosen.name)
+    profile, remarks = profile_in(
+        chosen.trace, name=chosen.name, source=chosen.name, completed=True
+    )
     assert profile.graph is not None
     warnings += [f"{chosen.name}: {remark}" for remark in remarks]
     network, interference = _network(options, max(rank.ranks or 2 for rank in ranks))
@@ -103,6 +107,16 @@ def run(options: argparse.Namespace) -> int:
         warn(f"warning: {escaped(warning)}" for warning in warnings)
         write_text("\n".join([*tune_lines(proposal, settings, len(ranks)), ""]))
     return 0
+
+
+def check_kind(trace: Trace) -> None:
+    """Raise `NotApplicableError` for the trace of a job that shards its parameters."""
+    if any(mark.name.startswith("FSDP::") for mark in trace.ranges):
+        raise NotApplicableError(
+            "traces",
+            "FSDP2 shards the parameters of this job, and has no buckets: planner plan PROFILE "
+            "--for fsdp2 plans its units",
+        )
 
 
 def _title(proposal: Proposal) -> str:

@@ -22,6 +22,9 @@ from planner.traces.recorded import Recorded, Transfer
 NEAR = 100
 """Sizes that differ by less than 1/NEAR are the same: gradients of one op have no known order."""
 
+_WIDTHS = (Fraction(1), Fraction(1, 2), Fraction(2))
+"""Sizes of a sent number over one of a gradient: the same type, a 16-bit one, a 32-bit one."""
+
 _STARTUPS = 256
 """Number of start-ups that are tried."""
 
@@ -42,7 +45,8 @@ class Settings(NamedTuple):
 
     counts: tuple[int, ...]  # gradients in each bucket, in the order in which they are ready
     steps: tuple[int, ...]  # positions of the steps that have these buckets
-    bursts: tuple[Burst, ...]  # of all of these steps
+    bursts: tuple[Burst, ...]  # of all of these steps, with the gradients' own bytes
+    width: Fraction  # bytes sent of each byte of a gradient: they may travel as another type
 
 
 def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
@@ -54,17 +58,23 @@ def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
     for transfer in rank.transfers:
         if transfer.collective == "all_reduce" and transfer.step >= 0 and transfer.size_bytes:
             sent[transfer.step].append(transfer)
-    by_step = {}
-    for step, transfers in sent.items():
-        counts = bucket_counts([transfer.size_bytes or 0 for transfer in transfers], sizes)
-        if counts is not None:
-            by_step[step] = counts
-    if not by_step:
-        return None
-    commonest = Counter(by_step.values()).most_common(1)[0][0]
-    steps = tuple(step for step, counts in by_step.items() if counts == commonest)
-    bursts = tuple(burst for step in steps for burst in bursts_of(sent[step]))
-    return Settings(commonest, steps, bursts)
+    for width in _WIDTHS:
+        by_step = {}
+        for step, transfers in sent.items():
+            counts = bucket_counts(
+                [round((each.size_bytes or 0) / width) for each in transfers], sizes
+            )
+            if counts is not None:
+                by_step[step] = counts
+        if by_step:
+            commonest = Counter(by_step.values()).most_common(1)[0][0]
+            steps = tuple(step for step, counts in by_step.items() if counts == commonest)
+            bursts = (burst for step in steps for burst in bursts_of(sent[step]))
+            own = tuple(
+                burst._replace(size_bytes=round(burst.size_bytes / width)) for burst in bursts
+            )
+            return Settings(commonest, steps, own, width)
+    return None
 
 
 def bucket_counts(sent: Iterable[int], sizes: Sequence[int]) -> tuple[int, ...] | None:

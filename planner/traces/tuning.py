@@ -22,7 +22,7 @@ from planner.families.caramel.evaluation import Evaluation, evaluate, lasting_ns
 from planner.families.caramel.for_target import plan_of_buckets, target_view
 from planner.families.caramel.problem import NetworkCost, Plan
 from planner.model.contention import NO_CONTENTION, Interference
-from planner.model.costs import AffineCost
+from planner.model.costs import AffineCost, scaled_cost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.units import format_bytes
@@ -212,7 +212,12 @@ def _costs(
     interference: Interference | None,
 ) -> Iterator[tuple[NetworkCost, Interference]]:
     """Yield the costs and the contention of each reading, the likeliest first."""
-    costs: Sequence[NetworkCost] = (network,) if network is not None else lines_of(settings.bursts)
+    width = settings.width
+    costs: Sequence[NetworkCost] = (
+        lines_of(settings.bursts) if network is None else (scaled_cost(network, rate=width),)
+    )
+    if interference is not None:
+        interference = replace(interference, ns_per_byte=width * interference.ns_per_byte)
     if network is None and one_of_several(ranks):  # waiting for others may be all of a start-up
         costs = tuple(dict.fromkeys((*costs, without_startup(settings.bursts))))
     for cost in costs:

@@ -172,6 +172,24 @@ def test_one_rank_of_several_may_have_waited_for_all_of_its_start_ups() -> None:
     assert one.keep
 
 
+@pytest.mark.parametrize("width", [Fraction(1, 2), Fraction(2)])
+def test_gradients_may_travel_as_another_type(width: Fraction) -> None:
+    """What is sent of a byte of a gradient costs what a byte costs."""
+    job = replace(HIDDEN, ns_per_byte=40.0 * float(width))
+    same = propose(both(job, (1, 5)), job.graph)
+    ranks = []
+    for rank in both(job, (1, 5)):
+        sent = [
+            replace(each, size_bytes=int((each.size_bytes or 0) * width)) for each in rank.transfers
+        ]
+        ranks.append(replace(rank, transfers=tuple(sent)))
+    found = propose(ranks, job.graph)
+    assert (found.buckets, found.proposed) == (same.buckets, same.proposed)
+    assert (found.gain, found.least_gain) == (same.gain, same.least_gain)
+    cost = AffineCost(HIDDEN.startup_ns, Fraction(40))
+    assert propose(ranks, job.graph, network=cost).predicted_ns == job.step_ns((1, 5))
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_target_gets_its_own_buckets(name: str) -> None:
     job = replace(HIDDEN, ns_per_byte=40.0)

@@ -59,8 +59,13 @@ def profile_in(
     name: str,
     source: str,
     batch_size: int | None = None,
+    completed: bool = False,
 ) -> tuple[Profile, tuple[str, ...]]:
-    """Return the profile in a trace and warnings, as `read_kineto` does."""
+    """Return the profile in a trace and warnings, as `read_kineto` does.
+
+    With `completed`, parameters of one op are listed by when their gradients were complete, the
+    last first, as the order of readiness supposes; by default the first first.
+    """
     try:
         steps = steps_of(trace)
     except InvalidInputError as error:
@@ -78,7 +83,7 @@ def profile_in(
     rows = zip(*(step.ops_ns for step in used), strict=True)
     times, shortened = _within([round(median(row)) for row in rows], lasts_ns)
     ahead = len(first.forward)
-    layers, graph = _model(first, times[:ahead], times[ahead:])
+    layers, graph = _model(first, times[:ahead], times[ahead:], -1 if completed else 1)
     warnings = [
         *_missing(trace),
         *clock_remarks(trace),
@@ -113,6 +118,7 @@ def _model(
     step: TrainingStep,
     forward_ns: Sequence[int],
     backward_ns: Sequence[int],
+    sign: int,
 ) -> tuple[tuple[Layer, ...], Graph]:
     names = unique_names(step.forward)
     backward = unique_names(
@@ -134,7 +140,7 @@ def _model(
     )
     # If the reading op is unknown, the first op is assumed to read the parameter: on the safe side.
     rows = sorted(
-        (step.backward[gradient.node].made_by or 0, -gradient.node, order, gradient)
+        (step.backward[gradient.node].made_by or 0, -gradient.node, sign * order, gradient)
         for order, gradient in enumerate(step.gradients)
     )
     parameter_names = unique_names(
