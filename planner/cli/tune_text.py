@@ -51,7 +51,7 @@ def _gain(proposal: Proposal) -> str:
     """Return the line of the predicted gain."""
     text = (
         f"predicted: {format_ns(proposal.plan_ns)}, {times(proposal.gain)} as fast "
-        f"({proposal.least_gain:.2f} to {proposal.most_gain:.2f} by all that agrees with the trace)"
+        f"(between {times(proposal.least_gain)} and {times(proposal.most_gain)})"
     )
     if proposal.at_most is not None:
         text += f"; no buckets are more than {times(max(proposal.at_most, 1.0))} as fast"
