@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.families.caramel.evaluation import evaluate
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
@@ -161,6 +162,10 @@ def test_on_processors_nothing_is_proposed_without_a_measured_network() -> None:
     )
     assert known.contention
     assert not known.keep
+    undisturbed = sum(op.duration_ns for op in known.likeliest.problem.graph.ops)
+    slowed = evaluate(known.likeliest.problem, known.likeliest.traced).computation_ns
+    assert undisturbed < 18 * 10**6 - 30_000  # sending the first bucket took 40 µs
+    assert slowed == pytest.approx(18 * 10**6, rel=1e-3)  # as recorded
 
 
 def test_one_rank_of_several_may_have_waited_for_all_of_its_start_ups() -> None:
