@@ -75,11 +75,8 @@ def run(options: argparse.Namespace) -> int:
     warnings += missing_ranks(ranks)
     check_kind(chosen.trace)
     check_sends(chosen.recorded)
-    profile, remarks = profile_in(
-        chosen.trace, name=chosen.name, source=chosen.name, completed=True
-    )
+    profile, _ = profile_in(chosen.trace, name=chosen.name, source=chosen.name, completed=True)
     assert profile.graph is not None
-    warnings += [f"{chosen.name}: {remark}" for remark in remarks]
     network, interference = _network(options, max(rank.ranks or 2 for rank in ranks))
     progress("planning")
     proposal = propose(

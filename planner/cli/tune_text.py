@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.model.units import counted, format_bytes, format_ns, format_share
 from planner.solving.advice import WORTH
-from planner.traces.tuning import MOST_OFF, Proposal
+from planner.traces.tuning import MOST_OFF, Proposal, one_size
 from planner.view.table import format_table
 from planner.view.wording import times
 
@@ -50,7 +50,8 @@ def _buckets(sizes: tuple[int, ...]) -> str:
 def _gain(proposal: Proposal) -> str:
     """Return the line of the predicted gain."""
     text = (
-        f"predicted: {format_ns(proposal.plan_ns)}, {times(proposal.gain)} as fast "
+        f"expected: {format_ns(proposal.plan_ns)} instead of {format_ns(proposal.step_ns)}, "
+        f"{times(proposal.gain)} as fast "
         f"(between {times(proposal.least_gain)} and {times(proposal.most_gain)})"
     )
     if proposal.at_most is not None:
@@ -65,6 +66,8 @@ def _verdict(proposal: Proposal, settings: Mapping[str, Any] | None) -> Iterator
         if proposal.target.name == "ddp":
             sizes = json.dumps(settings["bucket_cap_mb_list"])
             yield f"model = DistributedDataParallel(model, bucket_cap_mb_list={sizes})"
+            size, gain = one_size(proposal)
+            yield f"earlier versions take one size: bucket_cap_mb={size:g} is {times(gain)} as fast"
         else:
             own = {name: value for name, value in settings.items() if name != "planner"}
             yield json.dumps(own or settings["planner"], indent=1)

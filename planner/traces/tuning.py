@@ -14,10 +14,11 @@ Complexity: that of a plan for each reading, at most six. Source: own.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import hypot
+from math import ceil, hypot
 from statistics import median
 
 from planner.families.caramel import Problem, solve
+from planner.families.caramel.buckets import sizes_that_make
 from planner.families.caramel.evaluation import Evaluation, evaluate, lasting_ns
 from planner.families.caramel.for_target import plan_of_buckets, target_view
 from planner.families.caramel.problem import NetworkCost, Plan
@@ -280,6 +281,32 @@ def _cut(sizes: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
         cut.append(sum(sizes[place : place + count]))
         place += count
     return tuple(cut)
+
+
+def one_size(proposal: Proposal) -> tuple[float, float]:
+    """Return DDP's best ``bucket_cap_mb`` (MiB) for all of its buckets, and the predicted gain.
+
+    Of the limits that make these buckets it is one with the fewest digits. Versions of torch that
+    know no ``bucket_cap_mb_list`` can be given only this.
+    """
+    ddp = replace(TARGETS["ddp"], buckets="filled")
+    problem = replace(proposal.likeliest.problem, target=ddp)
+    plan = solve(problem).plan
+    assert plan is not None
+    sizes = target_view(problem, ddp).sizes
+    limits = sizes_that_make(sizes, [len(group.parts) for group in plan.groups], "filled")
+    assert limits is not None
+    after = proposal.parts["other"] + lasting_ns(problem, plan)
+    return _shortest(*limits), proposal.predicted_ns / after
+
+
+def _shortest(low: int, high: int | None) -> float:
+    """Return a number of MiB with few digits, of at least `low` and at most `high` bytes."""
+    for digits in range(7):
+        size = ceil(Fraction(low * 10**digits, 2**20))
+        if high is None or Fraction(size, 10**digits) * 2**20 <= high:
+            return float(Fraction(size, 10**digits))
+    return float(Fraction(low, 2**20))
 
 
 def check_sends(rank: Recorded) -> None:

@@ -12,11 +12,12 @@ from planner.families.caramel.evaluation import evaluate
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
+from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS
 from planner.traces.buckets import Burst, bucket_counts, bursts_of, lines_of
 from planner.traces.recorded import Recorded, Transfer
 from planner.traces.stacked import three_steps
-from planner.traces.tuning import propose, waited_for
+from planner.traces.tuning import one_size, propose, waited_for
 from tests.traces.made import Job
 
 LAYERS = st.lists(
@@ -175,6 +176,18 @@ def test_one_rank_of_several_may_have_waited_for_all_of_its_start_ups() -> None:
     one, all_ranks = (propose(both(job, (1,) * 6)[:count], job.graph) for count in (1, 2))
     assert not all_ranks.keep
     assert one.keep
+
+
+@given(jobs())
+def test_one_size_for_all_buckets_is_the_best_one(drawn: tuple[Job, tuple[int, ...]]) -> None:
+    job, counts = drawn
+    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
+    size, gain = one_size(propose(both(job, counts), job.graph, network=cost))
+    every = [ddp_buckets(job.sizes, limit, limit) for limit in range(1, sum(job.sizes) + 1, 4)]
+    best = min(map(job.step_ns, every))
+    limit = round(size * 2**20)
+    assert job.step_ns(ddp_buckets(job.sizes, limit, limit)) == best
+    assert gain == pytest.approx(job.step_ns(counts) / best)
 
 
 @pytest.mark.parametrize("width", [Fraction(1, 2), Fraction(2)])
