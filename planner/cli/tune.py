@@ -29,6 +29,7 @@ from planner.traces.tuning import Proposal, check_sends, propose, waited_for
 from planner.view.chart import Chart
 from planner.view.drawing import GANTT
 from planner.view.progress import Progress
+from planner.view.wording import times
 
 
 def add_parser(commands: Any) -> None:
@@ -117,10 +118,10 @@ def check_kind(trace: Trace) -> None:
 
 
 def _title(proposal: Proposal) -> str:
-    recorded, planned = (format_ns(time) for time in (proposal.step_ns, proposal.plan_ns))
+    recorded, predicted = (format_ns(time) for time in (proposal.step_ns, proposal.predicted_ns))
     return (
-        f"a step of {recorded} as recorded, predicted {format_ns(proposal.predicted_ns)}; "
-        f"planned {planned}"
+        f"a step of {recorded} as recorded, predicted {predicted}; planned: "
+        f"{times(proposal.gain)} as fast"
     )
 
 
