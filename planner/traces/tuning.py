@@ -164,7 +164,9 @@ def propose(
         for cost, contention in _costs(ranks, settings, network, interference)
     ]
     parts = _parts(rank, settings, base.windows.compute_ns)
-    others = parts["other"]
+    others, step_ns = parts["other"], sum(parts.values())
+    if not step_ns:
+        raise NotApplicableError("traces", "the recorded steps take no time")
     before = [others + reading.traced_ns for reading in readings]
     limit = None if time_limit is None else time_limit / len(readings)
     results = [solve(reading.problem, time_limit=limit) for reading in readings]
@@ -172,17 +174,16 @@ def propose(
     def gains(result: Result[Plan, Evaluation]) -> list[float]:
         assert result.plan is not None
         after = (others + lasting_ns(reading.problem, result.plan) for reading in readings)
-        return [old / new for old, new in zip(before, after, strict=True)]
+        return [old / new if new else 1.0 for old, new in zip(before, after, strict=True)]
 
     every = [gains(result) for result in results]
     chosen = max(range(len(every)), key=lambda place: (min(every[place]), -place))
     if min(every[chosen]) < 1:  # none is surely faster: show what the likeliest reading promises
         chosen = 0
     gained = every[chosen]
-    step_ns = sum(parts.values())
     off = hypot(before[0] / step_ns - 1, RESIDUAL)
     bounds = [
-        old / (others + result.lower_bound_ns)
+        old / max(others + result.lower_bound_ns, 1)
         for old, result in zip(before, results, strict=True)
         if result.lower_bound_ns is not None
     ]
@@ -297,7 +298,7 @@ def one_size(proposal: Proposal) -> tuple[float, float]:
     limits = sizes_that_make(sizes, [len(group.parts) for group in plan.groups], "filled")
     assert limits is not None
     after = proposal.parts["other"] + lasting_ns(problem, plan)
-    return _shortest(*limits), proposal.predicted_ns / after
+    return _shortest(*limits), proposal.predicted_ns / max(after, 1)
 
 
 def _shortest(low: int, high: int | None) -> float:

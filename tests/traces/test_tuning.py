@@ -15,7 +15,7 @@ from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS
 from planner.traces.buckets import Burst, bucket_counts, bursts_of, lines_of
-from planner.traces.recorded import Recorded, Transfer
+from planner.traces.recorded import Recorded, Transfer, merged
 from planner.traces.stacked import three_steps
 from planner.traces.tuning import one_size, propose, waited_for
 from tests.traces.made import Job
@@ -250,6 +250,36 @@ def test_a_picture_shows_the_step_as_recorded_predicted_and_planned() -> None:
     assert ends["predicted: network"] == found.predicted_ns - job.other_ns
     assert ends["predicted: computation"] == ends["planned: computation"] == 18 * 10**6
     assert len(shown.on("planned: network")) == len(found.proposed)
+
+
+@given(jobs(), st.data())
+def test_whatever_was_recorded_gets_a_proposal_or_a_reason(
+    drawn: tuple[Job, tuple[int, ...]], data: st.DataObject
+) -> None:
+    """Moments of transfers, of computation and of steps need not fit together."""
+    job, counts = drawn
+    recorded = job.recorded(counts)
+    moment = st.integers(0, 2 * job.step_ns(counts))
+    span = st.tuples(moment, moment).map(lambda pair: (min(pair), max(pair)))
+
+    def moved(transfer: Transfer) -> Transfer:
+        start, end = data.draw(span)
+        return replace(transfer, start_ns=start, end_ns=end)
+
+    recorded = replace(
+        recorded,
+        transfers=tuple(map(moved, recorded.transfers)),
+        computation=merged(data.draw(st.lists(span, max_size=3))),
+        periods=tuple(data.draw(span) for _ in recorded.steps),
+        device=data.draw(st.booleans()),
+    )
+    try:
+        found = propose([recorded], job.graph)
+    except NotApplicableError:
+        return
+    assert found.step_ns == sum(found.parts.values())
+    assert found.keep or found.least_gain >= 1
+    assert found.least_gain <= found.gain <= found.most_gain
 
 
 @pytest.mark.parametrize(
