@@ -135,10 +135,11 @@ def _check_ranks(ranks: Sequence[Recorded]) -> None:
 
 
 def _network(options: argparse.Namespace, workers: int) -> tuple[Any, Interference | None]:
-    """Return the measured cost of all-reduces and the contention; Nones without a file."""
+    """Return the measured cost of all-reduces and the contention; None for what is not known."""
     if options.network is None:
         return None, None
     place = settle_network(options, None, "all_reduce", {"workers": workers})
+    contention = None if place.interference.is_none else place.interference
     if isinstance(place.network, Nic):
-        return ring_cost(place.network, workers), place.interference
-    return place.network, place.interference
+        return ring_cost(place.network, workers), contention
+    return place.network, contention

@@ -269,7 +269,7 @@ def _undisturbed(problem: Problem, plan: Plan) -> Problem:
 def _parts(rank: Recorded, settings: Settings, compute_ns: int) -> dict[str, int]:
     """Return the parts of a recorded step (ns): its passes, its waits for transfers, the rest."""
     parts = parts_of(rank)
-    steps = [parts[step] for step in settings.steps if step < len(parts)]
+    steps = [parts[step] for step in settings.steps]
     lasts = round(median(part.lasts_ns for part in steps))
     waited = min(round(median(part.waited_ns for part in steps)), lasts)
     passes = min(compute_ns, lasts - waited)
@@ -316,6 +316,8 @@ def check_sends(rank: Recorded) -> None:
     kinds = sorted({transfer.collective for transfer in inside})
     if not rank.steps:
         reason = "no steps are marked (ProfilerStep#N): record with a schedule, and call step()"
+    elif not rank.periods:
+        reason = "no kernel is known to be launched in a step: record ProfilerActivity.CPU, too"
     elif not inside:
         reason = "no transfer belongs to a step: nothing to plan"
     elif not reduced:

@@ -40,12 +40,21 @@ def test_a_step_is_predicted_and_buckets_are_planned(line: Line) -> None:
     assert "recorded: computation" in Path("steps.svg").read_text()
 
 
-def test_a_measured_network_decides(line: Line) -> None:
-    network = {"startup_ns": 10, "ns_per_byte": 200, "interference": {"ns_per_byte": 0}}
+@pytest.mark.parametrize("contention", [0, 100])
+def test_a_measured_network_decides(line: Line, contention: int) -> None:
+    network = {"startup_ns": 10, "ns_per_byte": 200, "interference": {"ns_per_byte": contention}}
     Path("network.json").write_text(json.dumps(network))
     report: Any = line("tune --json rank0.json rank1.json --network network.json").json
-    assert report["contention"]
-    assert report["predicted_ns"] != 100_000
+    assert report["contention"] == (contention > 0)
+    # 16 bytes are ready at 66 µs and 64 at 69, and everything is sent from there on.
+    assert report["predicted_ns"] == report["parts"]["other"] + report["parts"]["passes"] + 16_010
+
+
+def test_a_network_of_nics_is_priced_by_its_ring(line: Line) -> None:
+    nic = {"bytes_per_s": 5e6, "startup_ns": 5}
+    Path("network.json").write_text(json.dumps(nic))
+    report: Any = line("tune --json rank0.json rank1.json --network network.json").json
+    assert report["predicted_ns"] == report["parts"]["other"] + report["parts"]["passes"] + 16_005
 
 
 @pytest.mark.parametrize("target", ["ddp", "horovod", "deepspeed", "megatron"])

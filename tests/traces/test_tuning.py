@@ -238,6 +238,13 @@ def test_a_step_that_cannot_be_predicted_gets_no_proposal() -> None:
     assert found.keep
 
 
+def test_steps_of_unknown_length_are_refused() -> None:
+    """A device's kernels may not say which step launched them."""
+    recorded = replace(HIDDEN.recorded((3, 3)), periods=())
+    with pytest.raises(NotApplicableError, match="no kernel is known to be launched in a step"):
+        propose([recorded], HIDDEN.graph)
+
+
 def test_a_picture_shows_the_step_as_recorded_predicted_and_planned() -> None:
     job = replace(HIDDEN, ns_per_byte=40.0, other_ns=10**6)
     recorded = job.recorded((1, 5))
