@@ -20,6 +20,7 @@ from planner.jsonio.tuned import tune_report
 from planner.model.clusters import Nic
 from planner.model.contention import Interference
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
 from planner.model.network import ring_cost
 from planner.model.units import escaped, format_ns
 from planner.solving.targets import TARGETS
@@ -76,13 +77,11 @@ def run(options: argparse.Namespace) -> int:
     warnings += missing_ranks(ranks)
     check_kind(chosen.trace)
     check_sends(chosen.recorded)
-    profile, _ = profile_in(chosen.trace, name=chosen.name, source=chosen.name, completed=True)
-    assert profile.graph is not None
     network, interference = _network(options, max(rank.ranks or 2 for rank in ranks))
     progress("planning")
-    proposal = propose(
+    graph, proposal = proposed(
         ranks,
-        profile.graph,
+        chosen.trace,
         target=TARGETS[options.target],
         network=network,
         interference=interference,
@@ -92,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     answer = caramel.answer(*proposal.planned)
     settings = None
     if not proposal.keep:
-        settings = settings_for(options.target, [answer], profile.graph, 4)
+        settings = settings_for(options.target, [answer], graph, 4)
     if options.output:
         write_json(msgspec.json.encode(answer).decode() + "\n", options.output)
     if draw is not None:
@@ -105,6 +104,24 @@ def run(options: argparse.Namespace) -> int:
         warn(f"warning: {escaped(warning)}" for warning in warnings)
         write_text("\n".join([*tune_lines(proposal, settings, len(ranks)), ""]))
     return 0
+
+
+def proposed(ranks: Sequence[Recorded], trace: Trace, **options: Any) -> tuple[Graph, Proposal]:
+    """Return the graph in a trace, and what is proposed with it.
+
+    DDP fills its buckets in the order in which gradients were ready or, if it does not rebuild
+    them (``find_unused_parameters``), in the reverse of the model's order.
+    """
+    refused: NotApplicableError | None = None
+    for completed in (True, False):
+        graph = profile_in(trace, name="trace", source="trace", completed=completed)[0].graph
+        assert graph is not None
+        try:
+            return graph, propose(ranks, graph, **options)
+        except NotApplicableError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def check_kind(trace: Trace) -> None:
