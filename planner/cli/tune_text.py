@@ -70,7 +70,12 @@ def _verdict(proposal: Proposal, settings: Mapping[str, Any] | None) -> Iterator
             yield f"earlier versions take one size: bucket_cap_mb={size:g} is {times(gain)} as fast"
         else:
             own = {name: value for name, value in settings.items() if name != "planner"}
-            yield json.dumps(own or settings["planner"], indent=1)
+            yield json.dumps(own, indent=1)
+        if proposal.target.name == "horovod":
+            yield (
+                "its groups need the names of parameters, which a trace does not have: make a "
+                "profile (planner profile), and plan it with --for horovod"
+            )
         yield "the next trace tells whether it holds"
     elif proposal.doubtful:
         yield (

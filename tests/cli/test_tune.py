@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
+from planner.cli.export import settings_for
+from planner.cli.tune_text import tune_lines
+from planner.jsonio.caramel import answer
+from planner.solving.targets import TARGETS
+from planner.traces.tuning import propose
 from tests.cli.line import Line
 from tests.cli.test_why import traced, write
 from tests.formats.test_kineto import a_step, event
 from tests.schemas import validate
+from tests.traces.made import Job
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +67,27 @@ def test_a_network_of_nics_is_priced_by_its_ring(line: Line) -> None:
 def test_every_target_can_be_asked_for(line: Line, target: str) -> None:
     report: Any = line(f"tune --json rank0.json rank1.json --for {target}").json
     assert report["target"] == target
+
+
+@pytest.mark.parametrize(
+    ("target", "setting"),
+    [
+        ("ddp", "bucket_cap_mb_list=["),
+        ("horovod", "its groups need the names of parameters"),
+        ("deepspeed", '"reduce_bucket_size": '),
+        ("megatron", '"--ddp-bucket-size",'),
+    ],
+)
+def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
+    """A job that sent nearly everything behind its backward pass."""
+    job = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0)
+    ranks = [job.recorded((1, 5), rank=rank) for rank in (0, 1)]
+    proposal = propose(ranks, job.graph, target=TARGETS[target])
+    settings = settings_for(target, [answer(*proposal.planned)], job.graph, 4)
+    text = "\n".join(tune_lines(proposal, settings, 2))
+    assert "worth setting" in text
+    assert setting in text
+    assert ("bucket_cap_mb=" in text) == (target == "ddp")
 
 
 def test_what_cannot_be_planned_is_refused_with_the_reason(line: Line) -> None:
