@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.caramel.bounds import (
+    Nested,
     Targets,
     concave_bounds,
     inner_nesting,
@@ -21,6 +22,7 @@ from planner.families.caramel.grid_bounds import (
     grid_of,
     tighter_bound,
 )
+from planner.families.caramel.grid_costs import GridCost
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TransferCost
@@ -43,6 +45,10 @@ def lines(cost: TransferCost) -> tuple[tuple[Fraction, Fraction], ...]:
     return tuple((piece.value_ns, piece.slope) for piece in cost.pieces())
 
 
+def grid_cost(nested: Nested, cost: TransferCost) -> GridCost:
+    return GridCost.of_cost(cost, sum(map(sum, nested.loads)))
+
+
 few = nested_windows(3).map(  # few bytes: the oracle tries every cut
     lambda one: replace(one, sizes=tuple(1 + size % 4 for size in one.sizes))
 )
@@ -63,7 +69,9 @@ def test_a_transfer_may_begin_before_the_middle_and_end_in_it() -> None:
     for one in (known, mirrored):
         assert best_split(one, cost) == concave_bound(one, lines(cost)) == 16
         (nested,) = outer_nesting(one)
-        assert LoadPricer(one, cost).iteration_ns(concave_loads(nested, lines(cost))) == 16
+        assert (
+            LoadPricer(one, cost).iteration_ns(concave_loads(nested, grid_cost(nested, cost))) == 16
+        )
 
 
 @pytest.mark.slow
@@ -74,7 +82,7 @@ def test_a_plan_carries_every_byte_once(
 ) -> None:
     pricer = LoadPricer(known, cost)
     for nested in (*inner_nesting(known), *outer_nesting(known)):
-        loads = concave_loads(nested, lines(cost), element, grid)
+        loads = concave_loads(nested, grid_cost(nested, cost), element, grid)
         assert is_complete(known, loads)
         odd = Counter(j for load in loads for j, size in load if size % element)
         assert set(odd.values()) <= {1}  # where a parameter ends inside an element
@@ -114,7 +122,7 @@ def test_the_bound_knows_how_much_each_transfer_carries() -> None:
     weak = lower_bound(known, cost)
     assert len(concave_bounds(cost, sum(known.sizes))[-1]) == 2
     strong = concave_bound(known, lines(cost))
-    best = LoadPricer(known, cost).iteration_ns(concave_loads(nested, lines(cost)))
+    best = LoadPricer(known, cost).iteration_ns(concave_loads(nested, grid_cost(nested, cost)))
     assert weak < 0.95 * strong
     assert best < 1.01 * strong
     assert tighter_bound(known, cost, weak, best) >= strong

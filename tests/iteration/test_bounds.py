@@ -6,16 +6,15 @@ program. They are met where they can be, and are near where they cannot.
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, permutations, product
+from itertools import permutations, product
 from typing import TypeAlias
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.grid_bounds import ConcaveCost
+from planner.families.caramel.grid_costs import GridCost
 from planner.families.caramel.windows import Windows
 from planner.families.iteration import (
     METHODS,
@@ -40,7 +39,7 @@ from planner.families.iteration.baselines import (
 from planner.families.iteration.bounds import sharded_bound, tightened_bound
 from planner.families.iteration.evaluation import check_times
 from planner.families.iteration.plan import BML, Mode
-from planner.families.iteration.pushes_in_forward_bound import earliest_end, right_pushes_bound
+from planner.families.iteration.pushes_in_forward_bound import right_pushes_bound
 from planner.model.clusters import Cluster, Nic
 from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, DepthCost
@@ -48,7 +47,6 @@ from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import BCube, Rails
 from planner.solving.deadline import NEVER
-from tests.caramel.exact_oracles import best_split
 from tests.caramel.test_inwards import depth_costs, lines
 from tests.iteration import brute_force
 from tests.iteration.brute_force import best_sharded
@@ -201,9 +199,11 @@ def test_no_sharded_plan_undercuts_the_bounds(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "STATES", states)
         assert sharded_bound(known, pushed, pulled, lines(cost), 0) <= whole <= best
-    found = right_pushes_bound(known, pushed, pulled, lines(cost), 10**6, grid)
+    known_cost = GridCost.of_cost(cost, max(sum(pushed), sum(pulled)))
+    costs = known_cost, known_cost
+    found = right_pushes_bound(known, pushed, pulled, costs, 10**6, grid)
     assert found <= best
-    assert right_pushes_bound(known, pushed, pulled, lines(cost), best, grid) == found
+    assert right_pushes_bound(known, pushed, pulled, costs, best, grid) == found
 
 
 @pytest.mark.parametrize(("startup_ns", "gap"), [(60_000, 0.017), (100_000, 0.0), (150_000, 0.0)])
@@ -233,24 +233,8 @@ def test_what_is_pushed_between_pulls_keeps_nothing_waiting(
     cost = DepthCost(((1, AffineCost(1, Fraction(2))), (2, AffineCost(3, Fraction(1)))))
     best = best_sharded(known.heads, known.tails, pushed, pulled, cost, known.backward_ns)
     assert best == 10 + 3 + 3 + 40
-    assert right_pushes_bound(known, pushed, pulled, lines(cost), 10**6) == best
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4)), min_size=1, max_size=3),
-    depth_costs(),
-)
-def test_one_side_ends_no_later_than_whole_bytes_do(
-    gradients: list[tuple[int, int]], cost: DepthCost
-) -> None:
-    heads, sizes = zip(*sorted(gradients), strict=True)
-    same = Windows(sizes, heads, (0,) * len(heads), 0, 0)
-    costs = ConcaveCost(lines(cost), sum(sizes))
-    end = earliest_end(np.array(heads, float), np.array(list(accumulate(sizes)), float), costs)
-    best = best_split(same, cost)
-    assert end <= best + 1e-6
-    assert best < end + (len(heads) + 2) * 16  # bytes, of at most 12 ns, and times are whole
+    costs = (GridCost.of_cost(cost, max(sum(pushed), sum(pulled))),) * 2
+    assert right_pushes_bound(known, pushed, pulled, costs, 10**6) == best
 
 
 def test_plans_whose_transfers_take_several_depths_are_near_their_bounds() -> None:

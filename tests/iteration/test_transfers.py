@@ -27,7 +27,7 @@ from planner.families.iteration import (
 from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.evaluation import check_room
 from planner.families.iteration.measured import notes_of
-from planner.families.iteration.plan import Mode, fastest, lines_of, mixture
+from planner.families.iteration.plan import Mode, fastest, mixture
 from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.synchronisation import synchronisations
 from planner.families.iteration.transfers import assign_algorithms, greedy_fill
@@ -390,7 +390,7 @@ def assert_plans(problem: Problem) -> int:
     """Check every plan there is, and return how many pieces of parameters they have."""
     pieces = 0
     for option in problem.options:
-        for transfers in interleaved(problem, lines_of(option, "push"), 0, NEVER):
+        for transfers in interleaved(problem, option, 0, NEVER):
             plan = enforced(problem, option.algorithm, transfers)
             check(problem, assign_algorithms(plan, option))
             for transfer in transfers:

@@ -4,9 +4,10 @@
 Problem: as in `planner.families.caramel.bounds.Targets`, for costs that are the minimum of several
 lines α + β·bytes. `Targets` gives all bytes the rate of the largest transfer; here each transfer
 has the rate of its size. Method: see docs/caramel.md, "Why the concave bound holds". Times are
-rounded outwards for the bound, inwards for a plan. Windows that are not nested are widened for the
-bound and tightened for the plan. Guarantee: no plan lasts less than the bound; `ROUNDING` covers
-floating-point errors. The plan carries every byte once. Complexity: O(grid³). Source: own.
+rounded outwards for the bound, inwards for a plan, which may have any cost. Windows that are not
+nested are widened for the bound and tightened for the plan. Guarantee: no plan lasts less than the
+bound; `ROUNDING` covers floating-point errors. The plan carries every byte once. Complexity:
+O(grid³). Source: own.
 """
 
 from bisect import bisect_left
@@ -17,9 +18,9 @@ from operator import itemgetter, neg
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.families.caramel.bounds import NEAR, Nested, concave_bounds, outer_nesting
+from planner.families.caramel.grid_costs import Floats, GridCost
 from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line, TransferCost, supporting_lines
@@ -29,31 +30,6 @@ BOUND_GRID, PLAN_GRID = 128, 64
 
 ROUNDING = 1e-9
 """Relative margin above all floating-point errors together."""
-
-Floats = NDArray[np.float64]
-
-
-class ConcaveCost:
-    """The minimum of several lines, for arrays; `total` is the number of bytes of all transfers."""
-
-    def __init__(self, lines: Sequence[Line], total: float) -> None:
-        self._lines = [(float(startup), float(rate)) for startup, rate in lines]
-        self.total = float(total)
-
-    def of(self, sizes: Floats) -> Floats:
-        """Return the cost of transfers (ns)."""
-        costs = [startup + rate * sizes for startup, rate in self._lines]
-        return np.asarray(np.min(costs, axis=0))
-
-    def room(self, times: Floats) -> Floats:
-        """Return the most bytes that one transfer carries within each of some times (ns)."""
-        rooms = [
-            np.clip((times - startup) / rate, 0, self.total)
-            if rate
-            else np.where(times >= startup, self.total, 0)
-            for startup, rate in self._lines
-        ]
-        return np.asarray(np.max(rooms, axis=0))
 
 
 def rounded_down(value: float) -> int:
@@ -76,7 +52,7 @@ class _Side:
     """The left or the right side: moments, and the bytes a transfer from each can carry."""
 
     def __init__(
-        self, moments: Sequence[int], sizes: Sequence[int], cost: ConcaveCost, count: int, out: bool
+        self, moments: Sequence[int], sizes: Sequence[int], cost: GridCost, count: int, out: bool
     ) -> None:
         self.at = grid_of(moments, count)
         self.top = float(self.at[-1])
@@ -93,7 +69,7 @@ class _Side:
             self.caps = reached[np.searchsorted(known[order], later, side="right")]
         self.caps[-1] = 0  # the middle starts at the innermost moment
 
-    def inside(self, time: Floats, cost: ConcaveCost, size: Floats) -> Floats:
+    def inside(self, time: Floats, cost: GridCost, size: Floats) -> Floats:
         """Return when a last transfer ends, at least the innermost moment."""
         ended = np.maximum(time + cost.of(size), self.top)
         return np.where(time < self.top, ended, self.top)
@@ -112,11 +88,9 @@ class _End(NamedTuple):
 class _Inwards:
     """The table U for one set of nested windows."""
 
-    def __init__(
-        self, nested: Nested, lines: Sequence[Line], count: int, *, outwards: bool
-    ) -> None:
+    def __init__(self, nested: Nested, cost: GridCost, count: int, *, outwards: bool) -> None:
         sizes = [sum(loads) for loads in nested.loads]
-        self.cost = ConcaveCost(lines, sum(sizes))
+        self.cost = cost
         self.left = _Side(nested.heads, sizes, self.cost, count, outwards)
         self.right = _Side(nested.tails, sizes, self.cost, count, outwards)
         self.most = np.zeros((len(self.left.at), len(self.right.at)))
@@ -203,17 +177,21 @@ def _more(carried: Floats, side: _Side, place: int) -> Floats:
 
 def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GRID) -> int:
     """Return the lower bound over all plans (ns), for a cost of at least the minimum of `lines`."""
-    nests = outer_nesting(windows)
+    cost = GridCost.of_lines(lines, sum(windows.sizes))
     return max(
-        rounded_down(_Inwards(nest, lines, count, outwards=True).best().value) for nest in nests
+        rounded_down(_Inwards(nested, cost, count, outwards=True).best().value)
+        for nested in outer_nesting(windows)
     )
 
 
 def concave_loads(
-    nested: Nested, lines: Sequence[Line], element_bytes: int = 1, count: int = PLAN_GRID
+    nested: Nested, cost: GridCost, element_bytes: int = 1, count: int = PLAN_GRID
 ) -> list[Load]:
-    """Return the loads of a plan in transfer order; parameters may be cut at whole elements."""
-    search = _Inwards(nested, lines, count, outwards=False)
+    """Return the loads of a plan in transfer order; parameters may be cut at whole elements.
+
+    The cost need not be concave: what is carried in the middle is one transfer.
+    """
+    search = _Inwards(nested, cost, count, outwards=False)
     left: list[Load] = []
     right: list[Load] = []
     # Parameters are popped from the end: the outermost window first, and in a window the smallest

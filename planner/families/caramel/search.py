@@ -32,7 +32,7 @@ from planner.families.caramel.paper import batching_threshold
 from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
 from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.windows import windows
-from planner.model.costs import TransferCost
+from planner.model.costs import AffineCost, TransferCost
 from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
@@ -56,6 +56,10 @@ TRANSFERS, TRANSFERS_EACH = 10_000, 50
 
 NODES = 64
 """Branch-and-bound nodes for ordering the transfers of one start."""
+
+
+BY_TABLE = 400
+"""Most parameters for which a start is made from a table itself: improving it takes long."""
 
 
 class _Found(NamedTuple):
@@ -140,13 +144,23 @@ def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[L
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
-    """Yield loads for each concave cost that price every transfer by its own size."""
-    for lines in concave_bounds(cost, sum(pricer.windows.sizes)):
-        if len(lines) > 1:
-            from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
+    """Yield loads that price every transfer by its own size, if costs are not affine."""
+    total = sum(pricer.windows.sizes)
+    if isinstance(cost, AffineCost):
+        return
+    from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
+    from planner.families.caramel.grid_costs import GridCost
 
-            for nested in inner_nesting(pricer.windows):
-                yield concave_loads(nested, lines, element_bytes)
+    known = [
+        GridCost.of_lines(lines, total) for lines in concave_bounds(cost, total) if len(lines) > 1
+    ]
+    nests = inner_nesting(pricer.windows)
+    for priced in known:
+        yield from (concave_loads(nested, priced, element_bytes) for nested in nests)
+    if not known and len(pricer.windows.sizes) <= BY_TABLE:
+        measured = GridCost.of_cost(cost, total)
+        loads = [concave_loads(nested, measured, element_bytes) for nested in nests]
+        yield min(loads, key=pricer.rank)  # one is enough: each is improved
 
 
 def _best_order(

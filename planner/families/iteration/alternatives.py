@@ -57,6 +57,7 @@ from planner.families.iteration.transfers import (
     greedy_fill,
     limit_infeasible,
     split_to_limit,
+    split_where_cheaper,
     too_many_transfers,
     with_both,
 )
@@ -288,22 +289,21 @@ class Planner:
     def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
         """Return plans of pushes and pulls, and whether the time limit ended the search."""
         problem, way, deadline = self.problem, self.way, self.deadline
-        name, lines = way.algorithm, lines_of(way, "push")
+        name, between = way.algorithm, interleaved(problem, way, least, deadline)
         if deadline.passed:
-            first = next(interleaved(problem, lines, least, deadline))
-            return [enforced(problem, name, first)], False
+            return [enforced(problem, name, next(between))], False
         plans = [
             enforced(problem, name, both_ways(problem, way, problem.transfer_limit("sharded")))
         ]
         if not searched:
             return plans, False
-        between = interleaved(problem, lines, least, deadline)
         plans.append(servers(problem, way))
         plans += [enforced(problem, name, transfers) for transfers in between]
         return plans, deadline.passed
 
     def _fitting(self, plan: Plan) -> Plan:
-        return assign_algorithms(split_to_limit(self.problem, plan), self.way)
+        cut = split_where_cheaper(self.problem, split_to_limit(self.problem, plan), self.way)
+        return assign_algorithms(cut, self.way)
 
     def contended(self, mode: Mode, plans: Sequence[Plan]) -> tuple[list[Plan], bool]:
         """Return plans of one mode under contention, and whether the time limit ended the search.

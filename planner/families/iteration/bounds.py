@@ -3,10 +3,11 @@
 Problem: bound the iteration under one synchronisation algorithm, however gradients are cut, grouped
 and ordered. Method: the largest of several bounds. Replicated plans:
 `planner.families.caramel.bounds`. Sharded plans: the same on all pushes and pulls together, and
-`sharded_bound`. `tightened_bound` adds bounds for concave costs. Proofs: docs/iteration.md, "Why
-the bounds hold". Guarantee: no plan of the mode and the op order lasts less; with the cost of
-`synchronisation.least`, no plan by any algorithm does. Contention leaves the bounds valid.
-Complexity: that of `planner.families.caramel.bounds` and of the sharded bound. Source: own.
+`sharded_bound`. `tightened_bound` adds bounds for concave costs and tables. Proofs:
+docs/iteration.md, "Why the bounds hold". Guarantee: no plan of the mode and the op order lasts
+less; with the cost of `synchronisation.least`, no plan by any algorithm does. Contention leaves the
+bounds valid. Complexity: that of `planner.families.caramel.bounds` and of the sharded bound.
+Source: own.
 """
 
 from bisect import bisect_right
@@ -112,23 +113,38 @@ def tightened_bound(
     plan_ns: int,
     plan: Plan | None = None,
 ) -> int:
-    """Return a bound of at least `least_ns`, stronger if costs are concave.
+    """Return a bound of at least `least_ns`, stronger if costs are not affine.
 
     `least_ns` is the result of `bound`, `plan_ns` the value of some plan. If `plan_ns` is near the
-    bound, or costs are not concave, `least_ns` is returned.
+    bound, or costs are affine, `least_ns` is returned.
     """
-    if len(synchronisation.options) == 1 or plan_ns <= least_ns + least_ns // NEAR:
+    cost = synchronisation.all_reduce if mode == "replicated" else synchronisation.halves
+    if isinstance(cost, AffineCost) or plan_ns <= least_ns + least_ns // NEAR:
         return least_ns
     # Imports NumPy.
+    from planner.families.caramel.byte_bound import byte_bound
     from planner.families.caramel.grid_bounds import concave_bound
+    from planner.families.caramel.grid_costs import GridCost
+    from planner.families.caramel.table_bound import ENOUGH, table_bound
     from planner.families.iteration.pushes_in_forward_bound import right_pushes_bound
 
     known = _windows(problem, plan)
-    if mode == "replicated":
-        return max(least_ns, concave_bound(known, lines_of(synchronisation, "all_reduce")))
-    lines = lines_of(synchronisation, "push")
-    tightened_bound = right_pushes_bound(known, problem.pushed, problem.pulled, lines, plan_ns)
-    return max(least_ns, tightened_bound)
+    if mode == "sharded":
+        largest = max(sum(problem.pushed), sum(problem.pulled))
+        push = GridCost.of_cost(synchronisation.half, largest)
+        pull = GridCost.of_cost(synchronisation.pull, largest)
+        costs = push, pull
+        made = right_pushes_bound(known, problem.pushed, problem.pulled, costs, plan_ns)
+    elif isinstance(cost, DepthCost) and cost.is_concave:
+        made = concave_bound(known, lines_of(synchronisation, "all_reduce"))
+    else:
+        priced = GridCost.of_cost(cost, sum(known.sizes))
+        made = table_bound(known, priced, plan_ns)
+        # If computation takes longer than transfers, moments count more than bytes.
+        long = priced.rate * sum(known.sizes) > known.compute_ns
+        if long and plan_ns > made + made // ENOUGH:
+            made = max(made, byte_bound(known, priced))
+    return max(least_ns, made)
 
 
 def _windows(problem: Problem, plan: Plan | None) -> Windows:

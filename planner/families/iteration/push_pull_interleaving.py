@@ -5,8 +5,9 @@ pulls. If the channel is idle in the forward pass, gradients of parameters read 
 between pulls. Method: a plan is built from its end, with one push in each idle interval before a
 pull; details in docs/iteration.md, "How pushes and pulls are interleaved". Local search starts from
 iBatch's groups and from one per moment. Guarantee: the first plan, all pushes before all pulls, is
-the best of its class, up to the rounding of each transfer (concave costs: of the grid). Complexity:
-O(units · log units) per value, at most `BUDGET` values. Source: own.
+the best of its class, up to the rounding of each transfer (concave costs and tables: of the grid).
+Complexity: O(units · log units) per value, of tables O(units²); at most `BUDGET` values. Source:
+own.
 """
 
 from bisect import bisect_right
@@ -14,13 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from planner.families.caramel.bounds import Nested, Targets, UnitCost
 from planner.families.caramel.pricing import Load, groups_of
 from planner.families.caramel.windows import Windows
+from planner.families.iteration.plan import Way, lines_of
 from planner.families.iteration.problem import Problem
-from planner.model.costs import Line
+from planner.model.costs import Line, TableCost, TransferCost
 from planner.solving.bucketing import earliest_end, ends_by
 from planner.solving.deadline import Deadline
 from planner.solving.transfers import Kind, Transfer
@@ -39,16 +41,13 @@ NEAR = 2000
 
 
 def interleaved(
-    problem: Problem, lines: Sequence[Line], target: int, deadline: Deadline
+    problem: Problem, way: Way, target: int, deadline: Deadline
 ) -> Iterator[tuple[Transfer, ...]]:
     """Yield the transfers of some sharded plans.
 
-    A push, or a pull, costs the minimum of `lines`; `target` is a lower bound, near which the
-    search ends.
+    `target` is a lower bound, near which the search ends.
     """
-    sides = _Sides(
-        problem.base.windows, problem.pushed, problem.pulled, lines, problem.element_bytes
-    )
+    sides = _Sides(problem.base.windows, problem.pushed, problem.pulled, way, problem.element_bytes)
     yield _transfers(sides, sides.apart())
     if not deadline.passed:
         yield _transfers(sides, sides.plan(_best_ends(sides, target, deadline)))
@@ -61,17 +60,29 @@ class _Sides:
     windows: Windows
     pushed: Sequence[int]
     pulled: Sequence[int]
-    lines: Sequence[Line]
+    way: Way
     element: int
 
     @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Lines whose minimum is the cost; of a table, one through its ends."""
+        return lines_of(self.way, "push")
+
+    @cached_property
     def cost(self) -> UnitCost:
-        """Cost of a push, or a pull, by its size."""
+        """Cost of a push, or a pull, by its size; of a table only the start-up and the unit."""
         return UnitCost(self.lines)
 
-    def cost_ns(self, size: int) -> int:
-        """Return the cost of a push, or a pull, in ns, rounded up."""
-        return self.cost.ns(self.cost.of(size))
+    @cached_property
+    def measured(self) -> bool:
+        """Whether a cost is a table."""
+        return any(isinstance(option.half, TableCost) for option in self.way.options)
+
+    def room(self, time: int) -> int:
+        """Return the most bytes that a push carries in a time (ns); of a table nearly the most."""
+        if not self.measured:
+            return self.cost.room(time * self.cost.unit)
+        return _room(self.way.half, time, sum(self.pushed))
 
     @cached_property
     def order(self) -> list[int]:
@@ -93,21 +104,21 @@ class _Sides:
             if load:
                 steps.append(("push", load))
             steps.append(("pull", tuple((j, self.pulled[j]) for j in group)))
-            now = read + self.cost_ns(sum(self.pulled[j] for j in group))
+            now = read + self.way.pull.cost_ns(sum(self.pulled[j] for j in group))
             for j in group:
                 heappush(waiting, (-heads[j], j))
-        steps += [("push", load) for load in self._batches(heads, left)]
+        steps += [("push", load) for load in self._batches("push", heads, left)]
         return steps[::-1]
 
     def apart(self) -> list[tuple[Kind, Load]]:
         """Return all pushes, then all pulls, each in the best batches, with parameters cut."""
-        pushes = self._batches(self.windows.heads, self.pushed)[::-1]
-        pulls = self._batches(self.windows.tails, self.pulled)
+        pushes = self._batches("push", self.windows.heads, self.pushed)[::-1]
+        pulls = self._batches("pull", self.windows.tails, self.pulled)
         return [*(("push", load) for load in pushes), *(("pull", load) for load in pulls)]
 
     def _fill(self, time: int, waiting: list[tuple[int, int]], left: list[int]) -> Load:
         """Take as many waiting bytes as can be pushed in a time (ns)."""
-        room = self.cost.room(time * self.cost.unit)
+        room = self.room(time)
         load: list[tuple[int, int]] = []
         while waiting and room > 0:
             j = waiting[0][1]
@@ -121,9 +132,10 @@ class _Sides:
                 heappop(waiting)
         return tuple(load)
 
-    def _batches(self, tails: Sequence[int], left: Sequence[int]) -> list[Load]:
+    def _batches(self, kind: Kind, tails: Sequence[int], left: Sequence[int]) -> list[Load]:
         """Return the pulls that end earliest; if `tails` are heads, the pushes, the last first."""
         rest = sorted((j for j, size in enumerate(left) if size), key=lambda j: (-tails[j], j))
+        cost = self.way.cost(kind)
         units = [tuple(unit) for _, unit in groupby(rest, key=lambda j: tails[j])]
         nested = Nested(
             members=tuple(units),
@@ -136,25 +148,42 @@ class _Sides:
         batches = [targets.cut_loads(least, openings, self.element)]
         if len(self.lines) > 1 and units:
             from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
+            from planner.families.caramel.grid_costs import GridCost
 
-            batches.append(concave_loads(nested, self.lines, self.element, SIDE_GRID))
-        return min(batches, key=lambda loads: self._end(loads, tails))
+            priced = GridCost.of_lines(self.lines, sum(left))
+            batches.append(concave_loads(nested, priced, self.element, SIDE_GRID))
+        if self.measured and rest:
+            from planner.families.iteration.table_batches import table_batches  # imports NumPy
 
-    def _end(self, loads: Sequence[Load], tails: Sequence[int]) -> int:
-        """Return when the last tail of loads of one side ends (ns)."""
-        free = end = 0
-        for load in loads:
-            free += self.cost_ns(sum(size for _, size in load))
-            end = max(end, free + max(tails[j] for j, _ in load))
-        return end
+            moments, sizes = [tails[j] for j in rest], [left[j] for j in rest]
+            cut = table_batches(moments, sizes, cost, self.element)
+            batches.append([tuple((rest[at], size) for at, size in load) for load in cut[::-1]])
+        return min(batches, key=lambda loads: _end(loads, tails, cost))
+
+
+def _end(loads: Sequence[Load], tails: Sequence[int], cost: TransferCost) -> int:
+    """Return when the last tail of loads of one side ends (ns)."""
+    free = end = 0
+    for load in loads:
+        free += cost.cost_ns(sum(size for _, size in load))
+        end = max(end, free + max(tails[j] for j, _ in load))
+    return end
+
+
+def _room(cost: TransferCost, time: int, most: int) -> int:
+    """Return a number of bytes that a transfer carries in a time, the most if costs never fall."""
+    if cost.cost_ns(1) > time:
+        return 0
+    return bisect_right(range(1, most + 1), time, key=cost.cost_ns)
 
 
 class _Ends:
     """Values of plans by the ends of their groups of pulls, in units of neighbouring parameters."""
 
     def __init__(self, sides: _Sides) -> None:
-        self.cost = sides.cost
-        known, unit = sides.windows, self.cost.unit
+        self.sides, self.cost = sides, sides.cost
+        known, unit = sides.windows, 1 if sides.measured else self.cost.unit
+        self.unit = unit
         ordered = [(known.heads[j], known.tails[j]) for j in sides.order]
         places = [n for n, (at, following) in enumerate(pairwise(ordered), 1) if at != following]
         places = places[:: len(places) // UNITS + 1]
@@ -168,7 +197,18 @@ class _Ends:
         self.by_head = sorted(range(len(members)), key=lambda place: -self.heads[place])
 
     def fewest(self) -> set[int]:
-        """Return the ends of iBatch's pulls: the fewest groups with the earliest last end."""
+        """Return the ends of iBatch's pulls: the fewest groups with the earliest last end.
+
+        Of tables, the groups with the earliest last end.
+        """
+        if self.sides.measured:
+            every = range(len(self.tails))
+            _, before = self._earliest(self.tails, every, self.pulled, self.sides.way.pull)
+            ends, place = set(), len(self.tails)
+            while place:
+                ends.add(place)
+                place = before[place]
+            return ends
         tails, sent = self.tails[::-1], self.cost.beyond(self.pulled[::-1])
         end = earliest_end(tails, sent, self.cost.startup)
         ends, startups, place = set(), 0, 0
@@ -187,7 +227,7 @@ class _Ends:
             # In the idle interval before the group is read: one push of the gradients ready last,
             # as many bytes as fit after its start-up.
             read = max(now, self.tails[end - 1])
-            room = cost.room(read - now) if waiting else 0
+            room = self._room(read - now) if waiting else 0
             while room > 0 and waiting:
                 place = waiting[0][1]
                 taken = min(left[place], room)
@@ -195,12 +235,16 @@ class _Ends:
                 room -= taken
                 if not left[place]:
                     heappop(waiting)
-            now = read + cost.of(sum(self.pulled[begin:end]))
+            now = read + self._pull(sum(self.pulled[begin:end]))
             for place in range(begin, end):
                 heappush(waiting, (-self.heads[place], place))
             begin = end
         # Before the first pull: the backward pass, and all other pushes in the best batches.
         rest = [place for place in self.by_head if left[place]]
+        if self.sides.measured:
+            end, _ = self._earliest(self.heads, rest[::-1], left, self.sides.way.half)
+            value = now + max(self.backward, end)
+            return value if below is None or value < below else None
         heads = [self.heads[place] for place in rest]
         sent = cost.beyond([left[place] for place in rest])
         if below is not None:
@@ -209,13 +253,32 @@ class _Ends:
                 return None
         return now + max(self.backward, earliest_end(heads, sent, cost.startup))
 
+    def _room(self, time: int) -> int:
+        """Return the most bytes of a push in a time; in 1 / unit ns."""
+        return self.sides.room(time) if self.sides.measured else self.cost.room(time)
+
+    def _pull(self, size: int) -> int:
+        """Return the cost of a pull; in 1 / unit ns."""
+        return self.sides.way.pull.cost_ns(size) if self.sides.measured else self.cost.of(size)
+
+    @staticmethod
+    def _earliest(
+        moments: Sequence[int], places: Sequence[int], sizes: Sequence[int], cost: TransferCost
+    ) -> tuple[int, list[int]]:
+        """Return the earliest end of batches of some units, by rising moments, and the batches."""
+        from planner.families.iteration.table_batches import earliest_batches  # imports NumPy
+
+        ready = [0, *(moments[place] for place in places)]
+        sent = list(accumulate((sizes[place] for place in places), initial=0))
+        return earliest_batches(ready, sent, cost)
+
 
 def _best_ends(sides: _Sides, target: int, deadline: Deadline) -> list[int]:
     """Return the best ends found, as places in the order."""
     search = _Ends(sides)
     count = len(search.places)
     moving = [end for end in range(1, count) if search.tails[end - 1] != search.tails[end]]
-    enough = (target + target // NEAR) * search.cost.unit
+    enough = (target + target // NEAR) * search.unit
     best: tuple[int, set[int]] | None = None
     budget = BUDGET
     for ends in (search.fewest(), {*moving, count}):

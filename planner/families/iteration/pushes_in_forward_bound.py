@@ -1,185 +1,241 @@
-"""A lower bound on sharded plans for concave costs, with pushes that follow the first pulls.
+"""A lower bound on sharded plans for any cost, with pushes that follow the first pulls.
 
-Problem: as in `planner.families.iteration.bounds`, with transfers that cost the minimum of
-several lines: bound the iteration M of every sharded plan. Method: a push is *right* if it ends in
-the last t_0 of the iteration (t_0: the largest tail). With R bytes pushed right, M is at least
+Problem: as in `planner.families.iteration.bounds`, for costs that need be neither affine nor
+monotone: bound the iteration M of every sharded plan. Method: a push is *right* if it ends in the
+last t_0 of the iteration (t_0: the largest tail). With R bytes pushed right, M is at least
 max(B, E(R)) + T(R): the end of the other pushes, and the least time of pulls and right pushes.
-Derivation: docs/iteration.md, "Why the bound with pushes in the forward pass holds". Guarantee: no
-sharded plan of the windows lasts less. Complexity: O(grid³) in NumPy for T, and O(grid · heads²)
-for E. Source: own.
+Both by dynamic programming over cells of bytes. Derivation: docs/iteration.md, "Why the bound with
+pushes in the forward pass holds". Guarantee: no sharded plan of the windows lasts less; equal to
+the best E and T if cells have one byte. Complexity: O(cells²) for E, O(cells² · right cells) for T,
+in NumPy. Source: own.
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
-from planner.families.caramel.grid_bounds import (
+from planner.families.caramel.grid_bounds import rounded_down
+from planner.families.caramel.grid_costs import (
     ROUNDING,
-    ConcaveCost,
     Floats,
-    grid_of,
-    rounded_down,
+    GridCost,
+    earliest,
+    last_bytes,
+    places,
 )
 from planner.families.caramel.windows import Windows
-from planner.model.costs import Line
 
-GRID = 128
-"""Grid points: moments, and numbers of bytes pushed right."""
+SIDE = 768
+"""Cells of pushed bytes, and of pulled bytes if all pushes come first."""
 
-HEADS = 64
-"""Distinct heads at most; further heads are merged into earlier ones."""
+CELLS = 512
+"""Cells of pulled bytes if some pushes come later."""
+
+LATE = (0, 0.25, 0.9)
+"""Late bytes are those with tails of at least these shares of the largest tail."""
+
+ENOUGH = 200
+"""A bound within 1/ENOUGH of a plan is good enough."""
+
+PARTS = 8
+"""Parts of an interval of R in which E(R) is computed."""
+
+RIGHT = (24, 96)
+"""Cells of bytes pushed right: the finer ones for the range that the coarser ones leave."""
 
 
 def right_pushes_bound(
     windows: Windows,
     pushed: Sequence[int],
     pulled: Sequence[int],
-    lines: Sequence[Line],
+    costs: tuple[GridCost, GridCost],
     high: int,
-    count: int = GRID,
+    cells: int = CELLS,
 ) -> int:
     """Return the lower bound over all sharded plans (ns), at most `high`.
 
-    A push, or a pull, costs at least the minimum of `lines`. The sizes in `windows` are not used.
+    `costs`: of pushes and pulls. The sizes in `windows` are not used.
     """
-    cost = ConcaveCost(lines, sum(pushed) + sum(pulled))
-    side = _RightSide(windows.tails, pushed, pulled, cost, count)
-    pushes = _Pushes(windows, pushed, cost)
-    best = float(high)
-    # E(R) falls with R: compute it only for ranges of R that may matter.
-    ranges = [(0, len(side.right) - 1)]
-    while ranges:
-        first, last = ranges.pop()
-        end = max(windows.backward_ns, pushes.end(side.right[last]))
-        value = end + float(side.lasting[first : last + 1].min())
-        if value >= best:
-            continue
-        if first == last:
-            best = value
-            continue
-        middle = (first + last) // 2
-        ranges += [(middle + 1, last), (first, middle)]
+    side = max(SIDE * cells // CELLS, 1)
+    pulls = _Pulls(windows.tails, pushed, pulled, costs, cells)
+    pulls_alone = _end(windows.tails, pulled, costs[1], side)
+    best, top, apart = 0.0, max(windows.tails), float(high)
+    for share in LATE:
+        pushes = _Pushes(windows, pushed, costs[0], side, int(top * share))
+        none = max(windows.backward_ns, pushes.end(0)) + pulls_alone  # no late byte pushed right
+        apart = min(apart, none) if not share else apart
+        value = min(apart, none)
+        if pushes.movable:
+            value = _with_right_pushes(pulls, pushes, windows.backward_ns, pulls_alone, apart)
+        best = max(best, value)
+        if high <= best + best / ENOUGH or not pushes.movable:
+            break
     return min(high, rounded_down(best))
 
 
+def _with_right_pushes(
+    pulls: "_Pulls", pushes: "_Pushes", backward: int, pulls_alone: float, high: float
+) -> float:
+    """Return the least of max(B, E(R)) + T(R) over all R, or `high` if that is less."""
+    most, found, begin = pushes.movable, high, float(backward)
+    for count in RIGHT:
+        right, lasting = pulls.lasting(most, count, pushes.from_tail)
+        found, most = high, 0
+        for place, least in enumerate(lasting.tolist()):
+            # More precisely than T(R), E(R) + T(R) is bounded by parts of the interval of R.
+            after = right[max(place - 1, 0)]
+            value = high
+            for part in range(PARTS):
+                low = after + (right[place] - after) * part // PARTS
+                end = pushes.end(after + (right[place] - after) * (part + 1) // PARTS)
+                time = max(least + pulls.push_rate * (low + (place > 0)), pulls_alone)
+                value = min(value, max(begin, end) + time)
+            found = min(found, value)
+            most = right[place] if value < high else most
+        if not most:
+            break
+    return found
+
+
+class _Bytes(NamedTuple):
+    """Bytes of one side in cells, by rising moments."""
+
+    edges: Floats  # the first byte of each cell; the last cell is the end
+    moments: Floats  # of the last byte before each cell
+
+
+def _cells(moments: Sequence[int], sizes: Sequence[int], count: int) -> _Bytes:
+    """Return about `count` cells, which share the bytes and the time between moments."""
+    order, cuts = places(moments, sizes, count)
+    edges, at = [0], [0]
+    for j, inside in zip(order, cuts, strict=True):
+        begin = edges[-1]
+        edges += [begin + cut for cut in inside if cut]
+        at += [moments[j]] * (len(edges) - len(at))
+    # Every parameter has a place of its own; of very many parameters only some places are used.
+    every = -(-len(edges) // (2 * count))
+    used = [0, *range(len(edges) - 1, 0, -every)[::-1]]
+    first, moment = (np.array(known, dtype=np.float64)[used] for known in (edges, at))
+    return _Bytes(first, moment)
+
+
+def _end(moments: Sequence[int], sizes: Sequence[int], cost: GridCost, count: int) -> float:
+    """Return the earliest end of transfers of all bytes, each of which waits for its moment."""
+    if not any(sizes):
+        return 0.0
+    edges, known = _cells(moments, sizes, count)
+    return float(earliest(known, edges, cost)[-1]) + cost.rate * float(edges[-1])
+
+
 class _Pushes:
-    """The earliest end of the pushes, E(R), if R bytes are pushed right."""
+    """The earliest end of the pushes, E(R), if R late bytes are pushed right, and all earlier ones.
 
-    def __init__(self, windows: Windows, pushed: Sequence[int], cost: ConcaveCost) -> None:
-        self._cost = cost
-        heads = sorted(set(windows.heads))
-        kept = np.array(heads[:: -(-len(heads) // HEADS)])
-        place = np.searchsorted(kept, windows.heads, side="right") - 1
-        latest = np.array(windows.tails) == max(windows.tails)
-        own = np.array(pushed, dtype=np.float64)
-        self._heads = kept.astype(np.float64)
-        self._stay = np.bincount(place, own * latest, len(kept))
-        self._move = np.bincount(place, own * ~latest, len(kept))
-
-    def end(self, right: float) -> float:
-        """Return the earliest end of the pushes of all but `right` bytes, those ready last."""
-        reached = np.minimum(self._move.cumsum(), max(self._move.sum() - right, 0))
-        return earliest_end(self._heads, self._stay.cumsum() + reached, self._cost)
-
-
-def earliest_end(heads: Floats, ready: Floats, cost: ConcaveCost) -> float:
-    """Return the earliest end of transfers that send all bytes (ns).
-
-    `ready`: cumulative bytes that are ready at each of the rising moments `heads`.
+    Bytes are late if their tail is at least `from_tail`. Those of the largest tail that are ready
+    last, the *final* ones, are never pushed right.
     """
-    there = np.zeros(len(heads))  # most bytes sent by each moment
-    earliest = [inf] * len(heads)  # when all bytes ready at each moment are sent
-    waiting = [(float(head), -1, place) for place, head in enumerate(heads)]
-    while True:
-        now, kind, place = heappop(waiting)
-        if kind < 0:
-            sent = float(there[place])
+
+    def __init__(
+        self,
+        windows: Windows,
+        pushed: Sequence[int],
+        cost: GridCost,
+        count: int,
+        from_tail: int,
+    ) -> None:
+        self._cost, self.from_tail = cost, from_tail
+        top, self._ready = max(windows.tails), max(windows.heads)
+        rest, self._final, self.movable = [], 0, 0
+        for j, (head, tail) in enumerate(zip(windows.heads, windows.tails, strict=True)):
+            if tail == top and head == self._ready:
+                self._final += pushed[j]
+            elif tail >= from_tail:
+                rest.append(j)
+            if from_tail <= tail < top:
+                self.movable += pushed[j]
+        sizes, heads = [pushed[j] for j in rest], [windows.heads[j] for j in rest]
+        self._all = sum(sizes)
+        if self._all:
+            self._edges, moments = _cells(heads, sizes, count)
+            self._ends = earliest(moments, self._edges, cost)
         else:
-            sent = float(ready[kind])
-            if kind == len(heads) - 1 or sent >= ready[-1]:
-                return now
-        there[place + 1 :] = np.maximum(there[place + 1 :], sent)
-        size = float(ready[place]) - sent
-        if size <= 0:
-            continue
-        rooms = np.minimum(cost.room(heads[place + 1 :] - now), size)
-        there[place + 1 :] = np.maximum(there[place + 1 :], sent + rooms)
-        end = now + float(cost.of(np.array(size)))
-        if end < earliest[place]:
-            earliest[place] = end
-            later = int(np.searchsorted(heads, end, side="right")) - 1
-            heappush(waiting, (end, place, later))
+            self._edges, self._ends = np.zeros(1), np.zeros(1)
+
+    def end(self, right: int) -> float:
+        """Return the earliest end of the pushes of all but `right` bytes, those ready last."""
+        kept, rate = self._all - min(right, self.movable), self._cost.rate
+        count = int(np.searchsorted(self._edges, kept, side="right"))
+        if not self._final:
+            return float(self._ends[count - 1]) + rate * kept
+        first = self._edges[:count]
+        last = np.minimum(last_bytes(self._edges)[:count], kept)
+        left = self._cost.closure(self._final + kept - last, self._final + kept - first)
+        begin = np.maximum(self._ends[:count], self._ready - rate * last)
+        return float((begin + left).min()) + rate * (kept + self._final)
 
 
-class _RightSide:
-    """The least time of pulls and right pushes, T(R).
-
-    `right`: rising numbers of bytes pushed right, up to the most possible. `lasting`: the least
-    time (ns) if more than the previous number and at most this number of bytes are pushed right.
-    """
+class _Pulls:
+    """The least time of pulls and right pushes, T(R)."""
 
     def __init__(
         self,
         tails: Sequence[int],
         pushed: Sequence[int],
         pulled: Sequence[int],
-        cost: ConcaveCost,
+        costs: tuple[GridCost, GridCost],
         count: int,
     ) -> None:
-        self._cost, self._at = cost, grid_of(tails, count)
-        self._top, later = float(self._at[-1]), np.append(self._at[1:], self._at[-1])
-        known = np.array(tails)
-        pushes, pulls = np.array(pushed, dtype=np.float64), np.array(pulled, dtype=np.float64)
-        self._all = float(pulls.sum())
-        self._can_push, self._can_pull = (
-            np.array([own[known < end].sum() for end in later]) for own in (pushes, pulls)
-        )
-        self._ratio = float((pushes / pulls).max())  # pushed bytes to bytes pulled behind
-        # All right pushes have pulls behind them, which start and end within the last `top` of
-        # time.
-        most = min(pushes[known < self._top].sum(), self._ratio * cost.room(np.array(self._top)))
-        self.right = np.linspace(0, most, count + 1 if most else 1)
-        self.lasting = np.full(len(self.right), inf)
-        carried = np.full((len(self._at), len(self.right)), -1.0)  # -1: unreachable
-        carried[0, 0] = 0
-        for place in range(len(self._at) - 1):
-            room = cost.room(later[place:] - self._at[place])
-            self._grow(carried, place, room)
-            self._end(place, carried[place])
-        pulled_by = carried[-1]
-        whole = np.where(pulled_by < 0, inf, self._top + cost.of(self._all - pulled_by))
-        self.lasting = np.minimum(self.lasting, whole)
+        self._push, self._pull = costs
+        self.push_rate = self._push.rate
+        self._tails, self._pushed, self._pulled = tails, pushed, pulled
+        self._edges, self._moments = _cells(tails, pulled, count)
+        self._overheads = self._pull.overheads(self._edges)
 
-    def _grow(self, carried: Floats, place: int, room: Floats) -> None:
-        """Add one pull, or one push, that starts in a step."""
-        now, right = carried[place], self.right
-        reachable = now >= 0
-        now[reachable] = np.minimum(now[reachable] + room[0], self._can_pull[place])
-        for number in range(len(right)):
-            limit = min(self._can_push[place], self._ratio * now[number], right[-1])
-            if right[number] < limit:
-                sent = np.minimum(right[number] + room, limit)
-                to = np.searchsorted(right, sent * (1 - ROUNDING))
-                more = np.flatnonzero(to > number)
-                to = to[more]
-                carried[place + more, to] = np.maximum(carried[place + more, to], now[number])
-        further = np.minimum(now + room[1:, None], self._can_pull[place])
-        further = np.where(now < 0, -1, np.maximum(further, now))
-        carried[place + 1 :] = np.maximum(carried[place + 1 :], further)
+    def _most(self, from_tail: int) -> Floats:
+        """Return the most late bytes pushed before the pulls of each cell."""
+        tails = np.array(self._tails)
+        order = np.argsort(tails, kind="stable")
+        moving = (tails >= from_tail) & (tails < tails.max())
+        behind = np.cumsum(np.array(self._pulled, dtype=np.int64)[order])
+        able = np.cumsum((np.array(self._pushed) * moving)[order])
+        most = last_bytes(self._edges)
+        place = np.searchsorted(behind, np.maximum(most - 1, 0), side="right")
+        ratio = max(sent / size for sent, size in zip(self._pushed, self._pulled, strict=True))
+        pulled = np.floor(ratio * most * (1 + ROUNDING))
+        return np.asarray(np.minimum(able[place], pulled), dtype=np.float64)
 
-    def _end(self, place: int, now: Floats) -> None:
-        """Record the time if one transfer, from a step on, ends inside the middle."""
-        cost, right, begin = self._cost, self.right, float(self._at[place])
-        left = self._all - now
-        most = self._can_pull[place] - now
-        for size in (np.minimum(cost.room(np.array(self._top - begin)), most), most):
-            value = np.maximum(self._top, begin + cost.of(size)) + cost.of(left - size)
-            self.lasting = np.minimum(self.lasting, np.where(now < 0, inf, value))
-        for number in np.flatnonzero(now >= 0):
-            limit = min(self._can_push[place], self._ratio * now[number])
-            least = right[number:-1]
-            value = np.maximum(self._top, begin + cost.of(least - right[number]))
-            value = np.where(least < limit, value + cost.of(left[number]), inf)
-            self.lasting[number + 1 :] = np.minimum(self.lasting[number + 1 :], value)
+    def lasting(self, most_right: int, count: int, from_tail: int) -> tuple[list[int], Floats]:
+        """Return rising numbers of bytes pushed right, from 0, and T(R) less the rate of R bytes.
+
+        It is the least time (ns) if the late bytes that are pushed right are more than the previous
+        number and at most this number.
+        """
+        edges, moments, top = self._edges, self._moments, max(self._tails)
+        step = max(-(-most_right // count), 1)
+        cells = -(-most_right // step) + 1
+        right = [place * step for place in range(cells)]
+        rate, push_rate = self._pull.rate, self.push_rate
+        pushing, most = self._push.overheads(np.array(right, float)), self._most(from_tail)
+        pushing[np.tril_indices(cells)] = inf
+        least_right = np.maximum((np.arange(cells) - 1) * step + 1, 0) * push_rate
+        least_right[0] = 0
+        # Time counted from the end, less the rates of all bytes so far.
+        ends = np.full((len(edges), cells), inf)
+        ends[0, 0] = 0
+        early = rate * last_bytes(edges)[:, None] + push_rate * np.array(right)
+        for cell in range(len(edges)):
+            if cell:
+                begin = np.maximum(ends[:cell], moments[cell] - early[:cell])
+                begin += self._overheads[:cell, cell, None]
+                np.minimum.reduce(begin, axis=0, out=ends[cell])
+            now, passed = ends[cell], rate * edges[cell] + least_right
+            can = min(cells - 1, -(-int(most[cell]) // step))
+            while can:
+                begin = np.maximum(now[:can], from_tail - early[cell, :can])
+                begin[begin + passed[:can] >= top] = inf
+                further = (begin[:, None] + pushing[:can, 1 : can + 1]).min(axis=0)
+                if not (further < now[1 : can + 1]).any():
+                    break
+                np.minimum(now[1 : can + 1], further, out=now[1 : can + 1])
+        return right, ends[-1] + rate * edges[-1]

@@ -20,10 +20,14 @@ from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.evaluation import lasting
 from planner.families.iteration.plan import Mode, Plan, Way, fastest, from_gradients
 from planner.families.iteration.problem import Problem
+from planner.model.costs import TableCost
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 from planner.solving.transfers import Kind, Part, Transfer, undivided
+
+EQUAL, PIECES = 8, 64
+"""Most equal pieces, and most pieces, that a transfer is cut into where that takes less time."""
 
 MAX_TRANSFERS = 4_000
 """Transfers of a plan if all have the largest size; more would take too long to plan."""
@@ -74,6 +78,35 @@ def split_to_limit(problem: Problem, plan: Plan) -> Plan:
         for piece in _cut(transfer, room, problem.element_bytes)
     )
     return replace(plan, transfers=pieces)
+
+
+def split_where_cheaper(problem: Problem, plan: Plan, way: Way) -> Plan:
+    """Return the plan with transfers cut where a table gives their pieces less time together.
+
+    Pieces are as large as a point of the table, or all alike; the last one may be smaller.
+    """
+    tables = {kind: way.cost(kind) for kind in ("all_reduce", "push", "pull")}
+    pieces: list[Transfer] = []
+    for transfer in plan.transfers:
+        cost, size = tables[transfer.kind], transfer.size_bytes
+        made = [transfer]
+        if isinstance(cost, TableCost):
+            least = max(problem.element_bytes, size // PIECES)
+            known = [room for room, _ in cost.points if least <= room < size]
+            rooms = [*known, *(-(-size // count) for count in range(2, EQUAL + 1))]
+            room = min(rooms, key=lambda room: _cut_ns(cost, size, room))
+            if _cut_ns(cost, size, room) < cost.cost_ns(size):
+                made = _cut(transfer, max(room, problem.element_bytes), problem.element_bytes)
+            if sum(cost.cost_ns(piece.size_bytes) for piece in made) >= cost.cost_ns(size):
+                made = [transfer]
+        pieces += made
+    return plan if len(pieces) == len(plan.transfers) else replace(plan, transfers=tuple(pieces))
+
+
+def _cut_ns(cost: TableCost, size: int, room: int) -> int:
+    """Return the time of pieces of `room` bytes and a last one."""
+    whole, rest = divmod(size, room)
+    return whole * cost.cost_ns(room) + (cost.cost_ns(rest) if rest else 0)
 
 
 def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
