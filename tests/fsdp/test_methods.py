@@ -10,15 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status
-from planner.families.fsdp import METHODS, Mesh, Plan, Problem, evaluate, solve
+from planner.families.fsdp import METHODS, Mesh, Plan, Problem, evaluate, solve, whole_transfers
 from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.bounds import lower_bound
-from planner.families.fsdp.evaluation import Merit, merit, peak_of
+from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.fsdp.partitions import _Choices, _undominated, best_units
-from planner.families.fsdp.problem import CHANNELS, Channels
+from planner.families.fsdp.prefetch import prefetched
+from planner.families.fsdp.problem import CHANNELS, Channels, at_use
+from planner.families.fsdp.whole_transfers import fastest_units, least_time
 from planner.model.units import format_bytes
-from tests.fsdp.making import chain, every_plan, kept, problems
+from planner.solving.deadline import NEVER
+from tests.fsdp.making import chain, every_plan, kept, one_mesh, problems
 from tests.strategies import affine_costs
 
 
@@ -202,6 +205,63 @@ def test_a_unit_may_fit_where_one_that_ends_sooner_does_not() -> None:
     for method in ("search", "exact"):
         result = solve(limited, method=method)
         assert (result.objective_ns, result.lower_bound_ns) == (1, 1)
+
+
+# --- whole transfers under the memory limit
+
+
+@settings(max_examples=60)
+@given(problems(), st.sampled_from((1, 3, 256)), st.data())
+def test_no_plan_is_faster_than_whole_transfers(
+    problem: Problem, few: int, data: st.DataObject
+) -> None:
+    """At every memory that makes a difference, also if labels are merged."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_transfers, "LABELS", few)
+        patch.setattr(whole_transfers, "LEAST_LABELS", 1)
+        for memory, best in best_by_memory(problem):
+            limited = problem.within(memory)
+            bounds = [least_time(limited, mesh) for mesh in problem.meshes]
+            assert min(bounds) <= best.iteration_ns
+            enough = data.draw(st.integers(0, best.iteration_ns + 9))
+            for mesh, bound in zip(problem.meshes, bounds, strict=True):
+                assert least_time(limited, mesh, enough_ns=enough) <= max(enough, 0)
+                assert bound <= enough or least_time(limited, mesh, enough_ns=bound) == bound
+
+
+def coarsened(count: int, channels: Channels, startup_ns: int) -> Problem:
+    """Return a chain like a convolutional net's: large activations first, large parameters last."""
+    return chain(
+        count,
+        forward_ns=tuple(9 - layer for layer in range(count)),
+        backward_ns=tuple(2 * (9 - layer) for layer in range(count)),
+        parameter_bytes=tuple(2 + layer * layer for layer in range(count)),
+        activation_bytes=tuple(8 * (count - layer) for layer in range(count)),
+        channels=channels,
+        meshes=[one_mesh(startup_ns, 1)],
+    )
+
+
+@pytest.mark.parametrize("channels", ["one", "two"])
+@pytest.mark.parametrize("startup_ns", [2, 20])
+def test_the_bound_is_close_at_the_least_memory(channels: Channels, startup_ns: int) -> None:
+    problem = coarsened(7, channels, startup_ns)
+    limited = problem.within(peak_of(problem, least_memory(problem, 0)))
+    best = solve(limited, method="exact").objective_ns
+    assert best is not None
+    assert 0.98 * best <= lower_bound(limited)[0] <= best
+
+
+def test_units_of_whole_transfers_fit_and_are_as_fast() -> None:
+    problem = coarsened(7, "one", 20)
+    limited = problem.within(peak_of(problem, least_memory(problem, 0)))
+    best = solve(limited, method="exact").objective_ns
+    assert best is not None
+    units = fastest_units(limited, limited.meshes[0], NEVER, best + 1)
+    plan = prefetched(limited, at_use(0, ((*unit, False) for unit in units)))
+    assert plan is not None
+    assert iteration_ns(limited, plan) == best
+    assert not fastest_units(limited, limited.meshes[0], NEVER, best)
 
 
 # --- the best units without a memory limit, and what any units take, with few choices kept

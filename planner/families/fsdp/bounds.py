@@ -3,15 +3,16 @@
 Bounds: for each mesh the largest of (1) the best units with nothing gathered twice
 (`planner.families.fsdp.partitions`); on long chains first each pass by itself, with affine costs;
 (2) with a memory limit, fluid transfers at the least time per byte; memory limits the bytes that
-wait before their use or after their computation; (3) with a memory limit and up to `MAX_LAYERS`
-layers, busy and idle time of the channels (`planner.families.fsdp.channel_bound`). The least of all
-meshes bounds the problem. Guarantee: no plan is faster. Proofs: docs/fsdp.md, "Why the bounds
-hold". Complexity: O(layers · log layers), and on short chains that of the best units. Source: own.
+wait before their use or after their computation; (3) with a memory limit, whole transfers and units
+(`planner.families.fsdp.whole_transfers`), up to a known time. The least of all meshes bounds the
+problem. Guarantee: no plan is faster. Proofs: docs/fsdp.md, "Why the bounds hold".
+Complexity: O(layers · log layers), and that of the best units and of whole transfers. Source: own.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
@@ -23,10 +24,10 @@ from planner.model.costs import AffineCost, TransferCost, least_rate, piece_ends
 from planner.solving.bucketing import earliest_end
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
-_Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
+_Bound: TypeAlias = Callable[..., Fraction]
 
 MAX_LAYERS = 400
-"""Up to this many layers every mesh is bounded by its best units and by its channels."""
+"""Up to this many layers every mesh is bounded by its best units first."""
 
 
 def lower_bound(
@@ -48,7 +49,9 @@ class MeshBounds:
         self.cut = False  # whether the deadline left only weaker bounds
         limit, short = problem.memory_bytes, problem.layers <= MAX_LAYERS
         first = _best if short else _passes
-        later = [_best] if not short else [_busy] if limit is not None else []
+        later: list[_Bound] = [] if limit is None else [_whole, _busy] if short else [_whole]
+        if not short:
+            later.append(_best)
         for place, mesh in enumerate(problem.meshes):
             if deadline.passed and limit is not None:  # whether anything fits is not known
                 self.of[place], self.cut = _passes(problem, mesh, NEVER), True
@@ -72,14 +75,18 @@ class MeshBounds:
             return Fraction(self._problem.compute_ns)
         return min(self.of.values())
 
-    def refine(self, enough_ns: int | None = None) -> None:
-        """Tighten the least bound as far as possible, or until it reaches `enough_ns`."""
+    def refine(self, enough_ns: int | None = None, *, whole: bool = True) -> None:
+        """Tighten the least bound as far as possible, or until it reaches `enough_ns`.
+
+        Unless `whole`, leave out the bound by whole transfers, which takes longest.
+        """
         while enough_ns is None or self.least < enough_ns:
             place = min(self.of, key=self.of.__getitem__)
-            if self.cut or not self._left[place]:
+            if self.cut or not self._left[place] or (self._left[place] == [_whole] and not whole):
                 return
-            bound = self._left[place].pop()
-            mesh = self._problem.meshes[place]
+            bound, mesh = self._left[place].pop(), self._problem.meshes[place]
+            if bound is _whole:
+                bound = partial(_whole, enough_ns=enough_ns)
             self.of[place] = max(self.of[place], self._unless_late(bound, mesh))
 
 
@@ -89,6 +96,15 @@ def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
     if problem.channels == "two":
         return work + _last(problem, mesh)
     return work + (mesh_costs(problem, mesh).sums.cost_ns(made) if made else 0)
+
+
+def _whole(
+    problem: Problem, mesh: Mesh, deadline: Deadline, enough_ns: int | None = None
+) -> Fraction:
+    """Return the bound by whole transfers."""
+    from planner.families.fsdp.whole_transfers import least_time  # loads numpy
+
+    return Fraction(least_time(problem, mesh, deadline, enough_ns))
 
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:

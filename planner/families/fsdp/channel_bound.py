@@ -189,7 +189,7 @@ class _Ahead:
     """
 
     def __init__(self, cost: TransferCost, sizes: Sequence[int]) -> None:
-        above = _concave_above(cost, sum(sizes))
+        above = concave_above(cost, sum(sizes))
         self._sizes = list(accumulate(sizes, initial=0))
         self._times = list(accumulate((above(size) if size else 0 for size in sizes), initial=0))
 
@@ -199,7 +199,7 @@ class _Ahead:
         return self._times[max(last, first)] - self._times[first]
 
 
-def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
+def concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
     """Return the least concave upper bound on a cost up to `total` bytes, rounded up."""
     points: dict[int, Fraction] = {}
     for piece in cost.pieces():

@@ -5,15 +5,16 @@ mesh: (1) units from `planner.families.fsdp.min_memory` and `planner.families.fs
 for several largest sizes, the default blocks, and the smallest units; (2) keep the parameters of as
 many last units as memory allows, which are needed first, or recompute the units that save most
 memory for their time; (3) try numbers of buffers and prefetch distances
-(`planner.families.fsdp.prefetch`); (4) local search from the best (`changes` there); (5) a plan as
-fast with fewer transfers, fewer bytes, less memory. Effort counts simulated steps, not time, so the
-same problem has the same plan. Guarantee: fits if anything does; never slower than the baselines
-that fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
+(`planner.families.fsdp.prefetch`); (4) local search from the best (`changes` there), and from units
+of `planner.families.fsdp.whole_transfers`; (5) a plan as fast with fewer transfers, fewer bytes,
+less memory. Effort counts simulated steps, so the same problem has the same plan. Guarantee: fits
+if anything does; not slower than baselines. Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -47,6 +48,9 @@ from planner.solving.methods import Outcome
 
 EFFORT = 100_000
 """Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
+
+CLOSE = Fraction(1, 2**10)
+"""Share within which a plan is close to its bound, and memory to the least at equal time."""
 
 REFITTING = 400
 """Simulated steps to improve an old plan."""
@@ -87,6 +91,10 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                     pool.refine(bounds)
         pool.left = effort
         pool.climb(deadline)
+        if pool.best.merit.iteration_ns * (1 - CLOSE) > pool.bound_ns:
+            if pool.try_path(deadline):
+                pool.climb(deadline)
+            pool.refine(bounds, whole=True)
     except TimeUpError:
         cut = True
     assert pool.best is not None
@@ -176,25 +184,42 @@ class _Pool:
         while any(offered()):
             pass
 
-    def refine(self, bounds: MeshBounds) -> None:
+    def refine(self, bounds: MeshBounds, *, whole: bool = False) -> None:
         """Tighten the lower bound."""
         assert self.best is not None
-        bounds.refine(self.best.merit.iteration_ns)
+        bounds.refine(self.best.merit.iteration_ns, whole=whole)
         self.bound_ns = -int(-bounds.least // 1)
 
     def try_all(self, shape: Plan) -> None:
         """Try units with several numbers of buffers, kept units, and prefetch distances."""
-        count, aheads = len(shape.units), [FARTHEST]
-        if self.problem.channels != "two":
-            aheads += (PrefetchDistance(None, distance) for distance in (1, 2, 4))
+        count = len(shape.units)
         for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
             for number in self._keeps(shape, buffers):
-                kept = keeping_last(shape, number, buffers)
-                for ahead in aheads:
-                    if self.settled:
-                        return
-                    if self.offer(kept, ahead) is None:
-                        break
+                self._try_aheads(keeping_last(shape, number, buffers))
+
+    def _try_aheads(self, shape: Plan) -> None:
+        """Try a shape with several prefetch distances, if it fits into memory."""
+        aheads = [FARTHEST]
+        if self.problem.channels != "two":
+            aheads += (PrefetchDistance(None, distance) for distance in (1, 2, 4))
+        for ahead in aheads:
+            if self.settled or self.offer(shape, ahead) is None:
+                return
+
+    def try_path(self, deadline: Deadline) -> bool:
+        """Try the units that whole transfers suggest; return whether that is faster."""
+        assert self.best is not None
+        (time, *_), plan = self.best.merit, self.best.plan
+        if self.settled or self.problem.memory_bytes is None:
+            return False
+        from planner.families.fsdp.whole_transfers import fastest_units  # loads numpy
+
+        units = fastest_units(self.problem, self.problem.meshes[plan.mesh], deadline, time)
+        saved = self.problem.activations if self.problem.checkpoint_bytes is not None else ()
+        shape = at_use(plan.mesh, ((*unit, any(saved[slice(*unit[:2])])) for unit in units))
+        for buffers in sorted({min(1, len(units)), min(2, len(units)), len(units)} - {0}):
+            self._try_aheads(replace(shape, buffers=buffers))
+        return self.best.merit.iteration_ns < time
 
     def _keeps(self, shape: Plan, buffers: int) -> Iterator[int]:
         """Yield how many last units to keep, from the most that fit downwards."""
@@ -320,9 +345,6 @@ def _recomputed(
 
 SLIMMING = 30_000
 """Steps simulated for the tie-breaking."""
-
-CLOSE = Fraction(1, 2**10)
-"""The least memory is found to within this share."""
 
 
 class _Slim(_Pool):
