@@ -13,12 +13,13 @@ from planner import AffineCost, InvalidInputError, Status
 from planner.families.fsdp import METHODS, Mesh, Plan, Problem, evaluate, solve, whole_transfers
 from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.bounds import lower_bound
+from planner.families.fsdp.chain import NEVER_NS, Chain
 from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.fsdp.partitions import _Choices, _undominated, best_units
 from planner.families.fsdp.prefetch import prefetched
 from planner.families.fsdp.problem import CHANNELS, Channels, at_use
-from planner.families.fsdp.whole_transfers import fastest_units, least_time
+from planner.families.fsdp.whole_transfers import _Labels, _Paths, fastest_units, least_time
 from planner.model.units import format_bytes
 from planner.solving.deadline import NEVER
 from tests.fsdp.making import chain, every_plan, kept, one_mesh, problems
@@ -250,6 +251,42 @@ def test_the_bound_is_close_at_the_least_memory(channels: Channels, startup_ns: 
     best = solve(limited, method="exact").objective_ns
     assert best is not None
     assert 0.98 * best <= lower_bound(limited)[0] <= best
+
+
+def test_more_than_two_inputs_of_reduce_scatters_may_be_held() -> None:
+    """Three short steps with much to send, and a long one behind them that waits for no buffer."""
+    problem = chain(
+        4,
+        forward_ns=(0, 3, 3, 4),
+        backward_ns=(30, 1, 0, 0),
+        parameter_bytes=(13, 13, 7, 3),
+        gradient_bytes=(12, 17, 7, 2),
+        activation_bytes=0,
+        channels="two",
+        meshes=[one_mesh(0, 1)],
+    ).within(10**3)
+    best = solve(problem, method="exact")
+    assert best.plan is not None
+    assert best.objective_ns == 83
+    assert best.plan.buffers > 2
+    assert least_time(problem, problem.meshes[0]) <= best.objective_ns
+
+
+@given(st.integers(0, 2**32), st.integers(1, 8))
+def test_merged_labels_are_nowhere_above_those_they_stand_for(seed: int, most: int) -> None:
+    problem = coarsened(7, "two", 2).within(10**3)
+    known = Chain(problem, problem.meshes[0], NEVER)
+    paths = _Paths(known, 1, NEVER_NS)
+    paths.most = most
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 99, (len(paths.table), 40))
+    fields = _Labels._fields
+    labels[fields.index("kept")] %= known.most_kept[known.count] + 1
+    labels[fields.index("first")] %= known.count
+    merged = paths._thinned(labels, known.count, real=False)
+    assert merged.shape[1] < labels.shape[1]
+    for label in labels[:-1].T:
+        assert (merged[:-1] <= label[:, None]).all(axis=0).any()
 
 
 def test_units_of_whole_transfers_fit_and_are_as_fast() -> None:
