@@ -80,8 +80,10 @@ def clean() -> tuple[str, ...]:
     return left
 
 
-def reason_unavailable() -> str | None:
+def reason_unavailable(cores: int = 1) -> str | None:
     """Return why no cluster can be emulated here, or None after having emulated one host."""
+    if (os.cpu_count() or 1) < cores:
+        return f"it takes {cores} processor cores"
     try:
         with cluster(Layout.flat(1), 10**6):
             return None

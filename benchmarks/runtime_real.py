@@ -194,9 +194,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parsed(argv)
-    reason = reason_unavailable()
-    if reason is None and (os.cpu_count() or 1) < 2:
-        reason = "it takes 2 processor cores"
+    reason = reason_unavailable(cores=2)
     if reason is not None:
         print(f"skipped: {reason}")
         return 0

@@ -12,7 +12,6 @@ rules (a bucket for each gradient, one for all) shows what there is to lose.
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
 from pathlib import Path
@@ -31,9 +30,9 @@ from tables import rows_below
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from planner.cli.tune import proposed
 from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.for_target import plan_of_buckets, target_view
-from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
 from planner.model.fitting import fit_network, sweep_sizes
@@ -42,7 +41,7 @@ from planner.runtime import World, join
 from planner.runtime.measuring.sweep import measure_network
 from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS
-from planner.traces.tuning import Proposal, propose, waited_for
+from planner.traces.tuning import Proposal, waited_for
 
 RECORDED, PLANNED, EACH, ALL, FINER = "recorded", "planned", "each apart", "all in one", "a quarter"
 STEPS = 5
@@ -131,9 +130,7 @@ def _planned(traces: Sequence[bytes], cost: Any, contention: Any, limit_mb: floa
     read = [read_trace(data) for data in traces]
     ranks = [recorded_in(trace, place) for place, trace in enumerate(read)]
     place = ranks.index(waited_for(ranks))
-    graph = profile_in(read[place], name="traced", source="traced", completed=True)[0].graph
-    assert graph is not None
-    found = propose(ranks, graph, network=cost, interference=contention)
+    _, found = proposed(ranks, read[place], network=cost, interference=contention)
     problem = found.likeliest.problem
     sizes = target_view(problem, TARGETS["ddp"]).sizes
     limit = round(limit_mb * 2**20)
@@ -245,9 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.share[:1],
         )
         options.rounds = options.samples = options.steps = 1
-    reason = reason_unavailable()
-    if reason is None and (os.cpu_count() or 1) < 2:
-        reason = "it takes 2 processor cores"
+    reason = reason_unavailable(cores=2)
     if reason is not None:
         print(f"skipped: {reason}")
         return 0

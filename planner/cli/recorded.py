@@ -2,13 +2,15 @@
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from planner.cli.common import file_name, in_file, read
+import msgspec
+
+from planner.cli.common import file_name, in_file, read, warn, write_json, write_text
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
-from planner.model.units import counted, format_ns
+from planner.model.units import counted, escaped, format_ns
 from planner.traces.recorded import Recorded
 from planner.traces.waits import one_of_several
 from planner.view.progress import Progress
@@ -25,6 +27,7 @@ def pattern(text: str) -> re.Pattern[str]:
 class Read(NamedTuple):
     """A trace of one rank."""
 
+    path: str
     name: str  # of its file
     trace: Trace
     recorded: Recorded
@@ -43,7 +46,7 @@ def read_ranks(
             trace = read_trace(data)
         recorded = recorded_in(trace, place, transfers=transfers)
         remarks = tuple(f"{name}: {text}" for text in _remarks(trace, recorded, transfers))
-        yield Read(name, trace, recorded, remarks)
+        yield Read(path, name, trace, recorded, remarks)
 
 
 def _remarks(trace: Trace, recorded: Recorded, transfers: re.Pattern[str] | None) -> Iterator[str]:
@@ -77,6 +80,25 @@ def _remarks(trace: Trace, recorded: Recorded, transfers: re.Pattern[str] | None
             yield f"nothing was sent: {what}"
     if trace.unknown:
         yield f"left out: events of category {', '.join(trace.unknown)}"
+
+
+def write_outputs(
+    options: argparse.Namespace,
+    plan: object | None,
+    report: object,
+    lines: Iterable[str],
+    warnings: Iterable[str],
+) -> int:
+    """Write a plan with ``--output``, and print a report as JSON or as lines; return the status."""
+    if options.output and plan is not None:
+        write_json(msgspec.json.encode(plan).decode() + "\n", options.output)
+    if options.json:
+        document = msgspec.json.format(msgspec.json.encode(report), indent=1)
+        write_json(document.decode() + "\n", None)
+    else:
+        warn(f"warning: {escaped(warning)}" for warning in warnings)
+        write_text("\n".join([*lines, ""]))
+    return 0
 
 
 def missing_ranks(recorded: Sequence[Recorded]) -> Iterator[str]:

@@ -5,26 +5,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from planner.cli.common import command, in_option, warn, write_json, write_text
+from planner.cli.common import command, in_file, in_option
 from planner.cli.compare_options import settle_network
 from planner.cli.export import settings_for
-from planner.cli.recorded import Read, missing_ranks, pattern, read_ranks
+from planner.cli.recorded import Read, missing_ranks, pattern, read_ranks, write_outputs
 from planner.cli.tune_text import tune_lines
 from planner.cli.writing import replacing
-from planner.formats.importers.kineto import profile_in
+from planner.formats.importers.kineto import number_bytes, profile_in
 from planner.formats.importers.kineto_trace import Trace
 from planner.jsonio import caramel
 from planner.jsonio.tuned import tune_report
 from planner.model.clusters import Nic
 from planner.model.contention import Interference
-from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.graphs import Graph
+from planner.model.errors import NotApplicableError
 from planner.model.network import ring_cost
-from planner.model.units import escaped, format_ns
+from planner.model.profiles import Profile
+from planner.model.units import format_ns
 from planner.solving.targets import TARGETS
-from planner.traces.recorded import Recorded
+from planner.traces.recorded import Recorded, check_one_each
 from planner.traces.stacked import three_steps
 from planner.traces.tuning import Proposal, check_sends, propose, waited_for
 from planner.view.chart import Chart
@@ -73,62 +71,59 @@ def run(options: argparse.Namespace) -> int:
         if chosen is None or waited_for([chosen.recorded, traced.recorded]) is traced.recorded:
             chosen = traced
     assert chosen is not None
-    _check_ranks(ranks)
+    check_one_each(ranks)
     warnings += missing_ranks(ranks)
-    check_kind(chosen.trace)
-    check_sends(chosen.recorded)
     network, interference = _network(options, max(rank.ranks or 2 for rank in ranks))
     progress("planning")
-    graph, proposal = proposed(
-        ranks,
-        chosen.trace,
-        target=TARGETS[options.target],
-        network=network,
-        interference=interference,
-        time_limit=options.time_limit,
-    )
+    with in_file(chosen.path, data=b""):  # which of several files lacks something
+        profile, proposal = proposed(
+            ranks,
+            chosen.trace,
+            target=TARGETS[options.target],
+            network=network,
+            interference=interference,
+            time_limit=options.time_limit,
+        )
     progress.done()
     answer = caramel.answer(*proposal.planned)
     settings = None
     if not proposal.keep:
-        settings = settings_for(options.target, [answer], graph, 4)
-    if options.output:
-        write_json(msgspec.json.encode(answer).decode() + "\n", options.output)
+        settings = settings_for(
+            options.target, [answer], profile.graph, proposal.planned[0].element_bytes
+        )
     if draw is not None:
         with replacing(options.picture) as place:
             draw(Chart(_title(proposal), three_steps(proposal, chosen.recorded)), place)
-    if options.json:
-        report = msgspec.json.encode(tune_report(proposal, settings, warnings))
-        write_json(msgspec.json.format(report, indent=1).decode() + "\n", None)
-    else:
-        warn(f"warning: {escaped(warning)}" for warning in warnings)
-        write_text("\n".join([*tune_lines(proposal, settings, len(ranks)), ""]))
-    return 0
+    report = tune_report(proposal, settings, warnings)
+    return write_outputs(
+        options, answer, report, tune_lines(proposal, settings, len(ranks)), warnings
+    )
 
 
-def proposed(ranks: Sequence[Recorded], trace: Trace, **options: Any) -> tuple[Graph, Proposal]:
-    """Return the graph in a trace, and what is proposed with it.
+def proposed(ranks: Sequence[Recorded], trace: Trace, **options: Any) -> tuple[Profile, Proposal]:
+    """Return the profile in a trace of `waited_for`, and what is proposed with it.
 
     DDP fills its buckets in the order in which gradients were ready or, if it does not rebuild
     them (``find_unused_parameters``), in the reverse of the model's order.
     """
-    refused: NotApplicableError | None = None
+    _check_kind(trace)
+    check_sends(waited_for(ranks))
+    refused, element = None, number_bytes(trace)
     for completed in (True, False):
-        graph = profile_in(trace, name="trace", source="trace", completed=completed)[0].graph
-        assert graph is not None
+        profile, _ = profile_in(trace, name="trace", source="trace", completed=completed)
         try:
-            return graph, propose(ranks, graph, **options)
+            return profile, propose(ranks, profile.dataflow(), element_bytes=element, **options)
         except NotApplicableError as error:
             refused = refused or error
     assert refused is not None
     raise refused
 
 
-def check_kind(trace: Trace) -> None:
+def _check_kind(trace: Trace) -> None:
     """Raise `NotApplicableError` for the trace of a job that shards its parameters."""
     if any(mark.name.startswith("FSDP::") for mark in trace.ranges):
         raise NotApplicableError(
-            "traces",
+            "",
             "FSDP2 shards the parameters of this job, and has no buckets: planner plan PROFILE "
             "--for fsdp2 plans its units",
         )
@@ -140,15 +135,6 @@ def _title(proposal: Proposal) -> str:
         f"a step of {recorded} as recorded, predicted {predicted}; planned: "
         f"{times(proposal.gain)} as fast"
     )
-
-
-def _check_ranks(ranks: Sequence[Recorded]) -> None:
-    """Raise `InvalidInputError` for two traces of one rank."""
-    seen = set[int]()
-    for rank in ranks:
-        if rank.rank in seen:
-            raise InvalidInputError("traces", f"two are of rank {rank.rank}: expected one a rank")
-        seen.add(rank.rank)
 
 
 def _network(options: argparse.Namespace, workers: int) -> tuple[Any, Interference | None]:

@@ -3,17 +3,14 @@
 import argparse
 from typing import Any
 
-import msgspec
-
-from planner.cli.common import command, warn, write_json, write_text
-from planner.cli.recorded import missing_ranks, pattern, read_ranks
+from planner.cli.common import command
+from planner.cli.recorded import missing_ranks, pattern, read_ranks, write_outputs
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
 from planner.jsonio import caramel
 from planner.jsonio.why import why_report
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.model.units import escaped
 from planner.traces.recorded import Recorded
 from planner.traces.why import why
 from planner.view.progress import Progress
@@ -47,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
     warnings: list[str] = []
     graph: Graph | None = None
     reason = ""
-    for name, trace, recorded, remarks in read_ranks(options.traces, options.transfers, progress):
+    for _, name, trace, recorded, remarks in read_ranks(
+        options.traces, options.transfers, progress
+    ):
         ranks.append(recorded)
         warnings += remarks
         if graph is None:
@@ -59,15 +58,10 @@ def run(options: argparse.Namespace) -> int:
     answer = why(ranks, graph, reason, time_limit=options.time_limit)
     progress.done()
     warnings += missing_ranks(ranks)
+    document = None
     if options.output:
         if answer.saving.planned is None:
             raise InvalidInputError("--output", f"there is no plan: {answer.saving.reason}")
         document = caramel.answer(*answer.saving.planned)
-        write_json(msgspec.json.encode(document).decode() + "\n", options.output)
-    if options.json:
-        report = msgspec.json.encode(why_report(answer, warnings))
-        write_json(msgspec.json.format(report, indent=1).decode() + "\n", None)
-    else:
-        warn(f"warning: {escaped(warning)}" for warning in warnings)
-        write_text("\n".join([*why_lines(answer), ""]))
-    return 0
+    report = why_report(answer, warnings)
+    return write_outputs(options, document, report, why_lines(answer), warnings)

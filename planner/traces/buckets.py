@@ -17,10 +17,10 @@ from statistics import median
 from typing import NamedTuple
 
 from planner.model.costs import AffineCost
-from planner.traces.recorded import Recorded, Transfer
+from planner.traces.recorded import Recorded, Transfer, all_reduces
 
 NEAR = 100
-"""Sizes that differ by less than 1/NEAR are the same: gradients of one op have no known order."""
+"""Sizes that differ by less than 1/NEAR are the same: systems may pad their buckets."""
 
 _WIDTHS = (Fraction(1), Fraction(1, 2), Fraction(2))
 """Sizes of a sent number over one of a gradient: the same type, a 16-bit one, a 32-bit one."""
@@ -55,8 +55,8 @@ def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
     `sizes` are the gradients' bytes, in the order in which they become ready.
     """
     sent: dict[int, list[Transfer]] = defaultdict(list)
-    for transfer in rank.transfers:
-        if transfer.collective == "all_reduce" and transfer.step >= 0 and transfer.size_bytes:
+    for transfer in all_reduces(rank):
+        if transfer.size_bytes:
             sent[transfer.step].append(transfer)
     for width in _WIDTHS:
         by_step = {}

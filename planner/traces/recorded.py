@@ -10,8 +10,11 @@ Source: HolisticTraceAnalysis, "Temporal breakdown" and "Communication computati
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from planner.model.errors import InvalidInputError
 
 Spans = tuple[tuple[int, int], ...]  # starts and ends (ns), sorted, without overlaps
 
@@ -90,6 +93,22 @@ class Recorded:
     def one_of_several(self) -> bool:
         """Whether other ranks took part in its transfers."""
         return self.ranks != 1 and (self.several or bool(self.transfers))
+
+
+def check_one_each(ranks: Sequence[Recorded]) -> None:
+    """Raise `InvalidInputError` if two recordings are of the same rank."""
+    numbers = Counter(rank.rank for rank in ranks)
+    if twice := [rank for rank, count in numbers.items() if count > 1]:
+        raise InvalidInputError(
+            "traces", f"{numbers[twice[0]]} are of rank {twice[0]}: expected one trace a rank"
+        )
+
+
+def all_reduces(rank: Recorded) -> tuple[Transfer, ...]:
+    """Return the all-reduces of a rank's steps, by start."""
+    return tuple(
+        each for each in rank.transfers if each.collective == "all_reduce" and each.step >= 0
+    )
 
 
 # ---

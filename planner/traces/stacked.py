@@ -2,7 +2,8 @@
 
 Each begins with its forward pass. The recorded one is the step whose length is nearest to the
 median; the others are priced by the likeliest reading of the trace (`planner.traces.tuning`).
-Complexity: O(events of the step). Source: own.
+Guarantee: each lane holds what was recorded or priced, and nothing twice; other times of a step are
+in no lane. Complexity: O(events of the step). Source: own.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from planner.families.caramel.evaluation import evaluate
 from planner.families.caramel.problem import Plan, Problem
 from planner.solving.timeline import Interval, Kind, Timeline
-from planner.traces.recorded import Recorded, clipped, periods_of
+from planner.traces.recorded import Recorded, all_reduces, clipped, periods_of
 from planner.traces.tuning import Proposal
 
 
@@ -37,8 +38,8 @@ def _recorded(proposal: Proposal, recorded: Recorded) -> Iterator[Interval]:
     begin, end = periods[place]
     for at, until in clipped(recorded.computation, (begin, end)):
         yield Interval("recorded: computation", at - begin, until - begin, "computation", -1, "")
-    sent = [each for each in recorded.transfers if each.step == place]
-    for number, each in enumerate(each for each in sent if each.collective == "all_reduce"):
+    sent = (each for each in all_reduces(recorded) if each.step == place)
+    for number, each in enumerate(sent):
         start, stop = (min(max(time, begin), end) - begin for time in (each.start_ns, each.end_ns))
         label = f"all-reduce {number + 1}"
         yield Interval("recorded: network", start, stop, "all_reduce", number, label)

@@ -14,6 +14,7 @@ Complexity: that of a plan for each reading, at most six. Source: own.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from math import ceil, hypot
 from statistics import median
 
@@ -31,7 +32,7 @@ from planner.solving.advice import WORTH
 from planner.solving.result import Result
 from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Settings, lines_of, settings_of, without_startup
-from planner.traces.recorded import Recorded, Transfer, parts_of
+from planner.traces.recorded import Recorded, all_reduces, check_one_each, parts_of
 from planner.traces.waits import one_of_several
 
 MOST_OFF = Fraction(1, 5)
@@ -130,7 +131,7 @@ def propose(
     interference : Interference, optional
         What transfers and computation take from each other; by default none on a device.
     element_bytes : int
-        Of one number of a gradient.
+        Of one number of a gradient: some targets count these.
     time_limit : float, optional
         Seconds for planning, shared by the readings.
 
@@ -138,7 +139,10 @@ def propose(
     ------
     NotApplicableError
         If the all-reduces are not DDP's buckets of these gradients.
+    InvalidInputError
+        If two recordings are of one rank.
     """
+    check_one_each(ranks)
     rank = waited_for(ranks)
     workers = max(2, *(each.ranks or 0 for each in ranks))
     base = Problem(
@@ -153,9 +157,9 @@ def propose(
     check_sends(rank)
     settings = settings_of(rank, sizes)
     if settings is None:
-        sent = sum(each.size_bytes or 0 for each in _gradients(rank)) // len(rank.steps)
+        sent = sum(each.size_bytes or 0 for each in all_reduces(rank)) // len(rank.steps)
         raise NotApplicableError(
-            "traces",
+            "",
             f"{format_bytes(sent)} were all-reduced a step, which are not buckets of the "
             f"{format_bytes(sum(sizes))} of gradients in the order in which they became ready",
         )
@@ -166,7 +170,7 @@ def propose(
     parts = _parts(rank, settings, base.windows.compute_ns)
     others, step_ns = parts["other"], sum(parts.values())
     if not step_ns:
-        raise NotApplicableError("traces", "the recorded steps take no time")
+        raise NotApplicableError("", "the recorded steps take no time")
     before = [others + reading.traced_ns for reading in readings]
     limit = None if time_limit is None else time_limit / len(readings)
     results = [solve(reading.problem, time_limit=limit) for reading in readings]
@@ -187,12 +191,11 @@ def propose(
         for old, result in zip(before, results, strict=True)
         if result.lower_bound_ns is not None
     ]
-    ends = _cut(sizes, settings.counts)
     return Proposal(
         rank=rank.rank,
         steps=len(settings.steps),
         target=target,
-        buckets=ends,
+        buckets=_cut(sizes, settings.counts),
         step_ns=step_ns,
         predicted_ns=before[0],
         parts=parts,
@@ -225,11 +228,9 @@ def _costs(
     for cost in costs:
         yield cost, NO_CONTENTION if interference is None else interference
     if interference is None and not ranks[0].device:
-        whole = sum(burst.size_bytes for burst in settings.bursts)
-        lasted = sum(burst.lasts_ns for burst in settings.bursts)
-        everything = Interference(0, Fraction(lasted, whole))
+        everything = without_startup(settings.bursts).ns_per_byte
         for cost in costs:
-            yield cost, everything
+            yield cost, Interference(0, everything)
 
 
 def _reading(problem: Problem, counts: Sequence[int]) -> Reading:
@@ -277,11 +278,8 @@ def _parts(rank: Recorded, settings: Settings, compute_ns: int) -> dict[str, int
 
 
 def _cut(sizes: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
-    cut, place = [], 0
-    for count in counts:
-        cut.append(sum(sizes[place : place + count]))
-        place += count
-    return tuple(cut)
+    spans = pairwise(accumulate(counts, initial=0))
+    return tuple(sum(sizes[start:stop]) for start, stop in spans)
 
 
 def one_size(proposal: Proposal) -> tuple[float, float]:
@@ -312,7 +310,7 @@ def _shortest(low: int, high: int | None) -> float:
 
 def check_sends(rank: Recorded) -> None:
     """Raise `NotApplicableError` unless all-reduces of known sizes were sent in marked steps."""
-    inside, reduced = [each for each in rank.transfers if each.step >= 0], _gradients(rank)
+    inside, reduced = [each for each in rank.transfers if each.step >= 0], all_reduces(rank)
     kinds = sorted({transfer.collective for transfer in inside})
     if not rank.steps:
         reason = "no steps are marked (ProfilerStep#N): record with a schedule, and call step()"
@@ -326,8 +324,4 @@ def check_sends(rank: Recorded) -> None:
         reason = "no all-reduce has a size: record with record_shapes=True"
     else:
         return
-    raise NotApplicableError("traces", reason)
-
-
-def _gradients(rank: Recorded) -> list[Transfer]:
-    return [each for each in rank.transfers if each.step >= 0 and each.collective == "all_reduce"]
+    raise NotApplicableError("", reason)

@@ -11,7 +11,6 @@ overlap) no grouping, cutting or order of the all-reduces saves more than `at_mo
 Complexity: that of the planner. Source: own.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -20,7 +19,6 @@ from planner.families.caramel import Problem, solve
 from planner.families.caramel.evaluation import Evaluation
 from planner.families.caramel.problem import Plan
 from planner.model.costs import AffineCost
-from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.solving.result import Result
 from planner.traces.recorded import (
@@ -28,6 +26,7 @@ from planner.traces.recorded import (
     Recorded,
     StepParts,
     breakdown_of,
+    check_one_each,
     clipped,
     length,
     parts_of,
@@ -149,11 +148,7 @@ def why(
     `ranks` is one rank or several of one job; two traces of one rank are an `InvalidInputError`.
     `graph` is a recorded step's dataflow, None if unknown, for the `reason`.
     """
-    numbers = Counter(rank.rank for rank in ranks)
-    if twice := [rank for rank, count in numbers.items() if count > 1]:
-        raise InvalidInputError(
-            "traces", f"{numbers[twice[0]]} are of rank {twice[0]}: expected one trace a rank"
-        )
+    check_one_each(ranks)
     waits, costs = waits_of(ranks), costs_of(ranks)
     parts = tuple(part for rank in ranks for part in parts_of(rank))
     in_all = sum(max(1, len(rank.steps)) for rank in ranks)

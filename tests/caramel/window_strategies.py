@@ -38,3 +38,26 @@ def _around(draw: st.DrawFn, rows: Sequence[Row]) -> Windows:
     known, heads, tails = zip(*rows, strict=True)
     more = st.sampled_from([0, 0, 0, 1, 50])
     return Windows(known, heads, tails, max(heads) + draw(more), max(tails) + draw(more))
+
+
+@st.composite
+def sides(draw: st.DrawFn, most: tuple[int, ...]) -> tuple[Windows, list[int], list[int]]:
+    """Windows, nested more often than not, with bytes to push and to pull.
+
+    `most`: bytes of a parameter, at most, of one parameter, of two, and so on.
+    """
+    count = draw(st.integers(1, len(most)))
+    moments = draw(st.sampled_from([3, 10, 30]))
+
+    def some(low: int, high: int) -> list[int]:
+        return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+
+    heads, tails = some(0, 2 * moments), some(0, moments)
+    if draw(st.integers(0, 2)):
+        heads.sort(reverse=True)
+        tails.sort(reverse=True)
+    pushed = some(1, most[count - 1])
+    pulled = some(1, most[count - 1]) if draw(st.booleans()) else pushed
+    backward = max(heads) + draw(st.sampled_from([0, 0, 1, moments]))
+    known = Windows(tuple(pushed), tuple(heads), tuple(tails), backward, max(tails))
+    return known, pushed, pulled

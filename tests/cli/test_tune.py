@@ -8,12 +8,14 @@ import pytest
 
 from planner.cli.export import settings_for
 from planner.cli.tune_text import tune_lines
+from planner.formats.importers.kineto import number_bytes
+from planner.formats.importers.kineto_trace import read_trace
 from planner.jsonio.caramel import answer
 from planner.solving.targets import TARGETS
 from planner.traces.tuning import propose
 from tests.cli.line import Line
 from tests.cli.test_why import traced, write
-from tests.formats.test_kineto import a_step, event
+from tests.formats.test_kineto import a_step, event, written
 from tests.schemas import validate
 from tests.traces.made import Job
 
@@ -90,10 +92,17 @@ def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
     assert ("bucket_cap_mb=" in text) == (target == "ddp")
 
 
+@pytest.mark.parametrize(("kind", "size"), [("float", 4), ("c10::Half", 2)])
+def test_elements_are_those_of_the_gradients(kind: str, size: int) -> None:
+    """DeepSpeed's and Megatron's sizes count them."""
+    text = written(a_step()).replace(b"c10::Half", kind.encode())
+    assert number_bytes(read_trace(text)) == size
+
+
 def test_what_cannot_be_planned_is_refused_with_the_reason(line: Line) -> None:
-    assert "two are of rank 0" in line.error("tune rank0.json rank0.json")
+    assert "2 are of rank 0" in line.error("tune rank0.json rank0.json")
     write("alone.json", a_step())
-    assert "no transfer belongs to a step" in line.error("tune alone.json")
+    assert "alone.json: no transfer belongs to a step" in line.error("tune alone.json")
     write("empty.json", [event("aten::mm", 0, 5)])
     assert "no steps are marked" in line.error("tune empty.json")
     assert "one rank of 2 was given" in line("tune rank0.json").err

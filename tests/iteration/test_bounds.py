@@ -48,6 +48,7 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import BCube, Rails
 from planner.solving.deadline import NEVER
 from tests.caramel.test_inwards import depth_costs, lines
+from tests.caramel.window_strategies import sides
 from tests.iteration import brute_force
 from tests.iteration.brute_force import best_sharded
 from tests.iteration.iteration_strategies import (
@@ -161,33 +162,24 @@ def test_bounds_hold_where_transfers_are_capped(
 
 
 @st.composite
-def sides(draw: st.DrawFn) -> Sides:
-    """Windows, nested more often than not, with bytes to push and to pull, and a cost."""
-    count = draw(st.integers(1, 5))
-    most = 2 if count < 4 else 1  # bytes
-    moments = draw(st.sampled_from([3, 10, 30]))
-
-    def some(low: int, high: int) -> list[int]:
-        return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
-
-    heads, tails = some(0, 2 * moments), some(0, moments)
-    if draw(st.integers(0, 2)):
-        heads.sort(reverse=True)
-        tails.sort(reverse=True)
-    pushed = some(1, most)
-    pulled = some(1, most) if draw(st.booleans()) else pushed
+def priced_sides(draw: st.DrawFn) -> Sides:
+    """Windows with bytes to push and to pull, and a cost."""
+    known, pushed, pulled = draw(sides((2, 2, 2, 1, 1)))
     rate = Fraction(draw(st.integers(0, 8)), draw(st.sampled_from([1, 1, 3])))
     affine = AffineCost(draw(st.sampled_from([1, 2, 3, 7])), rate)
     cost: Cost = affine
     if draw(st.booleans()):
         cost = DepthCost(((1, affine), (2, AffineCost(affine.startup_ns + 4, rate / 3))))
-    backward = max(heads) + draw(st.sampled_from([0, 0, 1, moments]))
-    known = Windows(tuple(pushed), tuple(heads), tuple(tails), backward, max(tails))
     return known, pushed, pulled, cost
 
 
 @settings(max_examples=300)
-@given(sides(), st.none() | depth_costs(), st.sampled_from([1, 2, 5, 16, 40]), st.integers(0, 30))
+@given(
+    priced_sides(),
+    st.none() | depth_costs(),
+    st.sampled_from([1, 2, 5, 16, 40]),
+    st.integers(0, 30),
+)
 def test_no_sharded_plan_undercuts_the_bounds(
     drawn: Sides, deep: DepthCost | None, grid: int, states: int
 ) -> None:

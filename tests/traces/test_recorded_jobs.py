@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from planner.cli.tune import check_kind, proposed
+from planner.cli.tune import proposed
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
 from planner.model.errors import NotApplicableError
@@ -81,6 +81,6 @@ def test_buckets_are_those_that_ddp_was_given(
 def test_what_fsdp_sends_is_no_bucket(world: World, tmp_path: Path) -> None:
     model = make_model(NAME)
     fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    first, _ = traced(world, model, lambda: None, tmp_path)
+    traces = traced(world, model, lambda: None, tmp_path)
     with pytest.raises(NotApplicableError, match="FSDP2 shards the parameters"):
-        check_kind(read_trace(first))
+        proposed(recorded(traces), read_trace(traces[0]))

@@ -11,6 +11,7 @@ shape.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 from statistics import median
 
 from planner.formats.importers.kineto_steps import TrainingStep, busy_ns, step_ns, steps_of
@@ -112,6 +113,12 @@ def profile_in(
         batch_size=batch_size,
         graph=graph,
     ), tuple(warnings)
+
+
+def number_bytes(trace: Trace) -> int:
+    """Return the bytes of one number of a trace's gradients; of several types, of the smallest."""
+    gradients = (each for step in steps_of(trace)[:1] for each in step.gradients)
+    return min((each.size_bytes // max(prod(each.shape), 1) for each in gradients), default=1)
 
 
 def _model(
