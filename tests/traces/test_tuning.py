@@ -1,8 +1,12 @@
 """Buckets planned for recorded jobs, against a simulator of DDP whose costs are known."""
 
+import json
+import re
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
+from math import log
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +21,7 @@ from planner.solving.targets import TARGETS
 from planner.traces.buckets import Burst, bucket_counts, bursts_of, lines_of
 from planner.traces.recorded import Recorded, Transfer, merged
 from planner.traces.stacked import three_steps
-from planner.traces.tuning import one_size, propose, waited_for
+from planner.traces.tuning import RESIDUAL, one_size, propose, waited_for
 from tests.traces.made import Job
 
 LAYERS = st.lists(
@@ -243,6 +247,24 @@ def test_steps_of_unknown_length_are_refused() -> None:
     recorded = replace(HIDDEN.recorded((3, 3)), periods=())
     with pytest.raises(NotApplicableError, match="no kernel is known to be launched in a step"):
         propose([recorded], HIDDEN.graph)
+
+
+def test_the_residual_is_that_of_the_recorded_steps_under_ddp() -> None:
+    """Of ratios between DDP's bucket sizes, predicted and measured, on models that compute."""
+    file = Path(__file__).parents[2] / "benchmarks/results/runtime_real_gradients.json"
+    tables = [
+        table["rows"]
+        for section in json.loads(file.read_bytes())["sections"]
+        for table in section["tables"]
+        if table["columns"][0] == "plan"
+    ]
+    misses = []
+    for rows in tables:
+        ddp = {row[2]: row[1:3] for row in rows if re.fullmatch(r"DDP(, \d+ MB)?", row[0])}
+        for (predicted, measured), (other, took) in combinations(ddp.values(), 2):
+            misses.append(abs(log(predicted / other / (measured / took))))
+    assert (len(tables), len(misses)) == (30, 288)
+    assert round(sorted(misses)[len(misses) * 9 // 10], 2) == RESIDUAL
 
 
 def test_a_picture_shows_the_step_as_recorded_predicted_and_planned() -> None:

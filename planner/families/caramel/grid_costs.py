@@ -18,7 +18,7 @@ from planner.model.costs import AffineCost, DepthCost, Line, TransferCost
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-12
+OPERATION_ERROR = 1e-12
 """Relative margin above the error of one operation."""
 
 CELLS = 1024
@@ -68,7 +68,7 @@ class GridCost:
         """Return a rate below the least time per byte of any transfer (ns)."""
         corners = np.concatenate([known[known >= 1] for known, _ in self._costs])
         sizes = np.append(corners, 1.0)
-        return float((self.of(sizes) / sizes).min()) * (1 - ROUNDING)
+        return float((self.of(sizes) / sizes).min()) * (1 - OPERATION_ERROR)
 
     def overheads(self, edges: Floats) -> Floats:
         """Return the least time beyond `rate` of transfers from one cell of bytes to another.

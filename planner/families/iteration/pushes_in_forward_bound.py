@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.families.caramel.grid_bounds import rounded_down
 from planner.families.caramel.grid_costs import (
-    ROUNDING,
+    OPERATION_ERROR,
     Floats,
     GridCost,
     earliest,
@@ -202,7 +202,7 @@ class _Pulls:
         most = last_bytes(self._edges)
         place = np.searchsorted(behind, np.maximum(most - 1, 0), side="right")
         ratio = max(sent / size for sent, size in zip(self._pushed, self._pulled, strict=True))
-        pulled = np.floor(ratio * most * (1 + ROUNDING))
+        pulled = np.floor(ratio * most * (1 + OPERATION_ERROR))
         return np.asarray(np.minimum(able[place], pulled), dtype=np.float64)
 
     def lasting(self, most_right: int, count: int, from_tail: int) -> tuple[list[int], Floats]:
