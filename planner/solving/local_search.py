@@ -48,7 +48,7 @@ def local_search(
             if least <= bound:
                 return best, least
     improving, left = True, budget(best) if least > target else 0
-    while improving and least > target:
+    while improving and least > target and not deadline.passed:
         improving = False
         for plan in neighbours(best):
             if left <= 0 or deadline.passed:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 from planner.model.errors import InvalidInputError
@@ -337,23 +339,27 @@ def with_limit(problem: Problem, limit: int | None) -> Problem:
     return replace(problem, memory_limit_bytes=limit)
 
 
+_FIELDS = {row: attrgetter(*row.__slots__) for row in (Node, Kind, Collective, Tensor)}
+
+
 def _plain(value: Any) -> Any:
     """Return a row with Python integers in place of others, such as NumPy's."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, Integral):
+    if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, list | tuple):
-        return value if all(type(part) is int for part in value) else tuple(map(_plain, value))
-    if not isinstance(value, Node | Kind | Collective | Tensor):
+        return value if _is_plain(value) else tuple(map(_plain, value))
+    fields = _FIELDS.get(type(value))
+    if fields is None or all(map(_is_plain, fields(value))):
         return value
-    changed = {}
-    for name in value.__slots__:
-        before = getattr(value, name)
-        after = _plain(before)
-        if after is not before:
-            changed[name] = after
-    return replace(value, **changed) if changed else value
+    return replace(value, **{name: _plain(getattr(value, name)) for name in value.__slots__})
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a field is as `_plain` returns it, which is so for all but few."""
+    kind = type(value)
+    if kind is tuple:
+        return all(type(part) is int for part in value)
+    return kind in (int, str, bool, NoneType)
 
 
 def _known(number: object, count: int, path: str, what: str) -> None:
