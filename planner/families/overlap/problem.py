@@ -344,10 +344,12 @@ _FIELDS = {row: attrgetter(*row.__slots__) for row in (Node, Kind, Collective, T
 
 def _plain(value: Any) -> Any:
     """Return a row with Python integers in place of others, such as NumPy's."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if _is_plain(value):
+        return value
+    if isinstance(value, Integral):
         return int(value)
     if isinstance(value, list | tuple):
-        return value if _is_plain(value) else tuple(map(_plain, value))
+        return tuple(map(_plain, value))
     fields = _FIELDS.get(type(value))
     if fields is None or all(map(_is_plain, fields(value))):
         return value
