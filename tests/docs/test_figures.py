@@ -181,6 +181,7 @@ def missing(shown: str, printed: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize(("page", "command", "shown"), list(printed_blocks()))
 def test_outputs_are_those_of_their_commands(page: str, command: str, shown: str, run: Run) -> None:
     printed = run(commands(command)[-1])
@@ -212,6 +213,7 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize(
     ("page", "asked", "paragraph"),
     [(page, asked, said) for page, text in TEXTS.items() for asked, said in SAID.findall(text)],

@@ -19,7 +19,7 @@ import pytest
 from planner.view.page import page
 from tests.report.making import model, report
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.pages]
 ROOT = Path(__file__).parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")

@@ -95,6 +95,7 @@ def started(command: str, folder: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 def test_the_commands_run_and_print_what_is_shown(tmp_path: Path) -> None:
     assert all(PAGE.count(often) == 1 for often in FEWER)
     printed = ""

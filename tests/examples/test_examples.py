@@ -74,6 +74,7 @@ def run_script(script: str, folder: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize("name", LAUNCHED_HERE)
 def test_an_example_that_plans_itself_trains_both_ways(name: str, tmp_path: Path) -> None:
     """Started by the launcher of the tests, which has imported torch; `ddp` is by torchrun."""
@@ -85,6 +86,7 @@ def test_an_example_that_plans_itself_trains_both_ways(name: str, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize("name", [name for name in NEEDS if name not in LAUNCHED_HERE])
 def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_path: Path) -> None:
     package = NEEDS[name]
@@ -119,6 +121,7 @@ def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize("name", ["drizzle_group", "bigdl_slices"])
 def test_an_example_runs_a_plan_on_spark(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="needs the extra `examples`")
@@ -139,6 +142,7 @@ def test_an_example_runs_a_plan_on_spark(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize(("name", "package"), [("requests", None), ("on_dask", "distributed")])
 def test_an_example_answers_many_requests(name: str, package: str | None) -> None:
     if package is not None:

@@ -10,6 +10,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="u
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 def test_the_wrong_method_is_caught_and_the_right_one_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
