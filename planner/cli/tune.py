@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import command, in_file, in_option
+from planner.cli.common import command, in_file, in_option, write_document
 from planner.cli.compare_options import settle_network
 from planner.cli.export import settings_for
 from planner.cli.recorded import Read, missing_ranks, pattern, read_ranks, write_outputs
-from planner.cli.tune_text import tune_lines
 from planner.cli.writing import replacing
 from planner.formats.importers.kineto import number_bytes, profile_in
 from planner.formats.importers.kineto_trace import Trace
@@ -18,6 +17,7 @@ from planner.jsonio.tuned import tune_report
 from planner.model.clusters import Nic
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
+from planner.model.machine import VERSION
 from planner.model.network import ring_cost
 from planner.model.profiles import Profile
 from planner.model.units import format_ns
@@ -28,6 +28,8 @@ from planner.traces.tuning import Proposal, check_sends, propose, waited_for
 from planner.view.chart import Chart
 from planner.view.drawing import GANTT
 from planner.view.progress import Progress
+from planner.view.tuned_page import TunedReport, tuned_page
+from planner.view.tuned_text import tune_lines
 from planner.view.wording import times
 
 
@@ -47,6 +49,7 @@ def add_parser(commands: Any) -> None:
             "as planner calibrate network measured; default: what the recorded ones took",
             "--transfers REGEX": "kernels whose names REGEX is found in are transfers too",
             "--picture FILE": "draw the step as recorded, as predicted, and as planned (.svg)",
+            "--report FILE": "write a page about it, one HTML file with that picture",
             "--json": "print all of it as JSON: planner schema tune",
             "-o, --output FILE": "write the plan",
             "--time-limit S": "for planning; default: no limit",
@@ -64,9 +67,11 @@ def run(options: argparse.Namespace) -> int:
         draw = GANTT.writer(Path(options.picture)) if options.picture else None
     ranks: list[Recorded] = []
     warnings: list[str] = []
+    names: list[str] = []
     chosen: Read | None = None
     for traced in read_ranks(options.traces, options.transfers, progress):
         ranks.append(traced.recorded)
+        names.append(traced.name)
         warnings += traced.remarks
         if chosen is None or waited_for([chosen.recorded, traced.recorded]) is traced.recorded:
             chosen = traced
@@ -91,9 +96,14 @@ def run(options: argparse.Namespace) -> int:
         settings = settings_for(
             options.target, [answer], profile.graph, proposal.planned[0].element_bytes
         )
+    steps = three_steps(proposal, chosen.recorded)
     if draw is not None:
         with replacing(options.picture) as place:
-            draw(Chart(_title(proposal), three_steps(proposal, chosen.recorded)), place)
+            draw(Chart(_title(proposal), steps), place)
+    if options.report:
+        told = tuple(warnings), _again(options), VERSION
+        written = tuned_page(TunedReport(proposal, settings, steps, tuple(names), *told))
+        write_document(written, options.report)
     report = tune_report(proposal, settings, warnings)
     return write_outputs(
         options, answer, report, tune_lines(proposal, settings, len(ranks)), warnings
@@ -135,6 +145,19 @@ def _title(proposal: Proposal) -> str:
         f"a step of {recorded} as recorded, predicted {predicted}; planned: "
         f"{times(proposal.gain)} as fast"
     )
+
+
+def _again(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the command that makes the same page again."""
+    given = {
+        "--for": options.target,
+        "--network": options.network,
+        "--transfers": None if options.transfers is None else options.transfers.pattern,
+        "--time-limit": options.time_limit,
+        "--report": options.report,
+    }
+    words = (str(word) for pair in given.items() if pair[1] is not None for word in pair)
+    return ("planner", "tune", *options.traces, *words)
 
 
 def _network(options: argparse.Namespace, workers: int) -> tuple[Any, Interference | None]:

@@ -4,6 +4,7 @@ Every string that is not `Html` is escaped, so no name in a profile can become m
 """
 
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def listed(*items: str, class_: str | None = None) -> Html:
 def table(
     caption: str,
     header: tuple[str, ...],
-    rows: list[tuple[str, ...]],
+    rows: Sequence[tuple[str, ...]],
     *,
     words: int = 1,
     marked: int | None = None,

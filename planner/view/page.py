@@ -4,7 +4,7 @@ The same report gives the same page. There are no scripts and no external resour
 profiles and clusters are escaped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -14,6 +14,7 @@ from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_ns, format_rate
+from planner.solving.timeline import Timeline
 from planner.view.alternatives import Peers, alternative_table, methods
 from planner.view.chart import Chart
 from planner.view.gantt import draw_gantt
@@ -43,23 +44,22 @@ class Report:
 def page(report: Report) -> str:
     """Return the HTML page of a report."""
     title = f"{report.answer.model} on {report.answer.cluster}"
+    about = f"Training plan by planner {report.version}. {report.job}. Cluster {report.about}."
+    return document(f"{title}: training plan", title, about, _sections(report))
+
+
+def document(name: str, title: str, about: str, sections: Iterable[Html]) -> str:
+    """Return a whole page of a name (of the browser's tab), a title, a line, and sections."""
     head = element(
         "head",
         Html('<meta charset="utf-8">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="color-scheme" content="light dark">'),
-        element("title", f"{title}: training plan"),
+        element("title", name),
         element("style", Html(style())),
     )
-    header = element(
-        "header",
-        element("h1", title),
-        paragraph(
-            f"Training plan by planner {report.version}. {report.job}. Cluster {report.about}.",
-            class_="about",
-        ),
-    )
-    body = element("body", header, element("main", *_sections(report)))
+    header = element("header", element("h1", title), paragraph(about, class_="about"))
+    body = element("body", header, element("main", *sections))
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
 
 
@@ -72,24 +72,24 @@ def _sections(report: Report) -> Iterator[Html]:
     warnings = dict.fromkeys((*report.profile.caveats, *(answer.warnings or ())))
     sureness = [paragraph(as_sentence(text)) for text in warnings]
     steps = applying(answer, report.cluster, report.command)
-    yield _section("verdict", "Verdict", conclusion, *sureness, *advice, steps)
+    yield section("verdict", "Verdict", conclusion, *sureness, *advice, steps)
     if planned:
-        yield _section("time", "Where the time goes", time_parts(answer))
-        yield _section("gantt", "What happens when", _gantt(answer), transfer_table(answer))
+        yield section("time", "Where the time goes", time_parts(answer))
+        yield section("gantt", "What happens when", _gantt(answer), transfer_table(answer))
     others = [element("h3", "Other methods"), *methods(report.peers, answer)]
     if answer.target is UNSET:
         title = element("h3", "Other ways of synchronising")
         others = [title, alternative_table(answer), *others]
-    yield _section("comparison", "Compared with alternatives", *others)
+    yield section("comparison", "Compared with alternatives", *others)
     if report.sweeps is not None:
         content = _sensitivity(report.sweeps, report.cluster)
-        yield _section("sensitivity", "If the network were another", *content)
+        yield section("sensitivity", "If the network were another", *content)
     if answer.regret is not UNSET:
-        yield _section("regret", "If the numbers were others", regret_table(answer))
+        yield section("regret", "If the numbers were others", regret_table(answer))
     where = origin(report.profile, report.cluster, report.about, report.command)
-    yield _section("origin", "Where the numbers come from", where)
+    yield section("origin", "Where the numbers come from", where)
     if planned:
-        yield _section("memory", "Memory", memory(answer))
+        yield section("memory", "Memory", memory(answer))
 
 
 def _gantt(answer: IterationAnswer) -> Html:
@@ -97,12 +97,18 @@ def _gantt(answer: IterationAnswer) -> Html:
     shown = timeline(answer)
     ops = sum(interval.batch < 0 for interval in shown.intervals)
     what = f"{counted(ops, 'op')} and {counted(len(shown.windows), 'transfer')}"
-    label = f"Gantt chart: {what} in {format_ns(shown.end_ns)}"
-    parts, bottom = draw_gantt(Chart("", shown, answer.lower_bound_ns))
+    return gantt(Chart("", shown, answer.lower_bound_ns), what)
+
+
+def gantt(chart: Chart[Timeline], what: str) -> Html:
+    """Return a Gantt chart for a page; `what` it shows is for those who hear the page."""
+    label = f"Gantt chart: {what} in {format_ns(chart.view.end_ns)}"
+    parts, bottom = draw_gantt(chart)
     return scrolled(drawing("wide chart", (WIDTH, bottom), *parts, label=label), label)
 
 
-def _section(name: str, title: str, *content: str) -> Html:
+def section(name: str, title: str, *content: str) -> Html:
+    """Return a section with a heading."""
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
 

@@ -1,21 +1,23 @@
 """`planner tune` on synthetic traces: read, told, written."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.cli.export import settings_for
-from planner.cli.tune_text import tune_lines
 from planner.formats.importers.kineto import number_bytes
 from planner.formats.importers.kineto_trace import read_trace
 from planner.jsonio.caramel import answer
 from planner.solving.targets import TARGETS
 from planner.traces.tuning import propose
+from planner.view.tuned_text import tune_lines
 from tests.cli.line import Line
 from tests.cli.test_why import traced, write
 from tests.formats.test_kineto import a_step, event, written
+from tests.report.reading import read
 from tests.schemas import validate
 from tests.traces.made import Job
 
@@ -46,6 +48,24 @@ def test_a_step_is_predicted_and_buckets_are_planned(line: Line) -> None:
     assert [group["bytes"] for group in plan["groups"]] == report["proposed"]
     assert "network" in line("draw plan.json").out
     assert "recorded: computation" in Path("steps.svg").read_text()
+
+
+def test_a_page_tells_the_same_and_how_it_is_made_again(line: Line) -> None:
+    Path("rank0.json").rename("<b>0.json")
+    text = line("tune '<b>0.json' rank1.json --transfers xyz --report 'a b.html'").out
+    page = Path("a b.html").read_text()
+    root = read(page)
+    names = [section.attributes["id"] for section in root.all("section")]
+    assert names == ["verdict", "gantt", "time", "buckets", "sure", "origin"]
+    verdict, drawn, *_, again = root.all("section")
+    assert verdict.all("strong")[0].text.lower() == f"{text.splitlines()[-1]}."
+    for step, lane in product(("recorded", "predicted", "planned"), ("computation", "network")):
+        assert f"{step}: {lane}" in drawn.text
+    assert not root.all("b", "script", "link", "img")
+    assert "From <b>0.json, rank1.json for Distr" in root.all("header")[0].text
+    (command,) = again.all("code")
+    assert line(command.text.removeprefix("planner ")).out == text
+    assert Path("a b.html").read_text() == page
 
 
 @pytest.mark.parametrize("contention", [0, 100])
