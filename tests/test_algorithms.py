@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import accumulate, islice, pairwise, product
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given
@@ -155,6 +156,9 @@ def test_candidates_are_valued_down_to_the_bound_and_neighbours_to_the_target() 
 def test_it_stops_in_time_and_at_plans_that_are_not_allowed() -> None:
     assert found(18, [7, 17])[0] == 18
     assert found(16, [3, 2], deadline=LATE) == (16, [16])
+    never = Mock(side_effect=AssertionError)  # to make a neighbour may take long
+    known = {"bound": 0, "target": 0, "budget": lambda _: 9}
+    assert local_search(16, int, [], never, deadline=LATE, **known) == (16, 16)
 
 
 def knapsack(least: int = 0) -> tuple[Any, list[Any]]:
