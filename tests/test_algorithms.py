@@ -157,7 +157,7 @@ def test_it_stops_in_time_and_at_plans_that_are_not_allowed() -> None:
     assert found(18, [7, 17])[0] == 18
     assert found(16, [3, 2], deadline=LATE) == (16, [16])
     never = Mock(side_effect=AssertionError)  # to make a neighbour may take long
-    known = {"bound": 0, "target": 0, "budget": lambda _: 9}
+    known: dict[str, Any] = {"bound": 0, "target": 0, "budget": lambda _: 9}
     assert local_search(16, int, [], never, deadline=LATE, **known) == (16, 16)
 
 
