@@ -2,37 +2,20 @@
 
 import copy
 import json
-import os
-import signal
-import time
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.families.yan.calibration import compute
 from planner.families.yan.configuration import canonical_mapping
 from planner.families.yan.model import estimate
 from planner.jsonio.measurements import decode_measurements
-from tests.cli.line import Line, read, started, write
+from tests.cli.line import Line, read, write
 from tests.jsonio.requests import patched
 from tests.jsonio.test_yan import SMALL
 
-GUESS = {
-    **SMALL["constants"],
-    "muladd_ns": 0.2,
-    "activation_ns": 35.0,
-    "error_ns": 12.0,
-    "latency_ns": [300_000, 360_000],
-    "nic_bits_per_s": 4e9,
-}
-TRUE = {
-    **SMALL["constants"],
-    "activation_ns": 20.0,
-    "error_ns": 30.0,
-    "latency_ns": [100_000, 120_000],
-}
+TRUE = {**SMALL["constants"], "latency_ns": [100_000, 120_000]}
+GUESS = {**TRUE, "muladd_ns": 0.2, "nic_bits_per_s": 4e9, "latency_ns": [300_000, 360_000]}
 REQUEST: dict[str, Any] = {
     **SMALL,
     "machines": 12,
@@ -66,23 +49,18 @@ def decoded(document: dict[str, Any]) -> Any:
 def timed(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document with the epochs that its constants make of its measurements."""
     problem, measurements = decoded(document)
-    rows = document["measurements"]
-    for row, measured in zip(rows, measurements, strict=True):
+    for row, measured in zip(document["measurements"], measurements, strict=True):
         row["epoch_ns"] = estimate(problem, measured.configuration).epoch_ns
     return document
 
 
 def epochs(constants: dict[str, Any] = TRUE) -> dict[str, Any]:
     """Return measurements as they come out if these are the constants."""
+    names = ("parameter_servers", "replicas", "workers_per_replica")
     rows = [
-        {
-            "parameter_servers": servers,
-            "replicas": replicas,
-            "workers_per_replica": workers,
-            "layers": [choice(*layer) for layer in layers],
-            "epoch_ns": 1,
-        }
-        for (servers, replicas, workers), *layers in RUNS
+        dict(zip(names, triple, strict=True))
+        | {"layers": [choice(*layer) for layer in layers], "epoch_ns": 1}
+        for triple, *layers in RUNS
     ]
     made = timed({**REQUEST, "constants": constants, "measurements": rows})
     return copy.deepcopy({**made, "constants": GUESS})
@@ -99,16 +77,13 @@ def test_fit_finds_constants_that_a_request_takes(line: Line) -> None:
     assert found["nic_bits_per_s"] == pytest.approx(1e10)
     assert found["latency_ns"][1] == pytest.approx(120_000)
     assert {"activation_ns", "error_ns"} & {*provenance["held"]}
-    assert not provenance["at_floor"]
-    assert provenance["measurements"] == 8
+    assert (provenance["measurements"], provenance["at_floor"]) == (8, [])
     assert (provenance["kind"], provenance["source"]) == ("fitted", "epochs.json")
     assert provenance["mean_error"] < 1e-6
     held_out = provenance["held_out"]
     assert (held_out["folds"], len(held_out["predictions_ns"])) == (5, len(RUNS))
     assert held_out["kendall_tau_b"] == pytest.approx(1)
     decoded({**epochs(), "constants": found})
-    piped = line("calibrate fit - -o -", given=epochs()).json
-    assert piped["provenance"]["source"] == "standard input"
 
 
 def test_fit_says_what_fits_best_at_0(line: Line) -> None:
@@ -117,8 +92,8 @@ def test_fit_says_what_fits_best_at_0(line: Line) -> None:
     more = epochs({**TRUE, "latency_ns": [3000, 3000]})
     for row, other in zip(document["measurements"], more["measurements"], strict=True):
         row["epoch_ns"] -= other["epoch_ns"] - row["epoch_ns"]
-    found = line("calibrate fit -", given=document).json
-    assert found["provenance"]["at_floor"] == ["latency_ns"]
+    provenance = line("calibrate fit - -o -", given=document).json["provenance"]
+    assert (provenance["at_floor"], provenance["source"]) == (["latency_ns"], "standard input")
 
 
 def test_a_mapping_left_out_is_the_canonical_one() -> None:
@@ -146,21 +121,12 @@ def test_machines_that_differ_are_named(line: Line) -> None:
     assert found["constants"]["muladd_ns"] == pytest.approx(GUESS["muladd_ns"], rel=1e-6)
 
 
-ROW = epochs()["measurements"][1]
-
-
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("measurements", ..., ": missing"),
-        ("measurements", [], ": expected at least 2"),
-        ("constants.muladd_ns", 0, ": expected a number > 0"),
-        ("measurements[3].layers", ..., ": missing"),
         ("measurements[3].layers", [choice(1, 1, 1)], ": expected as many as the network has (2),"),
-        ("measurements[0].epoch_ns", 0, ": expected"),
         ("measurements[0].epoch", 5, ": unknown field"),
         ("measurements[1].layers[1].threads", 3, ": expected at most 2"),
-        ("measurements[1]", {**ROW, "parameter_servers": 9}, ": expected at"),
         (
             "measurements[2].layers[1].mapping",
             [[0, 1, 2]],
@@ -187,32 +153,3 @@ def test_compute_writes_constants_and_where_they_come_from(line: Line) -> None:
     document = {**epochs(), "cores": 1, "measurements": []}
     problem, _ = decoded({**document, "constants": {**GUESS, **constants}})
     assert problem.constants.muladd_ns == Fraction(repr(constants["muladd_ns"]))
-
-
-def children(process: int) -> list[int]:
-    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(one) for one in listed.split()]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(),
-    reason="needs the children of a process",
-)
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupt_leaves_no_process_behind(ending: signal.Signals) -> None:
-    with started("calibrate compute --repetitions 10000") as running:
-        wanted = len(compute.available_processors())
-        while len(workers := children(running.pid)) < wanted:
-            assert running.poll() is None
-            time.sleep(0.01)
-        running.send_signal(ending)
-        out, err = running.communicate(timeout=60)
-    assert out == b""
-    assert b"Traceback" not in err
-    if ending == signal.SIGINT:
-        assert running.returncode == 130
-    until = time.monotonic() + 60
-    while any(Path(f"/proc/{one}/cwd").exists() for one in workers):
-        assert time.monotonic() < until
-        time.sleep(0.01)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from planner.families import bml, caramel
+from planner.families import bml
 from planner.families.collectives import COLLECTIVES, collective, lower_bound
 from planner.jsonio import PROBLEMS
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from tests.cli.documents import BML, CUT, DAMAGED, IBATCH, LAYERS, LINK, PROFILE, REQUESTS
+from planner.model.units import format_ns
+from tests.cli.documents import BML, CUT, DAMAGED, LAYERS, LINK, PROFILE, REQUESTS
 from tests.cli.line import Line, read, without_runtime, write
 from tests.jsonio.requests import BASES
 
@@ -26,13 +27,18 @@ HEADS = {
     "drizzle": "request: 320 tasks, 900 ms to compute, overhead of at most 0.02, a decision every ",
 }
 STARTS = {"ibatch": "A pull in ", "caramel": "An iteration takes ", "yan": "An epoch takes "}
-ENDS = "above bound  status"
-COLUMNS = {
-    "caramel": f"method  groups  iteration  stalls  overlap  utilisation  {ENDS}  run time",
-    "yan": f"method  workers  replicas  servers  machines  epoch  {ENDS}  run time",
-    "bml": f"algorithm  NICs  switches  steps  × T_F  time  {ENDS}",
-}
 CELLS: dict[str, dict[str, Callable[[dict[str, Any]], str]]] = {
+    "caramel": {
+        "groups": lambda answer: str(len(answer["groups"])),
+        "iteration": lambda answer: format_ns(answer["iteration_ns"]),
+        "stalls": lambda answer: format_ns(answer["stall_ns"]),
+        "overlap": lambda answer: f"{answer['overlap']:.1%}",
+        "utilisation": lambda answer: f"{answer['utilisation']:.1%}",
+    },
+    "yan": {
+        "machines": lambda answer: str(answer["configuration"]["machines_used"]),
+        "workers": lambda answer: str(answer["configuration"]["workers_per_replica"]),
+    },
     "bml around failures": {
         "NICs": lambda _: "2",
         "switches": lambda _: "6",
@@ -51,7 +57,6 @@ CELLS: dict[str, dict[str, Callable[[dict[str, Any]], str]]] = {
 FAST = "--methods exact,greedy,greedy_forward,greedy_backward,one_batch,layer_by_layer,mg_wfbp,ddp"
 ON_BCUBE = "compare tiny.json --problem bml --startup 5us --bandwidth 40Gb/s --bcube 3,2"
 NETWORK = Network(5 * 10**9, 5000)  # type: ignore[arg-type]
-ON_LINK = f"compare tiny.json --problem caramel {LINK}"
 CUT_OFF = "the failures cut off server [0, 1] from the other 8 that work"
 
 
@@ -84,9 +89,6 @@ def test_a_request_is_compared_as_it_is_solved_and_drawn(name: str, line: Line) 
     write("asked.json", REQUESTS[name])
     out = line("compare asked.json -o plan.json --picture compared.svg").out
     assert out.startswith(HEADS[name])
-    assert name != "bml" or blocks(out)[0] == HEADS[name]
-    if problem in COLUMNS:
-        assert list(rows_of(out)[0]) == COLUMNS[problem].split("  ")
     methods = {*PROBLEMS[problem].family.names()} - {"auto"}
     methods = {"bml": {*COLLECTIVES}, "bml around failures": {"detour", "trees"}}.get(name, methods)
     first = "algorithm" if problem == "bml" else "method"
@@ -111,32 +113,10 @@ def test_a_request_is_compared_as_it_is_solved_and_drawn(name: str, line: Line) 
     drawn = line("draw plan.json").out
     assert drawn.startswith(STARTS.get(problem, "A "))
     assert f"({problem}" in drawn.splitlines()[0]
-    if problem == "caramel":
-        assert "end of the backward pass (20 ns)" in drawn
-        assert "all-reduce 1: w1" in drawn
     assert drawn in out
-    assert name != "bml around failures" or "(failed servers: 1, NICs: 1) takes " in drawn
     line("draw plan.json -o drawn.svg")
     assert "<svg" in Path("drawn.svg").read_text()
     assert Path("compared.svg").read_bytes() == Path("drawn.svg").read_bytes()
-    assert "expected a name ending in .svg" in line.error("draw plan.json -o p.bmp")
-    for trace in ("p.json", "p.json.gz"):
-        if problem in ("ibatch", "caramel"):  # whose plans are timelines
-            line(f"draw plan.json -o {trace}")
-            assert Path(trace).exists()
-        else:
-            refused = line.error(f"draw plan.json -o {trace}")
-            assert "expected a name ending in .svg (a chart)" in refused
-
-
-def test_what_goes_through_the_driver_is_shown(line: Line) -> None:
-    rows = rows_of(line("compare -", given=REQUESTS["bigdl"]).out)
-    best = rows[0]
-    assert (best["method"], best["above bound"], best["status"]) == ("rotated", "0.00%", "optimal")
-    answers = line("compare - --json", given=REQUESTS["bigdl"]).json
-    for answer, row in zip(answers, rows, strict=True):
-        through = answer["comparison"][answer["method"]]["driver_bytes"]
-        assert (row["through the driver"].split()[0] == "0") == (through == 0)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +140,6 @@ def test_infeasible_requests_say_why_and_are_not_drawn(
     write("plan.json", line("compare asked.json --json").json[0])
     refused = line.error("draw plan.json")
     assert "the answer (infeasible) holds no plan: " in refused
-    if request_ is CUT:
-        assert refused.startswith("planner: error: plan.json: steps: the answer (infeasible) holds")
-        assert refused.endswith(f": {CUT_OFF}\n")
 
 
 @pytest.mark.parametrize("direction", ["pull", "push"])
@@ -172,10 +149,7 @@ def test_batches_of_a_profile_are_compared(direction: str, line: Line) -> None:
     best = rows_of(out)[0]
     assert (best["method"], best["above bound"], best["status"]) == ("exact", "0.00%", "optimal")
     assert (re.search("left out: (mg_wfbp, )?ddp", out) is not None) == (direction == "pull")
-    assert "communication" in out
     answers = line(command, "--json").json
-    costs = [answer["objective_ns"] for answer in answers]
-    assert costs == sorted(costs)
     assert len({answer["lower_bound_ns"] for answer in answers}) == 1
     assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
 
@@ -183,9 +157,7 @@ def test_batches_of_a_profile_are_compared(direction: str, line: Line) -> None:
 def test_methods_without_a_plan_say_why(line: Line) -> None:
     command = f"compare tiny.json {LINK} --methods exact,one_batch --max-batch"
     assert "one_batch: the batches of method one_batch break" in line(command, "30kB").out
-    none = line(command, "1kB")
-    assert "layer 0 has 4000 bytes" in none.out
-    assert "no method found a plan" in none.err
+    assert "layer 0 has 4000 bytes" in line(command, "1kB").out
     many = {**PROFILE, "layers": [{**LAYERS[0], "name": f"l{i}"} for i in range(40)]}
     out = line(f"compare - --problem caramel {LINK} --methods exact,caramel", given=many).out
     assert column("method", out) == ["caramel"]
@@ -194,45 +166,16 @@ def test_methods_without_a_plan_say_why(line: Line) -> None:
     assert "left out: bml (bml is Algorithm 1, which knows no failures)" in out
 
 
-def test_gradients_of_a_profile_are_compared(line: Line) -> None:
-    out = line(ON_LINK).out
-    head = out.splitlines()
-    assert head[0] == "tiny: 5 parameters, 58.59 KiB of gradients, 10 ops, 25 µs to compute"
-    network = ["network: start-up 1us, bandwidth 10Gb/s", "all-reduces among 8 workers"]
-    assert head[2:4] == network
-    rows = rows_of(out)
-    assert {row["method"] for row in rows} == {*caramel.METHODS} - {"auto"}
-    best = next(row for row in rows if row["method"] == "search")
-    assert best["iteration"] == rows[0]["iteration"]
-    assert (best["above bound"], best["status"]) == ("0.00%", "optimal")
-    assert "b backward · f forward" in out
-
-
 def test_gaps_refer_to_the_bound_of_auto(line: Line) -> None:
-    both = f"{ON_LINK} --methods auto,ddp"
-    answers = {answer["method"]: answer for answer in line(both, "--json").json}
-    ddp = answers["ddp"]
-    rows = {row["method"]: row for row in rows_of(line(both).out)}
-    bound = answers["search"]["lower_bound_ns"]
-    assert rows["ddp"]["above bound"] == f"{ddp['objective_ns'] / bound - 1:.2%}"
-    own = f"{ddp['objective_ns'] / ddp['lower_bound_ns'] - 1:.2%}"
-    assert column("above bound", line(f"{ON_LINK} --methods ddp").out) == [own]
-
-
-def test_fewer_servers_take_longer(line: Line) -> None:
-    command = f"{ON_LINK} --methods ps --json"
-    default, eight, one = (
-        line(command, servers).json[0]["objective_ns"]
-        for servers in ("", "--servers 8", "--servers 1")
-    )
-    assert default == eight < one
-
-
-@pytest.mark.parametrize("size", [9_000_000, 8_999_999])
-def test_parameters_are_cut_between_numbers(size: int, line: Line) -> None:
-    profile = {**PROFILE, "layers": [{**LAYERS[0], "parameter_bytes": size}]}
-    command = f"compare - --problem caramel {LINK} --methods bytescheduler --json"
-    assert line(command, given=profile).json[0]["groups"][0]["part"] == {"l1": [0, 4_000_000]}
+    write("asked.json", BASES["untargeted"])
+    command = "compare asked.json --methods"
+    answers = {answer["method"]: answer for answer in line(command, "auto,ddp --json").json}
+    bound, own = (answers[name]["lower_bound_ns"] for name in ("search", "ddp"))
+    assert bound > own
+    for methods, least in (("auto,ddp", bound), ("ddp", own)):
+        row = rows_of(line(command, methods).out)[-1]
+        gap = answers["ddp"]["objective_ns"] / least - 1
+        assert (row["method"], row["above bound"]) == ("ddp", f"{gap:.2%}")
 
 
 def test_epochs_are_ranked_by_their_triples(line: Line) -> None:
@@ -241,13 +184,12 @@ def test_epochs_are_ranked_by_their_triples(line: Line) -> None:
     assert "3 machines of 2 cores" in parts[0]
     exact = next(row for row in rows if row["method"] == "exact")
     assert (exact["above bound"], exact["status"]) == ("0.00%", "optimal")
-    assert parts[2].startswith("An epoch takes ")
     ranking = bars_of(out)
     assert ranking[0].split()[0] == "{workers}×{replicas}+{servers}".format(**rows[0])
     assert ranking[0].endswith(rows[0]["epoch"])
     assert all("%)" in row or "×)" in row for row in ranking[1:])
-    assert "(yan, exact: " in line("compare yan.json --problem yan --methods exact").out
     out = line("compare - --methods exact", given=BASES["fixed"]).out
+    assert "above bound and status: of the given ones only" in blocks(out)[0]
     assert len(bars_of(out)) == 2
 
 
@@ -255,56 +197,6 @@ def bars_of(out: str) -> list[str]:
     """Return the rows of the ranking of triples."""
     ranking = next(part for part in blocks(out) if part.startswith("workers × replicas + servers"))
     return ranking.splitlines()[1:]
-
-
-NO_CONTENTION = {
-    **BASES["small"],
-    "cores": 1,
-    "samples": 1,
-    "read_every": 1,
-    "layers": BASES["small"]["layers"][:1],
-}
-NO_CONTENTION["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_replica": 1}]
-
-
-@pytest.mark.parametrize(
-    ("request_", "said"),
-    [
-        (NO_CONTENTION, "request: 1 layer, 12 connections, 12 weights, 1 sample an epoch"),
-        (NO_CONTENTION, "1 given configuration on 3 machines of 1 core, up to 1 thread, weights"),
-        (NO_CONTENTION, "every 1 sample (mean)"),
-        (BASES["fixed"], "2 given configurations"),
-        (BASES["fixed"], "above bound and status: of the given ones only"),
-        ({**BML, "failed": {"nics": [[[0, 1], 0]]}}, "BCube(3, 2), without 1 NIC: 3.516 KiB"),
-        (
-            {**BML, "failed": {"servers": [[0, 1]], "nics": [[[2, 1], 0], [[2, 0], 0]]}},
-            "BCube(3, 2), without 1 server and 2 NICs: 3.516 KiB",
-        ),
-        (
-            {**BML, "failed": {"servers": [[0, 0], [0, 1]], "switches": [[0, [2]]]}},
-            "BCube(3, 2), without 2 servers and 1 switch: 3.516 KiB",
-        ),
-        (
-            {**BML, "failed": {"switches": [[0, [0]], [0, [1]]]}},
-            "BCube(3, 2), without 2 switches: 3.516 KiB",
-        ),
-    ],
-)
-def test_what_is_asked_is_counted_in_words(request_: dict[str, Any], said: str, line: Line) -> None:
-    assert said in blocks(line("compare -", given=request_).out)[0]
-
-
-def test_parts_of_requests_are_answered(line: Line) -> None:
-    command = "compare - --json --methods"
-    best, worst = line(
-        f"{command} exact,model_parallel", given={**BASES["small"], "pareto": True}
-    ).json
-    assert "pareto" in best
-    assert "pareto" not in worst
-    named = {**IBATCH, "layer_names": ["a", "b", "c"]}
-    assert line(f"{command} exact", given=named).json[0]["layer_names"] == ["a", "b", "c"]
-    free = {name: value for name, value in REQUESTS["drizzle"].items() if name != "max_group_ns"}
-    assert "decision" not in blocks(line("compare -", given=free).out)[0]
 
 
 def test_a_profile_is_compared_on_every_topology(line: Line) -> None:
@@ -323,16 +215,14 @@ def test_a_profile_is_compared_on_every_topology(line: Line) -> None:
         assert row["× T_F"] == f"{float(found.volume):.4f}"
         times.append(found.time_ns(NETWORK, 60000))
     assert times == sorted(times)
-    assert blocks(out)[2].startswith("tiny: a synchronisation of 9 servers on BCube(3, 2) ")
-    picture = Path("p.svg").read_text(encoding="utf-8")
-    assert "tiny: a synchronisation of 9 servers on BCube(3, 2)" in picture
-    assert "this plan" in picture
+    title = "tiny: a synchronisation of 9 servers on BCube(3, 2)"
+    assert blocks(out)[2].startswith(title)
+    assert title in Path("p.svg").read_text(encoding="utf-8")
 
 
 def test_as_json_the_plan_comes_first_and_then_the_algorithms_by_time(line: Line) -> None:
     plan, *rows = line(ON_BCUBE, "--methods ring_fattree,ps_bcube,bml_bcube --json").json
     assert [row["method"] for row in rows] == ["bml_bcube", "ps_bcube", "ring_fattree"]
-    assert [row["objective_ns"] for row in rows] == sorted(row["objective_ns"] for row in rows)
     request = {**BML, "gradient_bytes": 60000, "latency_ns": 5000}
     assert without_runtime(plan) == without_runtime(line("solve", given=request).json)
     for row in rows:
@@ -349,16 +239,15 @@ def test_as_json_the_plan_comes_first_and_then_the_algorithms_by_time(line: Line
             "times_full_transfer": float(found.volume),
             "comparison": {found.name: plan["comparison"][found.name]},
         }
-        assert row["lower_bound_ns"] <= row["objective_ns"]
 
 
 def test_algorithms_that_place_tensors_need_them(line: Line) -> None:
     placed = {"ps_tensors_fattree"}
     assert left_out(line("compare -", given=BML).out) == {"halving_doubling_bcube", *placed}
-    layers = {**BML, "layer_bytes": [3000, 600]}
-    assert placed <= {*column("algorithm", line("compare -", given=layers).out)}
     empty = {**BML, "gradient_bytes": 0, "layer_bytes": [0, 0]}
     rows = rows_of(line("compare -", given=empty).out)
+    layers = {**BML, "layer_bytes": [3000, 600]}
+    assert placed <= {*column("algorithm", line("compare -", given=layers).out)}
     assert {(row["time"], row["status"]) for row in rows} == {("0 ns", "optimal")}
     huge = {**BML, "gradient_bytes": 2**62, "link_bytes_per_s": 6e8}
     out = line("compare -", given=huge).out

@@ -128,14 +128,6 @@ def test_a_backtick_in_the_name_of_a_parameter_is_a_name(
     assert all(name in out for name in names)
 
 
-@pytest.mark.parametrize("name", ["x`y", "`", "x` - at `$.ops", "x` - at `$.ops[0]` - at `$.y"])
-def test_unknown_fields_with_backticks_are_named(name: str) -> None:
-    base = METHODS["caramel"][0]
-    assert planner.solve({**base, name: 1})["error"]["path"] == name
-    network = {**base["network"], name: 1}
-    assert planner.solve({**base, "network": network})["error"]["path"].endswith(name)
-
-
 def test_what_can_be_shown_is_left_alone() -> None:
     text = "ResNet-50 – Größe 8×, 深度学习, 🙂"
     assert printable(text) == escaped(text) == text

@@ -29,26 +29,16 @@ def imported(line: Line) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("direction", "collective", "computed_ms"),
-    [("pull", "all_gather", 3), ("push", "reduce_scatter", 6)],
+    ("direction", "collective"), [("pull", "all_gather"), ("push", "reduce_scatter")]
 )
-def test_batches_take_the_times_measured(
-    direction: str, collective: str, computed_ms: int, line: Line
-) -> None:
+def test_batches_take_the_times_measured(direction: str, collective: str, line: Line) -> None:
     command = f"compare scaled.json --direction {direction} --network measured.json --json"
     write("measured.json", {**MEASURED, "collective": collective})
     (answer,) = line(command, "--methods layer_by_layer").json
     spans = [one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]]
     assert sorted(spans) == [257_576, 348_485, 1_000_000]  # between the points, rounded up
-
     beside = {"interference": {"ns_per_byte": 2, "slowdown": 1.5}}
     write("measured.json", {**MEASURED, "collective": collective, **beside})
-    rows = line(command).json
-    best = next(row for row in rows if row["method"] == "exact")
-    for row in rows:
-        assert row["objective_ns"] == row["makespan_ns"] >= best["objective_ns"]
-        spans = [one["compute_end_ns"] - one["compute_start_ns"] for one in row["schedule"]]
-        assert sum(spans) == row["slowed_ns"] + computed_ms * 10**6
     assert "Eq. 4 knows no interference" in line.error(command, "--objective eq4")
 
 
@@ -75,7 +65,6 @@ def test_links_of_a_host_are_said_and_kept(imported: object, line: Line) -> None
 
 
 TINY = "compare tiny.json --network imported.json --problem"
-MESSAGES = f"{LENET} --network imported.json --problem"
 SCALED = "compare scaled.json --problem caramel --methods caramel --network network.json"
 ASSUMED = "warning: start-ups are assumed, not measured"
 
@@ -86,11 +75,18 @@ ASSUMED = "warning: start-ups are assumed, not measured"
         (f"{TINY} caramel --workers 3", "all_reduce among 3 ranks interpolated between 2 and 4"),
         (f"{TINY} ibatch", "all_gather among 4 ranks as measured"),
         (f"{TINY} iteration --cluster caramel-8", "all_reduce among 8 ranks extrapolated from 2, "),
-        ("plan tiny.json --cluster caramel-8 --network imported.json", "measured tables"),
-        (f"{MESSAGES} bml --bcube 2,2", "those on which a ring's all_gather"),
-        (f"{MESSAGES} bigdl --machines 4", "those on which a ring's all_gather"),
-        (f"{MESSAGES} yan --machines 4 --methods data_parallel", "on which a ring's all_gather"),
-        (f"{MESSAGES} drizzle --cluster drizzle-32", "those on which a ring's all_gather"),
+        *(
+            (
+                f"{LENET} --network imported.json --problem {problem}",
+                "those on which a ring's all_g",
+            )
+            for problem in (
+                "bml --bcube 2,2",
+                "bigdl --machines 4",
+                "yan --machines 4 --methods data_parallel",
+                "drizzle --cluster drizzle-32",
+            )
+        ),
         (
             "compare scaled.json --problem bml --bcube 2,2 --network network.json",
             "those on which a ring's all_reduce among 4 ranks costs",
@@ -119,16 +115,12 @@ def test_plan_takes_tables(imported: object, line: Line) -> None:
 
 
 def test_requests_take_tables(imported: dict[str, Any], line: Line) -> None:
-    slices = {"elements": 4096, "element_bytes": 4, "nodes": 4, "partitions_per_node": 1}
     network = {"network": {"collectives": imported["collectives"]}}
     batches = {"problem": "ibatch", "layer_bytes": [2048, 4096], "compute_ns": [10, 20]}
     answer = line("solve", given=batches | network).json
-    assert answer["status"] == "optimal"
-    assert "warnings" not in answer
+    assert (answer["status"], "warnings" in answer) == ("optimal", False)
     bcube = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 4096}
-    for request in (bcube, {"problem": "bigdl", **slices}):
-        answer = line("solve", given=request | network).json
-        assert "a ring's all_gather" in answer["warnings"][-1]
+    assert "a ring's all_gather" in line("solve", given=bcube | network).json["warnings"][-1]
 
 
 @pytest.mark.parametrize(
@@ -181,32 +173,22 @@ def test_import_warns_on_standard_error(line: Line) -> None:
     assert "not UTF-8" in line.error("import pipedream graph.txt")
 
 
-def test_an_import_holds_what_requests_need(line: Line) -> None:
-    imported = line("import spark-events app")
+def test_an_import_is_what_a_request_takes_and_is_compared(line: Line) -> None:
+    imported, compared = line("import spark-events app"), line("compare --events app").out
     drizzle = imported.json["drizzle"]
     assert (drizzle["compute_ns"], drizzle["tasks"]) == (50_000_000, 4 + 2)
     asked = {name: drizzle[name] for name in ("compute_ns", "tasks")} | drizzle["constants"]
     answer = line("solve", given={"problem": "drizzle", **asked, "max_overhead": 0.05}).json
     assert answer["status"] == "optimal"
-    assert f"groups of {answer['group_size']} iterations bring it below 5 %" in imported.err
-    assert "your driver spends 58 % of each iteration scheduling" in imported.err
-
-
-def test_a_table_and_the_answer_in_plain_words(line: Line) -> None:
-    out, err = line("compare --problem drizzle --events app")
-    assert err == ""
-    assert "your driver spends 58 % of each iteration scheduling" in out
-    assert "5 iterations, 6 tasks each: 120 ms an iteration, 50 ms of it to compute" in out
-    (size,) = (row.split()[1] for row in out.splitlines() if row.startswith("exact "))
-    assert f"groups of {size} iterations bring it below 5 %" in out
-
-
-def test_limits_are_options(line: Line) -> None:
-    options = "--max-overhead 0.5 --max-group 100ms --json"
-    (answer,) = line("compare --events app", options).json
-    assert answer["status"] == "infeasible"
-    limited = line("compare --events app --max-overhead 0.6").out
-    assert "single iterations keep it below 60 %" in limited
+    for text in (imported.err, compared):
+        assert f"groups of {answer['group_size']} iterations bring it below 5 %" in text
+        assert "your driver spends 58 % of each iteration scheduling" in text
+    assert "5 iterations, 6 tasks each: 120 ms an iteration, 50 ms of it to compute" in compared
+    options = "--problem drizzle --max-overhead 0.5 --max-group 100ms --json"
+    (limited,) = line("compare --events app", options).json
+    assert limited["status"] == "infeasible"
+    out = line("compare --events app --max-overhead 0.6").out
+    assert "single iterations keep it below 60 %" in out
 
 
 def test_constants_of_several_logs(line: Line) -> None:

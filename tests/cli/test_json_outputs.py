@@ -71,15 +71,6 @@ def test_a_plan_and_every_row_of_a_comparison_are_answers(words: str, line: Line
         check_answer(answer)
 
 
-def test_solve_prints_answers_and_errors(line: Line) -> None:
-    requests = [*(request for request, _ in METHODS.values()), CUT, {"problem": "ibach"}]
-    asked = "\n".join(map(json.dumps, requests)).encode()
-    answers = line("solve --jsonl", given=asked, status=2).out.splitlines()
-    assert len(answers) == len(requests)
-    for answer in answers:
-        check_answer(json.loads(answer))
-
-
 def test_the_schema_is_one_of_schemas(line: Line) -> None:
     everything = line("schema").json
     assert everything.keys() == {*PROBLEMS, *FILES}

@@ -2,13 +2,12 @@
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from planner.view.progress import Progress
 
-Shown = Callable[..., list[str]]
 PARTS = [("part", place, 4) for place in range(1, 5)]
 
 
@@ -17,58 +16,55 @@ def _no_progress() -> None:
     """Leave it on."""
 
 
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+def shown(
+    seconds: float,
+    patch: pytest.MonkeyPatch,
+    parts: Iterable[tuple[str | int, ...]] = PARTS,
+    *,
+    terminal: bool = True,
+    quiet: bool = False,
+) -> list[str]:
     """Return the lines that are said of parts of so many seconds each."""
-
-    def lines(
-        seconds: float,
-        parts: Iterable[tuple[str | int, ...]] = PARTS,
-        *,
-        terminal: bool = True,
-        quiet: bool = False,
-    ) -> list[str]:
-        screen, now = io.StringIO(), [0.0]
-        monkeypatch.setattr(screen, "isatty", lambda: terminal)
-        monkeypatch.setattr(sys, "stderr", screen)
-        progress = Progress(quiet=quiet, clock=lambda: now[0])
-        for part in parts:
-            progress(*part)  # type: ignore[arg-type]
-            now[0] += seconds
-        progress.done()
-        return screen.getvalue().split("\r\x1b[K") if terminal else screen.getvalue().splitlines()
-
-    return lines
+    screen, now = io.StringIO(), [0.0]
+    patch.setattr(screen, "isatty", lambda: terminal)
+    patch.setattr(sys, "stderr", screen)
+    progress = Progress(quiet=quiet, clock=lambda: now[0])
+    for part in parts:
+        progress(*part)  # type: ignore[arg-type]
+        now[0] += seconds
+    progress.done()
+    return screen.getvalue().split("\r\x1b[K") if terminal else screen.getvalue().splitlines()
 
 
-def test_a_terminal_has_one_line_with_the_time_left(shown: Shown) -> None:
+def test_a_terminal_has_one_line_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     second, third = "part 2 of 4, about 20 s left", "part 3 of 4, about 10 s left"
-    assert shown(10) == ["", "part 1 of 4", second, third, "part 4 of 4", ""]
-    assert "part 2 of 4, about 10 min left" in shown(300)
-    assert "left" not in "".join(shown(1))  # soon over
+    assert shown(10, monkeypatch) == ["", "part 1 of 4", second, third, "part 4 of 4", ""]
+    assert "part 2 of 4, about 10 min left" in shown(300, monkeypatch)
+    assert "left" not in "".join(shown(1, monkeypatch))  # soon over
 
 
-def test_elsewhere_there_is_a_line_now_and_then(shown: Shown) -> None:
-    lines = ["planner: part 2 of 4, about 40 s left", "planner: part 4 of 4"]
-    assert shown(20, terminal=False) == lines
-    assert shown(5, terminal=False) == ["planner: part 2 of 4, about 10 s left"]
-    assert not shown(1, terminal=False)
+@pytest.mark.parametrize(
+    ("seconds", "lines"),
+    [
+        (20, ["planner: part 2 of 4, about 40 s left", "planner: part 4 of 4"]),
+        (5, ["planner: part 2 of 4, about 10 s left"]),
+        (1, []),
+    ],
+)
+def test_elsewhere_there_is_a_line_now_and_then(
+    seconds: float, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shown(seconds, monkeypatch, terminal=False) == lines
 
 
-def test_the_time_left_is_said_of_texts_that_count_themselves(shown: Shown) -> None:
+def test_texts_may_count_themselves_and_parts_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
     methods = [(f"planning {name} ({n} of 3)",) for n, name in enumerate(("ring", "ps", "bml"), 1)]
-    assert shown(10, methods)[1:4] == [
-        "planning ring (1 of 3)",
-        "planning ps (2 of 3), about 20 s left",
-        "planning bml (3 of 3), about 10 s left",
-    ]
-
-
-def test_parts_beyond_those_planned_are_no_part_of_them(shown: Shown) -> None:
-    lines = shown(0, [("run", 13, 13), ("run", 14, 13)])
-    assert lines[:3] == ["", "run 13 of 13", "run 14, more than the 13 planned"]
+    lines = ["planning ring (1 of 3)", "planning ps (2 of 3), about 20 s left"]
+    assert shown(10, monkeypatch, methods)[1:3] == lines
+    lines = ["run 13 of 13", "run 14, more than the 13 planned"]
+    assert shown(0, monkeypatch, [("run", 13, 13), ("run", 14, 13)])[1:3] == lines
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_is_said_if_asked(shown: Shown, *, terminal: bool) -> None:
-    assert not "".join(shown(100, terminal=terminal, quiet=True))
+def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
+    assert not "".join(shown(100, monkeypatch, terminal=terminal, quiet=True))

@@ -21,14 +21,11 @@ import os
 import torch
 from torch import nn
 
-def make(last=8):
+def make():
     torch.manual_seed(0)
     print("made")
-    layers = nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, last)
+    layers = nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)
     return nn.Sequential(*layers), (torch.randn(4, 16),)
-
-def other():
-    return make(last=9)
 
 class Fault(torch.autograd.Function):
     @staticmethod
@@ -100,8 +97,6 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
         "exposed communication",
         "in 2 alternating rounds",
         "warning: it was busy",
-        "off by: predicted / measured - 1; above 0 the prediction is too long",
-        "waited: how much longer it kept another",
     ):
         assert said in first
     assert re.search(r"^computation +\S", first, flags=re.MULTILINE)
@@ -111,9 +106,7 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     threads = "the profile was measured with 1 thread, a rank here computes with 2 threads"
     assert threads in second.replace("\n", " ")
     assert "the profile was measured with" not in first
-    assert "ddp_step_ns" not in second
-    for section in (first, second):
-        assert "planned for" not in section
+    assert "planned for" not in first + second
     said, _, text = third.partition("made\n")
     assert said.startswith("planner: keep DDP: the plan gains only 0.50% over DDP with bucket_cap")
     document: dict[str, Any] = json.loads(text)
@@ -137,15 +130,7 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert len(document["ddp_step_ns"]) == 3
     assert document["against_ddp"]["rounds"] == 1
     assert not document["against_ddp"]["differs"]  # which one round cannot tell
-    assert all(time > 0 for time in document["ddp_step_ns"])
-    picture = (folder / "step.svg").read_text()
-    for said in (
-        *("<svg", "forward ops", "times as long as predicted"),
-        *("end of the step, predicted", "end of the step, measured"),
-    ):
-        assert said in picture
-    shown = r"median step .* \(nearest, shown: rank [01], round [12], step [123]\)"
-    assert re.search(shown, picture)
+    assert "times as long as predicted" in (folder / "step.svg").read_text()
     trace = json.loads((folder / "trace.json").read_text())
     lanes = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}
     assert lanes == {f"rank {rank} {what}" for rank in "01" for what in ("computation", "network")}
@@ -168,14 +153,6 @@ def test_a_plan_of_fsdp_runs_beside_fsdp2_s_default(folder: Path) -> None:
     assert len(document["fsdp2_step_ns"]) == 2
     assert document["against_fsdp2"]["rounds"] == 1
     assert "against_ddp" not in document
-
-
-@pytest.mark.slow
-def test_a_plan_for_another_model_ends_every_rank(folder: Path) -> None:
-    command = "run caramel.json --model my_model:other --timeout 20"
-    for (said,) in commanded(2, folder, command, ends=2):
-        assert "the model has" in said
-        assert "Traceback" not in said
 
 
 @pytest.mark.slow

@@ -116,19 +116,16 @@ def test_without_a_cluster_a_plan_for_ddp_is_that_of_compare(line: Line) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "verdict", "pasted"),
+    ("options", "verdict"),
     [
-        ("vgg19.json --cluster a100dgx-2", "keep the default of FSDP2, a unit a layer", False),
-        (
-            "gpt2_small.json --cluster caramel-8 --computation 0.02",
-            "worth setting: 1.49× as fast as the default of FSDP2",
-            True,
-        ),
+        ("vgg19.json --cluster a100dgx-2", "keep the default of FSDP2, a unit a layer"),
+        ("gpt2_small.json --cluster caramel-8 --computation 0.02", "worth setting: 1.49× as fast "),
     ],
 )
 def test_a_plan_for_fsdp2_says_whether_it_is_worth_setting_and_how(
-    options: str, verdict: str, pasted: bool, line: Line
+    options: str, verdict: str, line: Line
 ) -> None:
     said = line(f"plan --for fsdp2 data/profiles/{options}").out
     assert verdict in said
-    assert ("planner export fsdp2 plan.json -o fsdp2.json" in said) == pasted
+    pasted = "planner export fsdp2 plan.json -o fsdp2.json" in said
+    assert pasted == verdict.startswith("worth")

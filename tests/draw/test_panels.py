@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.model.errors import InvalidInputError
 from planner.solving.views import (
-    PHASES,
     Compared,
     GroupPoint,
     Groups,
@@ -25,7 +23,7 @@ from planner.solving.views import (
 )
 from planner.view.bars import Bars
 from planner.view.chart import Chart
-from planner.view.drawing import DRAWINGS, GANTT
+from planner.view.drawing import DRAWINGS
 from planner.view.panels import grouped
 from tests.draw.reading import saved
 from tests.thorough import THOROUGH
@@ -57,26 +55,9 @@ def groups(
     return Chart(title, replace(Groups(points, plan, 0.02, 20 * 10**9), **change), 7)
 
 
-def point(workers: int, replicas: int, servers: int = 1) -> Point:
-    """Price a configuration: faster with every machine, but worse the less square it is."""
-    epoch = 10**12 // (workers * replicas) + 10**9 * (workers - replicas) ** 2 + 10**9 // servers
-    return Point(workers, replicas, servers, epoch)
-
-
 def scaling(machines: int = 20, *, front: bool = False, **change: Any) -> Chart[Scaling]:
-    shapes = [
-        (workers, replicas)
-        for workers in range(1, machines)
-        for replicas in range(1, (machines - 1) // workers + 1)
-    ]
-    priced = (point(*shape, machines - shape[0] * shape[1]) for shape in shapes)
-    ranking = sorted(priced, key=lambda one: one.epoch_ns)
-    best: list[Point] = []
-    smallest = (point(*shape) for shape in shapes)
-    for one in sorted(smallest, key=lambda one: (one.machines, one.epoch_ns)):
-        if not best or (one.epoch_ns < best[-1].epoch_ns and one.machines > best[-1].machines):
-            best.append(one)
-    view = Scaling(layers(4), ranking[0], tuple(ranking[:8]), tuple(best) if front else ())
+    points = tuple(Point(workers, 1, 1, 10**12 // workers) for workers in range(1, machines))
+    view = Scaling(layers(4), points[-1], points[:-9:-1], points if front else ())
     return Chart("yan · exact", replace(view, **change), 7)
 
 
@@ -87,20 +68,9 @@ def layers(count: int) -> tuple[LayerTime, ...]:
     )
 
 
-def still() -> list[tuple[str, Chart[Any], str]]:
-    """Return charts of what takes no time, and what each says of it."""
-    free, points = Point(1, 1, 1, 0), tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
-    zero = scaling(layers=(LayerTime("x", (0,) * len(PHASES)),), best=free, ranking=(free,))
-    nothing = Chart("nothing", Groups(points, points[0], 0.1))
-    return [
-        ("bml", Chart("c", (Compared("a", "bcube", 0, 1),), 0), "0 ns"),
-        ("bigdl", ranked(0, (("rotated", 0),)), "0 ns"),
-        ("drizzle", nothing, "0 ns"),
-        ("drizzle", replace(nothing, view=replace(nothing.view, max_overhead=0.0)), "0.00%"),
-        ("yan", zero, "0.0%"),
-        ("yan", replace(zero, view=replace(zero.view, front=(free,))), "0.0%"),
-    ]
-
+FREE = Point(1, 1, 1, 0)
+STILL = tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
+ZERO = scaling(layers=(LayerTime("x", (0,) * 5),), best=FREE, ranking=(FREE,))
 
 CHARTS: list[tuple[str, Chart[Any]]] = [
     *(("bml", compared(bound)) for bound in (95_000_000, None)),
@@ -108,6 +78,7 @@ CHARTS: list[tuple[str, Chart[Any]]] = [
     ("bml", Chart("c", tuple(Compared(f"n{i}", "fattree", i, 2**i) for i in range(14)), 1)),
     ("bml", Chart("c", (Compared("n", "bcube", 7 * 10**17, 2**60),), 6 * 10**17)),
     ("bml", Chart("a bound above all bars", (Compared("g", "bcube", 10**6, 1),), 4 * 10**6)),
+    ("bml", Chart("nothing takes time", (Compared("a", "bcube", 0, 1),), 0)),
     *(
         ("bigdl", ranked(bound, times))
         for bound in (None, 0, 100)
@@ -122,9 +93,10 @@ CHARTS: list[tuple[str, Chart[Any]]] = [
     *(("drizzle", groups(max_group_ns=most)) for most in (None, 2**62)),
     ("drizzle", groups(most=4, chosen=1, max_overhead=0.5)),
     ("drizzle", groups(most=2**30, chosen=2**20, max_overhead=1e-7)),
+    *(("drizzle", Chart("nothing", Groups(STILL, STILL[0], limit))) for limit in (0.0, 0.1)),
     *(("yan", scaling(machines, front=True)) for machines in (2, 20, 250)),
     *(("yan", scaling(machines)) for machines in (2, 100 if THOROUGH else 20)),
-    *((problem, chart) for problem, chart, _ in still()),
+    *(("yan", replace(ZERO, view=replace(ZERO.view, front=front))) for front in ((), (FREE,))),
 ]
 
 
@@ -222,39 +194,14 @@ def test_a_picture_has_all_words_and_bars_in_proportion_and_apart(
         assert 0 < one.y < picture.height, one
 
 
-@pytest.mark.parametrize(("problem", "chart", "said"), still())
-def test_nothing_takes_time(problem: str, chart: Chart[Any], said: str) -> None:
-    assert said in DRAWINGS[problem].text(chart, 80)
-
-
-@pytest.mark.parametrize(
-    ("problem", "chart", "names"),
-    [
+def test_names_are_no_markup_and_no_control_characters(tmp_path: Path) -> None:
+    rows = (LayerTime("<a>&", (1,) * 5), LayerTime("a\x00b" * 40, (1,) * 5))
+    for problem, chart, names in (
         ("bml", Chart("<t>", (Compared("<x>\x00", "bcube", 2, 1),), 1), {"<t>", "<x>\ufffd"}),
-        (
-            "yan",
-            scaling(layers=(LayerTime("<a>&", (1,) * 5), LayerTime("a\x00b" * 40, (1,) * 5))),
-            {"<a>&"},
-        ),
-    ],
-)
-def test_names_are_no_markup_and_no_control_characters(
-    problem: str, chart: Chart[Any], names: set[str], tmp_path: Path
-) -> None:
-    assert "\x00" not in DRAWINGS[problem].text(chart, 80)
-    assert names <= set(saved(problem, chart, tmp_path).words)
-
-
-@pytest.mark.parametrize("problem", DRAWINGS)
-def test_names_of_files_are_those_of_its_formats(problem: str) -> None:
-    drawing = DRAWINGS[problem]
-    timed = drawing is GANTT
-    refused = ("p.png", "p", ".svg", *(() if timed else ("p.json", "p.json.gz")))
-    for name in refused:
-        with pytest.raises(InvalidInputError, match="expected a name ending in") as error:
-            drawing.writer(Path(name))
-        assert error.value.message.endswith("a trace)" if timed else ".svg (a chart)")
-    assert drawing.writer(Path("plan.svg")) == drawing.save
+        ("yan", scaling(layers=rows), {"<a>&"}),
+    ):
+        assert "\x00" not in DRAWINGS[problem].text(chart, 80)
+        assert names <= set(saved(problem, chart, tmp_path).words)
 
 
 # ---

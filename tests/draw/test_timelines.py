@@ -4,7 +4,7 @@ import gzip
 import json
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from planner.solving.timeline import Interval, Kind, Mark, Memory, Timeline, Win
 from planner.view import save_gantt, save_trace, text_gantt
 from planner.view.chart import Chart
 from planner.view.scene import pass_blocks, runs, scene_of
-from planner.view.table import format_table
 from tests.draw.reading import Picture, saved
 from tests.strategies import problems
 
@@ -103,21 +102,6 @@ def test_traces_have_a_thread_a_resource_and_all_intervals(
 # Texts
 
 
-@given(problems(objective="makespan", max_layers=12, capped=False))
-def test_text_has_one_character_a_stretch(problem: Problem) -> None:
-    drawn = chart_of(problem)
-    lines = text_gantt(drawn, width=60).splitlines()
-    assert lines[0] == "a title"
-    lanes = {line.split()[0]: line[15:] for line in lines[2:4]}
-    for resource, lane in lanes.items():
-        assert len(lane) == 60 - 15
-        marks = set(lane) - {"·", "░"}
-        assert all(mark.isdigit() for mark in marks)
-        if not any(i.end_ns > i.start_ns for i in drawn.view.on(resource)):
-            assert set(lane) <= {"·"}
-    assert sum(line.startswith("batch ") for line in lines) == 1 + problem.layers
-
-
 @pytest.mark.parametrize(
     ("transfers", "lane"),
     [([70, 30, 100], "1" * 7 + "2" * 3 + "3" * 10), ([79, 1, 120], "1" * 8 + "3" * 12)],
@@ -163,41 +147,30 @@ def test_no_batch_looks_as_if_it_took_no_time() -> None:
         assert cells[2] != cells[3]
 
 
-def test_tables_are_aligned() -> None:
-    assert format_table(("a", "b"), [("xx", "1"), ("y", "23")]) == (
-        "a    b\n--  --\nxx   1\ny   23"
-    )
-
-
 # ---
 # Pictures
 
 
 def test_a_picture_has_a_bar_for_every_interval_which_says_what_it_is(tmp_path: Path) -> None:
-    picture = saved("ibatch", chart(), tmp_path)
-    left, right = 250, 1088
-    scale = chart().view.end_ns / (right - left)
-    found = {
-        (rect.look.split()[0], (rect.x - left) * scale, rect.width * scale)
+    drawn = chart()
+    picture = saved("ibatch", drawn, tmp_path)
+    scale = drawn.view.end_ns / (1088 - 250)
+    found = [
+        (rect.look.split()[0], (rect.x - 250) * scale, rect.width * scale)
         for rect in picture.rects
         if rect.tooltip
-    }
-    for interval in chart().view.on("communication"):
-        assert any(
-            look == interval.kind
-            and abs(at - interval.start_ns) < 5
-            and abs(width - interval.end_ns + interval.start_ns) < 5
-            for look, at, width in found
-        )
+    ]
+    for one in drawn.view.on("communication"):
+        wanted = pytest.approx((one.start_ns, one.end_ns - one.start_ns), abs=5)
+        assert any(look == one.kind and place == wanted for look, *place in found)
     assert {"1", "2", "3", "a title", "communication"} <= set(picture.words)
     assert "var(" not in picture.source  # not all programs know variables
-    for number in (1, 2, 3):
-        for said in (f"batch {number}: layer", f"start-up of batch {number}: layer"):
-            assert any(title.startswith(said) for title in picture.titles)
+    for number, what in product((1, 2, 3), ("batch", "start-up of batch")):
+        assert any(title.startswith(f"{what} {number}: layer") for title in picture.titles)
     assert any(title.startswith("nothing computed, ") for title in picture.titles)
-    assert any("lower bound" in text for text in picture.words)
-    without = saved("ibatch", replace(chart(), lower_bound_ns=None), tmp_path)
-    assert not any("lower bound" in text for text in without.words)
+    for bound, text in ((drawn, True), (replace(drawn, lower_bound_ns=None), False)):
+        words = saved("ibatch", bound, tmp_path).words
+        assert any("lower bound" in word for word in words) == text
 
 
 @given(
@@ -254,16 +227,6 @@ def test_lines_of_moments_do_not_cross_the_texts_of_others(
             assert float(top) > text.y or not text.left < float(x) < text.right
 
 
-def test_ops_that_follow_each_other_are_one_block() -> None:
-    drawn = timeline()
-    lane = [Interval("computation", 0, 0, "backward", -1, "nothing"), *drawn.on("computation")]
-    blocks = pass_blocks(lane)
-    spans = [(block[0].kind, block[0].start_ns, block[-1].end_ns) for block in blocks]
-    assert spans == [("backward", 0, 200), ("forward", 300, 600)]
-    assert all(a.end_ns == b.start_ns for block in blocks for a, b in pairwise(block))
-    assert pass_blocks(timeline(backward=3).on("network")) != []
-
-
 def test_every_op_or_its_block_is_labelled() -> None:
     def texts(drawn: Timeline) -> list[str]:
         lane = scene_of(drawn, 838, drawn.end_ns).lanes[0]
@@ -293,14 +256,14 @@ def test_every_transfer_is_in_a_bar_of_its_row(count: int) -> None:
     assert rows[0].name == (f"1 · {carried}" if each == 1 else f"1–{each} · {carried}")
 
 
-@pytest.mark.parametrize("count", [0, 3, 1000])
-def test_windows_stand_below_the_lanes(count: int, tmp_path: Path) -> None:
+LEGENDS = ("ready to due", "first ready to last due")
+
+
+@pytest.mark.parametrize(("count", "legend"), [(0, ()), (3, LEGENDS[:1]), (1000, LEGENDS[1:])])
+def test_windows_stand_below_the_lanes(count: int, legend: tuple[str, ...], tmp_path: Path) -> None:
     ops = max(count, 2)
     picture = saved("caramel", gradients(timeline(ops, ops, count), 7), tmp_path)
-    rows = [text for text in picture.words if " · w" in text]
-    assert len(rows) == min(count, -(-count // -(-count // 60 or -1)))
-    assert ("ready to due" in picture.words) == (count == 3)
-    assert ("first ready to last due" in picture.words) == (count == 1000)
+    assert {*LEGENDS} & {*picture.words} == {*legend}
     for said in ("end of the backward pass", "lower bound"):
         assert any(text.startswith(said) for text in picture.words)
     assert all(rect.width >= 0.75 for rect in picture.rects)
@@ -336,3 +299,28 @@ def test_an_empty_schedule_can_be_drawn(drawn: Chart[Any], said: str, tmp_path: 
     save_gantt(drawn, tmp_path / "a.svg")
     save_trace(drawn, tmp_path / "a.json")
     assert said in text_gantt(drawn)
+
+
+@given(problems(objective="makespan", max_layers=12, capped=False))
+def test_text_has_one_character_a_stretch(problem: Problem) -> None:
+    drawn = chart_of(problem)
+    lines = text_gantt(drawn, width=60).splitlines()
+    assert lines[0] == "a title"
+    lanes = {line.split()[0]: line[15:] for line in lines[2:4]}
+    for resource, lane in lanes.items():
+        assert len(lane) == 60 - 15
+        marks = set(lane) - {"·", "░"}
+        assert all(mark.isdigit() for mark in marks)
+        if not any(i.end_ns > i.start_ns for i in drawn.view.on(resource)):
+            assert set(lane) <= {"·"}
+    assert sum(line.startswith("batch ") for line in lines) == 1 + problem.layers
+
+
+def test_ops_that_follow_each_other_are_one_block() -> None:
+    drawn = timeline()
+    lane = [Interval("computation", 0, 0, "backward", -1, "nothing"), *drawn.on("computation")]
+    blocks = pass_blocks(lane)
+    spans = [(block[0].kind, block[0].start_ns, block[-1].end_ns) for block in blocks]
+    assert spans == [("backward", 0, 200), ("forward", 300, 600)]
+    assert all(a.end_ns == b.start_ns for block in blocks for a, b in pairwise(block))
+    assert pass_blocks(timeline(backward=3).on("network")) != []

@@ -3,11 +3,10 @@
 import argparse
 import secrets
 import sys
-import time
 from collections import Counter
-from importlib import import_module
 
 from planner.jsonio.workers import Limits
+from tests import large
 from tests.fuzzing.running import SLOW, findings
 from tests.fuzzing.valid import MAKERS
 
@@ -22,14 +21,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5, help="processor time of a request")
     options = parser.parse_args()
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
-    # What methods import counts for none of them.
-    for name in ("ortools.sat.python.cp_model", "pulp", "scipy.optimize"):
-        import_module(name)
     problems = options.problem or list(MAKERS)
     each = -(-options.requests // len(problems))
     print(f"seed {seed}, {each} requests of each problem", flush=True)
 
-    begin, kinds = time.monotonic(), Counter[tuple[str, str, str]]()
+    large.warm()  # what methods import counts for none of them
+    kinds = Counter[tuple[str, str, str]]()
     for problem in problems:
         limits = Limits(seconds=options.seconds)
         for finding in findings(problem, each, seed, limits, options.start):
@@ -37,13 +34,11 @@ def main() -> int:
             kinds[kind] += 1
             if kinds[kind] == 1:
                 cancelled = "" if finding.asked.cancel_s is None else ", cancelled"
+                text = finding.asked.data[:4000].decode("utf-8", "replace")
                 print(f"\n{problem} {finding.asked.number}{cancelled} {finding.fault.kind}:")
-                print("   ", finding.fault.detail)
-                print("   ", finding.asked.data[:4000].decode("utf-8", "replace"), flush=True)
-    print()
+                print(f"    {finding.fault.detail}\n    {text}", flush=True)
     for kind, number in kinds.most_common():
         print(f"{number:6} {' '.join(kind)}")
-    print(f"{each * len(problems)} requests, seed {seed}, {time.monotonic() - begin:.0f} s")
     return 1 if any(kind != SLOW for _, kind, _ in kinds) else 0
 
 

@@ -1,11 +1,16 @@
-"""Requests that mean something, for each problem, from tiny to large."""
+"""Requests that mean something, for each problem, from tiny to large.
+
+Most begin as requests of other tests; then sizes, times and what is asked for are drawn.
+"""
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from random import Random
+from typing import Any
 
+from tests import large
 from tests.fuzzing.parts import (
     ROOT,
     Request,
@@ -20,30 +25,38 @@ from tests.fuzzing.parts import (
     network,
     one_of,
     profile,
-    rate,
-    rows,
     shifted,
     size,
 )
+from tests.jsonio.requests import BASES
 
 TARGET = maybe(0.2, one_of("ddp", "horovod", "deepspeed", "megatron"))
+LIMITS = ("memory_bytes", "memory_limit_bytes", "max_group_ns")
+
+
+def varied(value: Any, kinds: dict[str, Any], draw: Random, name: str = "") -> Any:
+    """Return a request with other times and sizes: those of a field are drawn alike, or stay."""
+    if isinstance(value, dict):
+        return {key: varied(item, kinds, draw, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [varied(item, kinds, draw, name) for item in value]
+    if type(value) is not int or name == "element_bytes" or not re.search("_(ns|bytes)$", name):
+        return value
+    if name in LIMITS:
+        return value << draw.choice([0, 0, 5, 10])
+    if name not in kinds:
+        kinds[name] = draw.choice([None, amount, below(20), below(10**6), lambda _: 7])
+    least = min(value, 1) if name.endswith("bytes") or name == "latency_ns" else 0
+    return value if kinds[name] is None else max(least, kinds[name](draw))
 
 
 def ibatch(draw: Random) -> Request:
     """Return layers to batch."""
     layers = size(draw)
-    times = [draw.choice([amount, below(20), 7])] * layers
-    sizes = made([below(10**6)] * layers, draw)
-    costs: list[Request] = [
-        {"layer_bytes": sizes, "cost_table": rows},
-        {"layer_bytes": sizes, "network": network},
-        {"startup_ns": amount, "transfer_ns": times},
-    ]
-    capped = {"layer_bytes": sizes, "max_batch_bytes": maybe(0.7, below(2 * 10**6, 1))}
+    costs = large.spread_ibatch(layers, network=network, spread_ns=..., outlook=...)
+    sums, table = large.ibatch_sums(layers), large.ibatch_table(layers)
     return {
-        "compute_ns": times,
-        **draw.choices(costs, [30, 21, 49])[0],
-        **(capped if draw.random() < 0.3 else {}),
+        **draw.choice([sums, sums, table, costs, costs, BASES["table"]]),
         "direction": maybe(0.4, one_of("pull", "push")),
         "objective": maybe(0.4, one_of("makespan", "eq4")),
         "time_limit_s": limit if layers > 40 else maybe(0.3, limit),
@@ -64,55 +77,25 @@ def caramel(draw: Random) -> Request:
     }
 
 
-def _neurons(draw: Random) -> list[Request]:
-    layers: list[Request] = []
-    side, kernel = draw.choice([1, 6, 24]), 3
-    for number in range(draw.choice([1, 2, 3, 5, 8])):
-        if draw.random() < 0.4 and not any(layer["kind"] == "full" for layer in layers):
-            channels = draw.choice([1, 3, 10])
-            neurons = channels * side * side
-            shape = {"shape": [channels, side, side], "kernel": kernel}
-            weights, more = channels * kernel**2, 0
-            connections = neurons * kernel**2
-        else:
-            neurons = draw.choice([1, 10, 400])
-            inputs = layers[-1]["neurons"] if layers else draw.choice([1, 7, 1000])
-            connections = weights = neurons * inputs
-            shape, more = {}, draw.choice([0, neurons])
-        sizes = {"neurons": neurons, "connections": connections, "weights": weights + more}
-        layers.append({"name": f"l{number}", "kind": "conv" if shape else "full", **shape, **sizes})
-    return layers
-
-
 def yan(draw: Random) -> Request:
     """Return a job to configure."""
-    machines = draw.choice([1, 2, 3, 4, 5, 8, 20, 100, 1000])
-    threads = draw.choice([1, 2, 4])
-    request: Request = {
-        "samples": one_of(1, 100, 60000),
-        "read_every": one_of(1, 100),
-        "memory_bytes": maybe(0.3, one_of(1, 10**4, 10**7, 10**12)),
-    }
-    if draw.random() < 0.1:
-        return {**request, "profile": profile, "cluster": cluster, "time_limit_s": limit}
-    alone = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": one_of(1, 2)}
-    return request | {
+    bases = (BASES["small"], BASES["yan"], BASES["fixed"], large.yan_deep(draw.randrange(1, 5)))
+    base: Request = draw.choice(bases)
+    machines = draw.choice([3, 4, 5, 8, 20, 100, 1000, *([] if "fixed" in base else [1, 2])])
+    layers, neurons = base["layers"], draw.choice([1, 10, 400])
+    weights = neurons * layers[-1]["neurons"]
+    more = {"name": "more", "kind": "full", "neurons": neurons, "connections": weights}
+    deeper = draw.random() < 0.5 and "fixed" not in base
+    return {
+        **base,
+        "layers": [*layers, {**more, "weights": weights}] if deeper else layers,
         "machines": machines,
-        "cores": one_of(1, 2, 4, 16),
-        "layers": _neurons,
-        "constants": {
-            "muladd_ns": 0.5,
-            "activation_ns": 2.0,
-            "error_ns": 2.0,
-            "latency_ns": [100000 + 1000 * one for one in range(threads)],
-            "nic_bits_per_s": rate(draw) * 8,
-            "interference": [1.0 + one / 20 for one in range(threads)],
-        },
-        "time_limit_s": limit if machines > 4 else maybe(0.5, limit),
+        "samples": one_of(1, 100, 60000),
+        "cores": one_of(2, 4, 16),
+        "memory_bytes": maybe(0.3, one_of(1, 10**4, 10**7, 10**12)),
         "machine_speeds": maybe(0.2, [one_of(0.5, 1, 2)] * machines),
-        "partitions": maybe(0.2, "powers_of_two"),
-        "pareto": maybe(0.15 if machines <= 8 else 0, True),
-        "fixed": maybe(0.15, [alone]),
+        "pareto": maybe(0.3 if machines <= 8 else 0, True),
+        "time_limit_s": limit if machines > 4 else maybe(0.5, limit),
     }
 
 
@@ -156,12 +139,12 @@ def bigdl(draw: Random) -> Request:
     """Return nodes with gradients."""
     nodes = [1, 2, 3, 4, 5, 7, 8, 16, 16, 30, 60]
     return {
+        **BASES["bigdl"],
         "elements": max(1, amount(draw)),
         "element_bytes": one_of(1, 2, 4, 8),
         "nodes": one_of(*(nodes if draw.random() < 0.98 else (200, 1024, 1025, 4096))),
         "partitions_per_node": one_of(1, 2, 4, 100, one_of(100, 2**20)),
         "link_bytes_per_s": fast,
-        "latency_ns": maybe(0.4, shifted(20)),
         "reduce_ns_per_byte": maybe(0.4, one_of(0, 0.1, 3)),
         "time_limit_s": maybe(0.5, limit),
     }
@@ -169,44 +152,25 @@ def bigdl(draw: Random) -> Request:
 
 def drizzle(draw: Random) -> Request:
     """Return an iteration whose tasks are scheduled."""
-    tasks: Request = {"tasks": max(1, amount(draw))}
+    tasks: Request = {"tasks": max(1, amount(draw)), "stages": ...}
     if draw.random() < 0.4:
         stages: list[Request] = []
         for number in range(min(size(draw), 400)):
             before = draw.sample(stages, min(len(stages), draw.randrange(3)))
             after = [stage["name"] for stage in before]
             stages.append({"name": f"s{number}", "tasks": below(100, 1), "after": after})
-        draw.shuffle(stages)
-        tasks = {"stages": stages}
-    return {
-        "compute_ns": amount,
-        "task_ns": one_of(0, 390000, 0.001, 1e9, amount),
-        "max_overhead": one_of(0.05, 0.5, 1e-9, 0.999999, 1e-300, 0.1),
-        "group_ns": maybe(0.4, one_of(0, 1e6, amount)),
-        "constant_task_ns": maybe(0.4, one_of(0, 10, 1e-6, amount)),
-        "max_group_ns": maybe(0.5, max(1, amount(draw))),
-        **tasks,
-    }
+        tasks = {"tasks": ..., "stages": draw.sample(stages, len(stages))}
+    bases = (BASES["drizzle"], BASES["drizzle, stages"])
+    limits = {"max_overhead": one_of(0.05, 0.5, 1e-9, 0.999999, 1e-300, 0.1)}
+    return {**draw.choice(bases), **limits, **tasks}
 
 
 def fsdp(draw: Random) -> Request:
     """Return layers whose parameters are sharded."""
     layers = min(size(draw), 40)
-    kept, sizes = (made([below(10**6, least)] * layers, draw) for least in (0, 1))
-    collective = {"startup_ns": below(10**5), "ns_per_byte": one_of(0, 0.02, 3)}
-    mesh = {"all_gather": collective, "reduce_scatter": collective}
-    activations = {
-        "activation_bytes": kept,
-        "checkpoint_bytes": maybe(0.5, [each // 2 for each in kept]),
-    }
     return {
-        "forward_ns": [below(10**6)] * layers,
-        "backward_ns": [below(10**6)] * layers,
-        "parameter_bytes": sizes,
-        "meshes": [{"shards": one_of(1, 4, 64), **mesh}],
+        **(large.fsdp(layers) if draw.random() < 0.9 else BASES["fsdp"]),
         "channels": one_of("one", "two", "shared"),
-        **(activations if draw.random() < 0.5 else {}),
-        "memory_bytes": maybe(0.7, sum(sizes) * draw.randrange(1, 5)),
         "tied": maybe(0.3, [[0, below(layers)]]),
         "blocks": maybe(0.3, [0, *range(2, layers, 3)]),
         "time_limit_s": limit if layers > 6 else maybe(0.5, limit),
@@ -219,8 +183,6 @@ def iteration(draw: Random) -> Request:
         "profile": profile,
         "cluster": cluster,
         "time_limit_s": limit,
-        "epoch_samples": maybe(0.2, one_of(1, 1000, 10**6)),
-        "optimiser_ratio": maybe(0.2, one_of(0, 2, 0.5)),
         "computation_scale": maybe(0.2, one_of(1, 0.02, 1e-9, 3)),
         "target": TARGET,
     }
@@ -228,48 +190,17 @@ def iteration(draw: Random) -> Request:
 
 def overlap(draw: Random) -> Request:
     """Return layers that gather what they compute with, and sum up what they make."""
-    nodes: list[Request] = []
-    collectives: list[Request] = []
-    tensors: list[Request] = []
-    each = draw.choice([amount, below(20)])
-    layers = draw.choice([1, 2, 3, 8, 60])
-    for layer in range(layers):
-        begin = 3 * layer
-        before = [begin - 1] if layer else []
-        nodes += [
-            {"name": f"start {layer}", "after": before if draw.random() < 0.3 else []},
-            {"name": f"wait {layer}", "after": [begin]},
-            {"name": f"use {layer}", "after": [begin + 1, *before], "duration_ns": amount},
-        ]
-        row = {"start": begin, "wait": begin + 1, "kind": one_of(0, 0, 1)}
-        collectives.append({**row, "size_bytes": each, "pack_ns": one_of(0, 5)})
-        if draw.random() < 0.5:  # what was gathered, and what is computed
-            read = [begin + 5] if layer + 1 < layers else []
-            tensors += [
-                {"producer": begin + 1, "readers": [begin + 2], "size_bytes": each(draw)},
-                {"producer": begin + 2, "readers": read, "size_bytes": each(draw)},
-            ]
-    if draw.random() < 0.3:
-        readers = sorted({draw.randrange(1, len(nodes)) for _ in range(2)})
-        tensors.append({"producer": 0, "readers": readers, "size_bytes": each(draw)})
-    times = one_of([[0, 10]], [[0, 10], [1000, 20]], [[0, amount]])
-    sizes = [tensor["size_bytes"] for tensor in tensors]
-    most = below(sum(sizes) + 1, max(sizes)) if sizes else ...
-    return {
-        "nodes": nodes,
-        "kinds": [
-            {"name": "a", "channel": "0", "times": times},
-            {"name": "b", "channel": one_of("0", "1"), "times": times},
-        ],
-        "collectives": collectives,
-        "tensors": tensors,
-        "memory_limit_bytes": maybe(0.5, most),
-        "time_limit_s": limit if layers > 3 else maybe(0.5, limit),
-    }
+    layers = draw.choice([1, 2, 3, 8, 30])
+    base = draw.choice([large.overlap(layers), large.overlap(layers), BASES["overlap"]])
+    return {**base, "time_limit_s": limit if layers > 3 else maybe(0.5, limit)}
 
 
 def _maker(parts: Callable[[Random], Request]) -> Callable[[Random], Request]:
-    return lambda draw: made({"problem": parts.__name__, **parts(draw)}, draw)
+    def make(draw: Random) -> Request:
+        found: Request = made({"problem": parts.__name__, **parts(draw)}, draw)
+        return found if "profile" in found else varied(found, {}, draw)
+
+    return make
 
 
 MAKERS: Mapping[str, Callable[[Random], Request]] = {

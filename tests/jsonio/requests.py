@@ -11,6 +11,7 @@ from typing import Any
 import planner
 from planner.jsonio import reply
 from tests import schemas
+from tests.cli.printed import check_answer
 
 Request = dict[str, Any]
 
@@ -83,7 +84,7 @@ def answered(request: Request, **more: Any) -> dict[str, Any]:
     schemas.validate(asked, asked["problem"], "request")
     answer = ask(asked)
     assert "error" not in answer, answer
-    schemas.validate(answer, asked["problem"], "answer")
+    check_answer(answer)
     return answer
 
 

@@ -35,6 +35,7 @@ from planner.view.chart import Chart
 from planner.view.drawing import DRAWINGS
 from tests import schemas
 from tests.caramel.graph_strategies import graphs
+from tests.formats.refused import refused
 from tests.jsonio.requests import (
     BASES,
     HERE,
@@ -218,14 +219,11 @@ def test_what_fields_say_together(request_: Request, expected: list[str]) -> Non
         {"n": 2, "k": 40, "schedule": "all", "gradient_bytes": ..., "layer_bytes": [0] * 9 + [3]},
     ],
 )
-def test_more_transfers_than_are_looked_at_are_refused_before_there_is_a_plan(
-    change: dict[str, Any],
-) -> None:
+def test_too_many_transfers_are_refused_before_there_is_a_plan(change: dict[str, Any]) -> None:
     begin = time.process_time()
     path, message = error(patched(BASES["bml"], change))
     assert time.process_time() - begin < 1
-    assert path == "schedule"
-    assert "at most 1000000 transfers" in message
+    assert (path, "at most 1000000 transfers" in message) == ("schedule", True)
 
 
 SHAPES = ("n", "k", "ports", "accelerators", "link_bytes_per_s")
@@ -245,13 +243,10 @@ def test_what_fields_of_a_file_say_together(document: Request, expected: list[st
     """No schema can check it."""
     path, message = expected
     if "machines" not in document:
-        with pytest.raises(InvalidInputError) as caught:
+        with refused(path, re.escape(message)):
             decode_profile(json.dumps(document))
-        assert caught.value.path == path
-        assert message in caught.value.message
         return
     assert schemas.fits(document, "cluster")
     for within in ("", "cluster"):
-        with pytest.raises(InvalidInputError) as caught:
+        with refused(".".join(filter(None, (within, path))), ""):
             cluster_of(typed(document, ClusterDocument), within)
-        assert caught.value.path == ".".join(filter(None, (within, path)))

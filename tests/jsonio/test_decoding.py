@@ -4,21 +4,18 @@ import json
 import time
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import planner
-from planner.cli import main
 from planner.jsonio import reply
 from planner.jsonio.decoding import decode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import closest, exact
-from tests.jsonio.requests import BASES
+from tests.formats.refused import refused
+from tests.jsonio.requests import BASES, patched
 
 EXAMPLE, CARAMEL = BASES["ibatch"], BASES["one"]
 FIELDS = ("time_limit_s", "startup_ns", "method", "layer_names", "max_batch_bytes", "zzz")
@@ -50,21 +47,16 @@ def called(request: Any) -> dict[str, Any]:
         (b'{"problem": "ibatch"', "", "not JSON"),
         (b"\xff\xfe", "", "not UTF-8"),
         (b"[]", "", "expected an object, got an empty array"),
-        (b"3", "", "expected an object"),
         (b"null", "", "expected an object, got null"),
         (b"[" * 100_000, "", "nested too deeply"),
-        (b'{"a":' * 100_000, "", "nested too deeply"),
         (b"x" * 10_000_000, "", "not JSON"),
-        (b'"' + b"x" * 10_000_000 + b'"', "", "expected an object"),
         (b'{"problem": "ibatch", "startup_ns": 1, "startup_ns": 2}', "startup_ns", "given twice"),
         (b'{"problem": "ibatch", "x": [{}, {"b": 1, "b": 1}]}', "x[1].b", "given twice"),
         (with_field("compute_ns", f"[1{'0' * 9999}]"), "compute_ns[0]", "bits"),
-        (with_field("compute_ns", f"[-1{'0' * 9999}]"), "compute_ns[0]", ">= 0"),
         (with_field("time_limit_s", f"1{'0' * 400}"), "time_limit_s", "expected a smaller number"),
         (with_field("compute_ns", "[1e400]"), "compute_ns[0]", "Infinity"),
         (with_field("compute_ns", "[NaN]"), "compute_ns[0]", "NaN"),
         (with_field("a - at `$[5]", "1"), "a - at `$[5]", "unknown field"),
-        (with_field(".a[...]", "1"), ".a[...]", "unknown field"),
         (with_field("a\\nb", "1"), "a\nb", "unknown field"),
         (b'{"problem": "\\ud800"}', "problem", "surrogate"),
         (b'{"\\ud800": 1, "problem": "ibatch"}', "", "surrogate"),
@@ -87,20 +79,6 @@ def test_bad_documents_are_refused_at_once(data: bytes, path: str, expected: str
     assert time.process_time() - begin < 2
     assert found == path
     assert expected in message
-
-
-@pytest.mark.parametrize("command", [["solve"], ["compare"], ["draw"], ["report"], ["plan"]])
-@pytest.mark.parametrize("number", [HUGE, TINY])
-def test_commands_refuse_such_files(
-    command: list[str], number: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "odd.json"
-    path.write_bytes(with_field("time_limit_s", number))
-    options = ["--cluster", str(path)] if command[0] in ("plan", "report") else []
-    assert main([*command, str(path), *options]) == 2
-    said = "".join(capfd.readouterr())
-    assert "Traceback" not in said
-    assert "InvalidOperation" not in said
 
 
 def test_a_bad_value_under_one_of_many_keys_is_found_at_once() -> None:
@@ -139,14 +117,13 @@ LONG = "ab" * 100_000
         ({"transfer_ns": {3, 1, 5}}, "transfer_ns", ""),
         ({3: 4}, "", "keys"),
         *(
-            ({field: Decimal(value)}, field, "")
-            for field in ("time_limit_s", "startup_ns")
-            for value in ("NaN", "sNaN", "-Infinity", "1E-5000")
-        ),
-        *(
-            ({**CARAMEL, "network": {"startup_ns": 50, "ns_per_byte": Decimal(value)}}, path, "")
-            for path in ["network.ns_per_byte"]
-            for value in ("NaN", "sNaN", "-Infinity", "1E-5000")
+            (change, path, "")
+            for value in map(Decimal, ("NaN", "sNaN", "-Infinity", "1E-5000"))
+            for change, path in (
+                ({"time_limit_s": value}, "time_limit_s"),
+                ({"startup_ns": value}, "startup_ns"),
+                (patched(CARAMEL, {"network.ns_per_byte": value}), "network.ns_per_byte"),
+            )
         ),
         *(
             (change, None, "")  # what is misspelt is named in part
@@ -154,7 +131,7 @@ LONG = "ab" * 100_000
                 {LONG: 1},
                 {"method": LONG},
                 {"problem": LONG},
-                {**CARAMEL, "parameters": [{**CARAMEL["parameters"][0], "read_by": LONG}]},
+                patched(CARAMEL, {"parameters[0].read_by": LONG}),
                 {"x": [{LONG: {LONG: {"y": "\ud800"}}}]},
             )
         ),
@@ -175,28 +152,6 @@ def test_what_no_document_can_say_no_call_can_and_it_is_refused_at_once(
 def test_other_types_of_python_are_read() -> None:
     assert planner.solve(MappingProxyType(EXAMPLE))["status"] == "optimal"
     assert planner.solve({**EXAMPLE, "transfer_ns": (3, 1, 5)})["status"] == "optimal"
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=500)
-@given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 60))
-def test_no_bytes_make_a_fault(noise: bytes, start: int, length: int) -> None:
-    good = json.dumps(EXAMPLE).encode()
-    assert reply(noise).exit_status in (0, 2)
-    assert reply(good[:start] + noise + good[start + length :]).exit_status in (0, 2)
-
-
-@settings(max_examples=300)
-@given(st.text("`$.[]- at'5xé\n", max_size=12), json_values)
-def test_no_field_name_makes_a_fault(name: str, value: Any) -> None:
-    for request in ({**EXAMPLE, name: value}, {**EXAMPLE, "transfer_ns": {name: value}}):
-        assert reply(json.dumps(request).encode()).exit_status == 2
 
 
 def test_the_closest_name_is_found_among_short_ones_only() -> None:
@@ -233,6 +188,5 @@ def test_text_is_read_as_its_bytes_are(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "path"), [('{"a": ["\ud800"]}', "a[0]"), ('{"\ud800": 1}', "")])
 def test_text_with_half_a_surrogate_pair_is_refused(text: str, path: str) -> None:
-    with pytest.raises(InvalidInputError, match="surrogate") as caught:
+    with refused(path, "surrogate"):
         decode(text)
-    assert caught.value.path == path

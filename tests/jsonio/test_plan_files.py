@@ -8,7 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache, reduce
 from operator import getitem
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.cli import main
 from planner.families import bml, caramel
 from planner.jsonio import PROBLEMS, decode_answer, decode_plan, decode_request, encode_plan
 from planner.jsonio.results import _kinds
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from planner.programs.collectives import summing_program
-from tests.jsonio.requests import BASES, places, text_of
+from tests.formats.refused import refused
+from tests.jsonio.requests import BASES, patched, places, text_of
 from tests.jsonio.requests import CARAMEL as GRADIENTS
 from tests.test_programs import BIGDL as SLICES
 from tests.test_programs import BML as SUMS
@@ -160,27 +159,6 @@ def test_what_is_changed_in_a_plan_is_refused_by_all_readers_alike(
 TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("problem", [method for method in METHODS if method != "bml"])
-def test_all_commands_refuse_a_plan_in_the_same_words(
-    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "plan.json"
-    for text in answers(problem):
-        document = json.loads(text)
-        where = next(where for where, kind in mutations(document) if kind == "duplicate")
-        path.write_text(json.dumps(changed(document, where, "duplicate")))
-        said = refusal(decode_answer, path.read_bytes())
-        assert said is not None
-        commands = [["draw", str(path)]]
-        if issubclass(PROBLEMS[problem].answer, Answer):
-            commands += [["export", tool, str(path)] for tool in TOOLS]
-            assert refusal(program_of, path.read_bytes()) == said
-        for command in commands:
-            assert main(command) == 2
-            assert capsys.readouterr().err == f"planner: error: {path}: {said}\n", command
-
-
 @cache
 def plans() -> tuple[Any, ...]:
     found = []
@@ -243,17 +221,12 @@ def test_what_is_left_out_or_added_is_refused_with_its_place(data: st.DataObject
     ],
 )
 def test_what_is_no_plan_is_refused_with_its_place(kind: str, plan: object, path: str) -> None:
-    for text, place in ((json.dumps({"kind": kind, "plan": plan}), path), ("[]", "")):
-        with pytest.raises(InvalidInputError) as caught:
-            decode_plan(text)
-        assert caught.value.path == place
+    with refused(path, ""):
+        decode_plan(json.dumps({"kind": kind, "plan": plan}))
 
 
 @pytest.mark.parametrize("share", ["1/0", "1/00", "0.5", "1e9", 0.5, "1/" + "9" * 9999, None])
 def test_what_is_no_fraction_is_refused(share: object) -> None:
-    plan = caramel.Plan((), ((),), ())
-    document = json.loads(encode_plan(plan))
-    document["plan"]["traffic"] = share
-    with pytest.raises(InvalidInputError, match="a fraction such as") as caught:
-        decode_plan(json.dumps(document))
-    assert caught.value.path == "plan.traffic"
+    document = json.loads(encode_plan(caramel.Plan((), ((),), ())))
+    with refused("plan.traffic", "a fraction such as"):
+        decode_plan(json.dumps(patched(document, {"plan.traffic": share})))

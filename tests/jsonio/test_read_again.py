@@ -5,15 +5,13 @@ What a schema says of single fields, and heads of answers: `test_every_problem`.
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
-from planner.cli import main
 from planner.jsonio import decode_answer
-from planner.model.errors import InvalidInputError
+from tests.formats.refused import refused
 from tests.jsonio.requests import BASES, NIC, patched
 
 ORDER = ["b2", "b1", "b0", "f1", "f2"]
@@ -50,7 +48,6 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("ibatch", {"error": {}}, "error"),
-    ("ibatch", {"status": ...}, "status"),
     ("ibatch", {"schedule": ...}, "schedule"),
     ("ibatch", {"schedule[1].transfer_start_ns": 0}, "schedule[1].transfer_start_ns"),
     ("ibatch", {"batches": [[0, 3]]}, "schedule"),
@@ -60,7 +57,6 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("names", {"layer_parameters": [["a"], [], ["a"]]}, "layer_parameters[2][0]"),
     ("names", {"layer_bytes": [1, 2]}, "layer_bytes"),
     ("caramel", {"groups[0].start_ns": 29}, "groups[0].start_ns"),
-    ("caramel", {"groups[1].start_ns": 0}, "groups[1].start_ns"),
     ("caramel", {"groups[0].startup_end_ns": 1}, "groups[0].startup_end_ns"),
     ("caramel", {"groups[0].end_ns": 1}, "groups[0].end_ns"),
     ("caramel", {"groups[1].end_ns": 10**6}, "groups[2].start_ns"),
@@ -70,8 +66,6 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("caramel", {"schedule[0].op": "b1"}, "schedule[0].op"),
     ("caramel", {"schedule[0].end_ns": 10**6}, "schedule[1].start_ns"),
     ("caramel", {"schedule[1].start_ns": 29}, "schedule[1].start_ns"),
-    ("caramel", {"schedule[1].end_ns": 0}, "schedule[1].end_ns"),
-    ("caramel", {"schedule[3].start_ns": 0}, "schedule[3].start_ns"),
     ("caramel", {"op_order": ["b2"]}, "schedule"),
     ("caramel", {"iteration_ns": 5}, "objective_ns"),
     ("one", {"order": ["w2"]}, "order"),
@@ -82,12 +76,10 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("iteration", {"transfers[0].kind": "push"}, "transfers[0].kind"),
     ("iteration", {"transfers[0].algorithm": "ps"}, "transfers[0].algorithm"),
     ("iteration", {"schedule[1].start_ns": 0}, "schedule[1].start_ns"),
-    ("iteration", {"iteration_ns": 5}, "objective_ns"),
     *(
         ("iteration", {f"synchronisation.{place}": value}, f"synchronisation.program.{path}")
         for place, value, path in (
             ("program.generator", "direct", "generator"),
-            ("program.generator", "rings", "generator"),
             ("program.shape", [5], "shape"),
             ("program.shape", [2, 2], "shape"),
             ("algorithm", "ps", "generator"),
@@ -98,17 +90,13 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("yan", {"breakdown.layers[0].name": "z"}, "breakdown.layers[0].name"),
     ("yan", {"breakdown.layers[0].weight_update_ns": 10**9}, "breakdown"),
     ("yan", {"top[0].epoch_ns": 1}, "top"),
-    ("yan", {"top[1].epoch_ns": 1}, "top"),
     ("yan", {"top[1].machines_used": 1}, "top[1].machines_used"),
     ("yan", {"pareto[1].machines_used": 9}, "pareto[1].machines_used"),
-    ("yan", {"epoch_ns": ...}, "epoch_ns"),
     ("yan", {"breakdown": ...}, "breakdown"),
     ("bigdl", {"phases[1].end_ns": 10**12}, "phases[2].start_ns"),
-    ("bigdl", {"phases[2].end_ns": 0}, "phases[2].end_ns"),
     ("bigdl", {"phases[2].end_ns": 10**12}, "objective_ns"),
     ("bigdl", {"phases": ...}, "phases"),
     ("bigdl", {"comparison": {}}, "comparison.rotated"),
-    ("bigdl", {"comparison.rotated.time_ns": 1}, "comparison.rotated"),
     ("bigdl", {"method": "same"}, "comparison.same"),
     ("bigdl", {"gradient_bytes": 29}, "gradient_bytes"),
     ("bigdl", {"slices": [[0, 7]]}, "slices"),
@@ -119,14 +107,12 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("bigdl", {"pull_order": ...}, "pull_order"),
     ("driven", {"levels": []}, "levels"),
     ("driven", {"levels": ...}, "pull_order"),
-    ("bml", {"comparison": ...}, "comparison"),
     ("bml", {"comparison": {}}, "comparison.bml_bcube"),
     ("damaged", {"comparison": {}}, "comparison.bml_bcube"),
     ("bml", {"comparison.bml_bcube.switches": 2**80}, "comparison.bml_bcube.switches"),
     ("bml", {"servers": 10}, "servers"),
     ("bml", {"switches": 7}, "switches"),
     ("bml", {"k": 80}, "k"),
-    ("drizzle", {"overhead": ...}, "overhead"),
     ("drizzle", {"overhead": 0.5}, "curve"),
     ("drizzle", {"group_size": 5}, "curve"),
     ("drizzle", {"curve": ...}, "curve"),
@@ -151,17 +137,8 @@ def answered(name: str) -> str:
 def test_what_contradicts_itself_is_refused_with_its_place(
     name: str, change: dict[str, Any], path: str
 ) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(path, ""):
         decode_answer(json.dumps(patched(json.loads(answered(name)), change)))
-    assert caught.value.path == path
-
-
-@pytest.mark.parametrize("change", [{"method": "$^$"}, {"layer_names": ["a", "b", "$^$"]}])
-def test_strange_names_are_drawn(change: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(planner.solve(BASES["ibatch"]) | change))
-    for output in ([], ["-o", str(tmp_path / "plan.json.gz")]):
-        assert main(["draw", str(path), *output]) == 0
 
 
 def test_a_foreign_exchange_may_leave_any_slice_empty() -> None:

@@ -6,14 +6,11 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, TypeAlias
 
 import pytest
@@ -21,12 +18,13 @@ import pytest
 import planner
 from planner.cli import main
 from planner.families import ibatch
-from planner.jsonio import decode_answer, reply
+from planner.jsonio import reply
 from planner.jsonio.streams import CancellableLines, limited_replies, read_lines, solve_many
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.errors import InvalidInputError
 from tests import large, schemas
-from tests.jsonio.requests import BASES, ask, told
+from tests.cli.line import started
+from tests.jsonio.requests import BASES, told
 from tests.jsonio.test_plan_files import METHODS
 
 EXAMPLE = BASES["ibatch"]
@@ -45,7 +43,6 @@ def test_an_id_comes_back(known: str | int) -> None:
         for answer in both(asked):
             assert answer["id"] == known
             schemas.validate(answer, "ibatch", part)
-    decode_answer(json.dumps(ask(request)))
 
 
 @pytest.mark.parametrize("known", [None, True, 1.5, [1], {"a": 1}, 2**63, "\ud800"])
@@ -65,38 +62,16 @@ def test_the_id_of_a_request_over_a_limit_comes_back() -> None:
     assert {json.loads(line)["progress"]["id"] for line in told} == {"long"}
 
 
-def test_a_byte_order_mark_is_no_error() -> None:
-    assert reply(b"\xef\xbb\xbf" + json.dumps(EXAMPLE).encode()).exit_status == 0
-
-
-def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(problem: ibatch.Problem, _: object) -> None:
-        raise ZeroDivisionError
-
-    methods = {**ibatch.METHODS, "greedy": broken}
-    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
-    lines = [json.dumps({**EXAMPLE, "method": m}).encode() for m in ("exact", "greedy", "exact")]
-    replies = list(map(reply, lines))
-    assert [one.exit_status for one in replies] == [0, 1, 0]
-    assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
-    assert isinstance(replies[1].fault, ZeroDivisionError)
-
-
 @pytest.mark.slow
 def test_thousands_of_requests_in_one_process_leak_nothing() -> None:
     """Every tenth line is bad; memory at the end is that of the first thousand."""
-
-    def statuses(count: int) -> Iterator[int]:
-        for number in range(count):
-            startup = -1 if number % 10 == 9 else number
-            yield reply(json.dumps({**EXAMPLE, "startup_ns": startup}).encode()).exit_status
-
-    assert {*statuses(1000)} == {0, 2}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = list(statuses(5000))
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert found == [2 if number % 10 == 9 else 0 for number in range(5000)]
-    assert after - before < 4 * 1024  # KiB; a leak of a kilobyte a request would be 5 MB
+    expected, most = [*[0] * 9, 2] * 100, []
+    for _ in range(6):
+        requests = ({**EXAMPLE, "startup_ns": [1, -1][status // 2]} for status in expected)
+        statuses = [reply(json.dumps(request).encode()).exit_status for request in requests]
+        assert statuses == expected
+        most.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    assert most[-1] - most[0] < 4 * 1024  # KiB; a leak of a kilobyte a request would be 5 MB
 
 
 Solve: TypeAlias = Callable[..., tuple[int, list[dict[str, Any]]]]
@@ -152,10 +127,6 @@ def test_one_request_has_limits_too(tmp_path: Path, capfd: pytest.CaptureFixture
     assert main(["solve", str(path), "--max-request-bytes", "10"]) == 2
     assert json.loads(capfd.readouterr().out)["error"]["code"] == "limit_exceeded"
     assert main(["solve", str(path), "--max-request-bytes", "0", "--max-seconds", "0"]) == 0
-    for option in ("--max-seconds=-1", "--max-memory-bytes=x", "--max-seconds=nan"):
-        with pytest.raises(SystemExit) as caught:
-            main(["solve", option])
-        assert caught.value.code == 2
 
 
 @pytest.mark.parametrize("length", [0, 9, 10, 11, 12, 22, 100])
@@ -190,19 +161,15 @@ def test_a_line_cancels_another_request_and_is_none() -> None:
 @pytest.mark.slow
 def test_a_cancelled_request_has_an_answer_at_once(solved: Solve) -> None:
     begin = time.monotonic()
-    lines = [b'{"cancel": 1}', json.dumps(LONG).encode(), GOOD]
-    status, (answer, other) = solved(lines)
-    assert status == 0
-    assert answer["status"] == "time_limit"
+    status, (answer, other) = solved([b'{"cancel": 1}', json.dumps(LONG).encode(), GOOD])
+    assert (status, answer["status"], other["status"]) == (0, "time_limit", "optimal")
     assert answer["objective_ns"] >= answer["lower_bound_ns"]
-    assert other["status"] == "optimal"
     assert time.monotonic() - begin < 300  # it would take minutes
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_search_with_an_answer() -> None:
-    command = [sys.executable, "-m", "planner", "solve", "--jsonl"]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+    with started("solve --jsonl") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps({**LONG, "progress": True}).encode() + b"\n")
@@ -210,8 +177,7 @@ def test_ctrl_c_ends_a_search_with_an_answer() -> None:
         assert b"progress" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    answer = json.loads(out.splitlines()[-1])
-    assert answer["status"] == "time_limit"
+    assert json.loads(out.splitlines()[-1])["status"] == "time_limit"
     assert process.returncode == 130
     assert b"Ctrl-C" in err
 

@@ -2,7 +2,6 @@
 
 import json
 from fractions import Fraction
-from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import exact, pareto
+from planner.families.yan import exact
 from planner.families.yan.family import METHODS
 from planner.families.yan.model import estimate
 from planner.jsonio import decode_answer, decode_plan, decode_request
 from planner.jsonio.yan import problem_of
 from planner.jsonio.yan_answer import _whole
-from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.deadline import NEVER, TimeUpError
 from tests.jsonio.requests import BASES, Request, answered, ask, patched
 
 SMALL = BASES["small"]
@@ -82,34 +81,13 @@ def test_what_is_fixed_is_priced_as_it_is() -> None:
     assert len(set(used)) == len(used) == configuration["machines_used"]
 
 
-def test_numbers_are_kept_as_they_are_written() -> None:
-    text = json.dumps(SMALL).replace('"muladd_ns": 0.5', '"muladd_ns": 0.1')
-    found = problem_of(decode_request(text)).constants
-    assert found.muladd_ns == Fraction(1, 10)
-    assert found.nic_bits_per_s == 10**10
-    assert found.interference == (1, Fraction(21, 20))
-    more = patched(SMALL, {"constants.bits_per_weight": 64})
-    assert ask(more)["objective_ns"] > ask(SMALL)["objective_ns"]
-
-
-def test_what_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(decode_request(json.dumps(SMALL)))
     assert exact.any_mapping_bound(problem, NEVER)
     timed_out = Mock(**{"return_value.search.return_value.timed_out": True})
     for engine in (timed_out, Mock(side_effect=TimeUpError)):
         monkeypatch.setattr(exact, "Engine", engine)
         assert exact.any_mapping_bound(problem, NEVER) is None
-    cancel, find = Event(), pareto._Candidates.best
-
-    def last(*given: Any) -> Any:
-        cancel.set()
-        return find(*given)
-
-    whole = pareto.pareto_front(problem)
-    monkeypatch.setattr(pareto._Candidates, "best", last)
-    assert pareto.pareto_front(problem, deadline=Deadline(None, cancel)) == whole[:1] != whole
-    monkeypatch.setattr(pareto, "_Candidates", Mock(side_effect=TimeUpError))
-    assert pareto.pareto_front(problem) == ()
 
 
 @settings(max_examples=50, deadline=None)

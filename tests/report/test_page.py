@@ -165,6 +165,9 @@ def test_alternatives_and_methods_come_by_time(given: Report, answer: Any, tree:
     assert "hierarchical: a single switch has no levels" in section.text
 
 
+TOLD = ("DDP with its default buckets", "this plan, kept as it is", "planned anew", "lower bound")
+
+
 @pytest.mark.parametrize(
     ("place", "name", "values"),
     [
@@ -179,14 +182,11 @@ def test_sweeps_are_drawn_in_proportion(
     points = getattr(given.sweeps, name)
     marks = chart.all("circle")
     for mark, point in zip(marks, points, strict=True):
-        told = f"DDP with its default buckets {format_ns(point.ddp_ns)}, "
-        told += f"this plan, kept as it is {format_ns(point.plan_ns)}, "
-        told += f"planned anew {format_ns(point.best_ns)}, "
-        assert f"{told}lower bound {format_ns(point.bound_ns)}" in mark.text
-    assert all(value in chart.text for value in values)
-    assert {one.attributes["class"] for one in chart.all("path")} >= {
-        f"line {kind}" for kind in ("best", "kept", "ddp", "least")
-    }
+        times = map(format_ns, (point.ddp_ns, point.plan_ns, point.best_ns, point.bound_ns))
+        assert ", ".join(map(" ".join, zip(TOLD, times, strict=True))) in mark.text
+    assert all(value in chart.text for value in (*values, "iteration (µs)"))
+    kinds = {one.attributes["class"] for one in chart.all("path")}
+    assert kinds >= {"line best", "line kept", "line ddp", "line least"}
     # Logarithmic: from the slowest DDP down, equal ratios are equal distances.
     drawn = chart.one("path", class_="line ddp").attributes["d"]
     heights = [float(point.split()[1]) for point in re.split("[ML]", drawn)[1:]]
@@ -195,7 +195,6 @@ def test_sweeps_are_drawn_in_proportion(
     assert sorted(best, reverse=True) == [height for _, height in by_time]
     for point, low, high in zip(points, best, heights, strict=True):
         assert (low >= high) == (point.ddp_ns >= point.best_ns)
-    assert "iteration (µs)" in chart.text
 
 
 def test_sources_notes_and_memory_are_those_given(answer: Any, tree: Node) -> None:
@@ -242,21 +241,6 @@ def test_one_worker_sends_nothing() -> None:
     assert "optimal" in text
 
 
-@pytest.mark.slow
-def test_many_transfers_become_few_bars() -> None:
-    given = report(options={"max_transfer_bytes": 100, "modes": ("replicated",)})
-    transfers = given.answer.transfers
-    assert len(transfers) >= 400
-    section = read(page(given)).section("gantt")
-    chart = section.one("svg", role="img")
-    assert len(chart.all("rect")) < 200
-    titles = " ".join(one.text for one in chart.all("title"))
-    runs = re.findall(r"(\d+) transfers, all-reduce (\d+) to all-reduce (\d+)", titles)
-    assert runs
-    assert all(int(count) == int(last) - int(first) + 1 for count, first, last in runs)
-    assert len(section.one("table").rows()) == len(transfers)
-
-
 @drawn(st.integers(1, 10**12))
 def test_rounding_is_off_by_half_a_unit_at_most(time: int) -> None:
     value, unit = about_ns(time).split()
@@ -277,20 +261,21 @@ def test_the_assumption_is_the_scenario_that_changes_most(answer: Any) -> None:
 
 
 def test_warnings_of_the_profile_stand_in_the_verdict() -> None:
-    profile = model()
-    noisy = replace(profile, provenance=replace(profile.provenance, warnings=("it was busy",)))
-    given = report(noisy)
-    for answer in (given.answer, with_fields(given.answer, warnings=noisy.caveats)):
-        tree = read(page(replace(given, answer=answer)))
+    origin = replace(model().provenance, warnings=("it was busy",))
+    noisy = report(replace(model(), provenance=origin))
+    repeated = with_fields(noisy.answer, warnings=noisy.profile.caveats)
+    for given in (noisy, replace(noisy, answer=repeated)):
+        tree = read(page(given))
         assert tree.section("verdict").text.count("may be off: it was busy.") == 1
     assert "Warning: it was busy" in tree.section("origin").text
 
 
 def test_ddp_is_kept_where_that_is_the_advice(given: Report, answer: Any) -> None:
-    keep = with_fields(answer.advice, keep_ddp=True, bucket_cap_mb=5)
-    (first,) = steps(with_fields(answer, advice=keep), given.cluster, given.command)
-    assert first[1] == "model = DistributedDataParallel(model, bucket_cap_mb=5)"
-    run = with_fields(answer, advice=with_fields(answer.advice, keep_ddp=False))
-    found = [how for _, how in steps(run, given.cluster, given.command)]
-    assert found[0] == "planner plan 'a model.json' -o plan.json"
-    assert not any("DistributedDataParallel" in how for how in found)
+    found = []
+    for keep in (True, False):
+        advice = with_fields(answer.advice, keep_ddp=keep, bucket_cap_mb=5)
+        told = steps(with_fields(answer, advice=advice), given.cluster, given.command)
+        found.append([how for _, how in told])
+    assert found[0] == ["model = DistributedDataParallel(model, bucket_cap_mb=5)"]
+    assert found[1][0] == "planner plan 'a model.json' -o plan.json"
+    assert not any("DistributedDataParallel" in how for how in found[1])
