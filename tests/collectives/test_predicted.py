@@ -1,7 +1,10 @@
 """Costs of collectives among numbers of ranks, measured or not, and the NICs they tell of."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,17 +26,25 @@ from tests.formats.refused import refused
 SIZES = tuple(2**power for power in range(10, 31, 2))
 
 
-def ring(ranks: int, size: int, per_host: int = 1, *, step: int = 5000) -> int:
+def ring(ranks: int, size: int, per_host: int = 1) -> int:
     """A half along a ring of hosts: its steps, and (N-1)/N of the bytes at 20 GB/s."""
     members = ranks // per_host if ranks > per_host else ranks
-    return round((members - 1) * step + Fraction(ranks - 1, ranks) * size / 20)
+    return round((members - 1) * 5000 + Fraction(ranks - 1, ranks) * size / 20)
 
 
-def table(
-    ranks: int, per_host: int = 1, collective: Collective = "all_gather", step: int = 5000
-) -> Measured:
-    points = tuple((size, ring(ranks, size, per_host, step=step)) for size in SIZES)
+def table(ranks: int, per_host: int = 1, collective: Collective = "all_gather") -> Measured:
+    points = tuple((size, ring(ranks, size, per_host)) for size in SIZES)
     return Measured(collective, ranks, per_host, points)
+
+
+def launched(ranks: int, size: int, rate: float = 150.0) -> int:
+    """An all-reduce within a host: a launch of 40 us, and (N-1)/N of the bytes each way."""
+    return round(40_000 + 2 * (ranks - 1) / ranks * size / rate)
+
+
+def within(ranks: int, rate: float = 150.0) -> Measured:
+    points = tuple((size, launched(ranks, size, rate)) for size in SIZES)
+    return Measured("all_reduce", ranks, ranks, points)
 
 
 def network_of(*tables: Measured, links: tuple[tuple[int, int], ...] = ()) -> MeasuredNetwork:
@@ -41,71 +52,45 @@ def network_of(*tables: Measured, links: tuple[tuple[int, int], ...] = ()) -> Me
     return MeasuredNetwork(tables, pairs)
 
 
+ACROSS = network_of(table(4), table(8), table(16))
+HOSTS = network_of(table(16, 8), table(32, 8))
+LINKS = ((2, 300), (4, 32))
+"""Two ranks of a host are joined by a link that is faster than the others."""
+
+
 def test_a_table_of_just_that_is_taken_as_it_is() -> None:
-    network = network_of(table(4), table(8))
-    known = predicted(network, "all_gather", 8, 1)
-    assert known.cost.points == table(8).points
-    assert known.notes == ()
-
-
-@pytest.mark.parametrize("ranks", [2, 32, 64, 1000])
-def test_other_numbers_follow_the_steps_and_the_volume(ranks: int) -> None:
-    network = network_of(table(4), table(8), table(16))
-    known = predicted(network, "all_gather", ranks, 1)
-    for size, time in known.cost.points:
-        assert abs(time - ring(ranks, size)) <= max(4, time * 1e-3)
-    assert "extrapolated from 4, 8, 16" in known.notes[0]
-
-
-def test_a_single_table_is_extended_by_its_start_up() -> None:
-    known = predicted(network_of(table(8)), "all_gather", 16, 1)
-    for size, time in known.cost.points:
-        assert abs(time / ring(16, size) - 1) < 0.02
-
-
-def launched(ranks: int, size: int, rate: float) -> int:
-    """An all-reduce within a host: a launch of 40 us, and (N-1)/N of the bytes each way."""
-    return round(40_000 + 2 * (ranks - 1) / ranks * size / rate)
-
-
-def within(ranks: int, rate: float = 150.0) -> Measured:
-    return Measured(
-        "all_reduce", ranks, ranks, tuple((size, launched(ranks, size, rate)) for size in SIZES)
-    )
-
-
-def test_within_a_host_the_launch_does_not_grow_with_the_ranks() -> None:
-    known = predicted(network_of(within(2)), "all_reduce", 8, 8)
-    for size, time in known.cost.points:
-        assert abs(time / launched(8, size, 150.0) - 1) < 0.02
-    assert known.notes == ("all_reduce among 8 ranks extrapolated from 2",)
-
-
-def test_slower_links_are_those_of_more_ranks() -> None:
-    links = ((2, 300), (4, 32))
-    network = network_of(within(2, 150.0), links=links)
-    known = predicted(network, "all_reduce", 4, 4)
-    for size, time in known.cost.points:
-        assert abs(time / launched(4, size, 16.0) - 1) < 0.02
-    assert network.link_rate(3) == network.link_rate(9) == 32
-    measured = network_of(within(2, 150.0), within(4, 20.0), links=links)
-    for size, time in predicted(measured, "all_reduce", 8, 8).cost.points:
-        assert abs(time / launched(8, size, 20.0) - 1) < 0.05
+    known = predicted(ACROSS, "all_gather", 8, 1)
+    assert (known.cost.points, known.notes) == (table(8).points, ())
 
 
 @pytest.mark.parametrize(
-    ("links", "path"),
-    [(((2, 0),), "bytes_per_s"), (((1, 5),), "ranks"), (((4, 5), (2, 6)), "links[1].ranks")],
+    ("network", "ranks", "per_host", "law", "off", "measured"),
+    [
+        *((ACROSS, ranks, 1, partial(ring, ranks), 1e-3, "4, 8, 16") for ranks in (2, 32, 1000)),
+        (network_of(table(8)), 16, 1, partial(ring, 16), 0.02, "8"),
+        (HOSTS, 80, 8, partial(ring, 80, per_host=8), 1e-3, "16, 32"),
+        # Within a host the launch does not grow with the ranks, and the slowest link counts.
+        (network_of(within(2)), 8, 8, partial(launched, 8), 0.02, "2"),
+        (network_of(within(2), links=LINKS), 4, 4, partial(launched, 4, rate=16.0), 0.02, "2"),
+        (
+            network_of(within(2), within(4, 20.0), links=LINKS),
+            *(8, 8, partial(launched, 8, rate=20.0), 0.05, "2, 4"),
+        ),
+    ],
 )
-def test_bad_links_are_refused(links: tuple[tuple[int, int], ...], path: str) -> None:
-    with refused(path, ""):
-        network_of(within(2), links=links)
-
-
-def test_ranks_of_hosts_count_hosts() -> None:
-    network = network_of(table(16, 8), table(32, 8))
-    for size, time in predicted(network, "all_gather", 80, 8).cost.points:
-        assert abs(time - ring(80, size, 8)) <= max(4, time * 1e-3)
+def test_other_numbers_follow_the_steps_and_the_volume(
+    network: MeasuredNetwork,
+    ranks: int,
+    per_host: int,
+    law: Callable[[int], int],
+    off: float,
+    measured: str,
+) -> None:
+    (collective,) = network.collectives
+    known = predicted(network, collective, ranks, per_host)
+    for size, time in known.cost.points:
+        assert abs(time - law(size)) <= max(4, off * law(size))
+    assert known.notes == (f"{collective} among {ranks} ranks extrapolated from {measured}",)
 
 
 @given(st.integers(5, 15), st.sampled_from(SIZES))
@@ -116,17 +101,12 @@ def test_between_two_tables_costs_are_between_them(ranks: int, size: int) -> Non
     assert "interpolated between 4 and 16" in known.notes[0]
 
 
-def test_within_hosts_says_nothing_of_across() -> None:
-    network = network_of(table(4, 4), table(8, 8))
-    with refused(None, "only such within a host"):
-        predicted(network, "all_gather", 16, 8)
-    assert predicted(network, "all_gather", 6, 6).notes
-
-
 def test_another_number_a_host_is_said() -> None:
-    known = predicted(network_of(table(16, 8), table(32, 8)), "all_gather", 16, 4)
+    known = predicted(HOSTS, "all_gather", 16, 4)
     assert known.cost.points == table(16, 8).points
     assert "taken for that with 8 a host" in known.notes[0]
+    said = predicted(network_of(table(4, 4), table(8, 8)), "all_gather", 6, 6).notes
+    assert said == ("all_gather among 6 ranks interpolated between 4 and 8",)
 
 
 def test_missing_collectives_are_made_of_the_others() -> None:
@@ -141,6 +121,7 @@ def test_missing_collectives_are_made_of_the_others() -> None:
         assert "was not measured" in known.notes[-1]
 
 
+Points = tuple[tuple[int, int], ...]
 points = st.lists(
     st.tuples(st.integers(1, 10**9), st.integers(1, 10**9)),
     min_size=2,
@@ -150,16 +131,12 @@ points = st.lists(
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(2, 64), points), min_size=1, max_size=4, unique_by=lambda t: t[0]
-    ),
+    st.dictionaries(st.integers(2, 64), points, min_size=1, max_size=4),
     st.integers(2, 256),
     st.sampled_from(COLLECTIVES),
 )
-def test_costs_never_fall(
-    tables: list[tuple[int, tuple[tuple[int, int], ...]]], ranks: int, collective: Collective
-) -> None:
-    measured = (Measured("all_reduce", count, 1, rows) for count, rows in tables)
+def test_costs_never_fall(tables: dict[int, Points], ranks: int, collective: Collective) -> None:
+    measured = (Measured("all_reduce", count, 1, rows) for count, rows in tables.items())
     known = predicted(network_of(*measured), collective, ranks, 1)
     assert known.cost.is_monotone
     assert all(time >= 0 for _, time in known.cost.points)
@@ -174,46 +151,55 @@ def test_what_is_beyond_a_table_is_said() -> None:
     assert "2 of 3 are above its largest (4,096 B)" in said
 
 
-def test_leaving_out_finds_no_error_where_there_is_none() -> None:
-    line = Measured(
-        "all_gather", 4, 1, tuple((size, 1000 + size) for size in (64, 128, 512, 2**21))
-    )
+def test_leaving_out_finds_an_error_where_there_is_one() -> None:
+    line = Measured("all_gather", 4, 1, tuple((x, 1000 + x) for x in (64, 128, 512, 2**21)))
     assert [one.error for one in sizes_left_out(line)] == [0.0, 0.0]
+    crooked = Measured("all_gather", 4, 1, ((64, 100), (128, 400), (256, 420)))
+    (one,) = sizes_left_out(crooked)
+    assert (one.predicted_ns, one.error) == (207, 207 / 400 - 1)
     network = network_of(table(4), table(8), table(16), table(32))
     for held_out in (list(from_smaller(network)), list(ranks_left_out(network))):
-        known = summary(held_out)
-        assert known is not None
+        assert summary(held_out) is not None
     largest = [one for one in from_smaller(network) if one.table.ranks == 32]
     assert max(abs(one.error) for one in largest) < 1e-3
 
 
-def test_leaving_out_finds_an_error() -> None:
-    crooked = Measured("all_gather", 4, 1, ((64, 100), (128, 400), (256, 420)))
-    (one,) = sizes_left_out(crooked)
-    assert one.predicted_ns == 207
-    assert one.error == 207 / 400 - 1
+TABLE: dict[str, Any] = {"collective": "all_reduce", "ranks": 4, "per_host": 2}
+TABLE["points"] = ((1, 1), (2, 2))
 
 
 @pytest.mark.parametrize(
-    ("options", "path"),
+    ("make", "path", "said"),
     [
-        ({"collective": "gather"}, "collective"),
-        ({"ranks": 1}, "ranks"),
-        ({"per_host": 3}, "ranks_per_host"),
-        ({"points": ((1, 1),)}, "table"),
-        ({"points": ((1, 0), (2, 1))}, "table[0][1]"),
-        ({"points": ((2, 1), (2, 2))}, "table[1][0]"),
+        *(
+            (partial(Measured, **{**TABLE, **change}), path, "")
+            for change, path in (
+                ({"collective": "gather"}, "collective"),
+                ({"ranks": 1}, "ranks"),
+                ({"per_host": 3}, "ranks_per_host"),
+                ({"points": ((1, 1),)}, "table"),
+                ({"points": ((1, 0), (2, 1))}, "table[0][1]"),
+                ({"points": ((2, 1), (2, 2))}, "table[1][0]"),
+            )
+        ),
+        *(
+            (partial(network_of, within(2), links=links), path, "")
+            for links, path in (
+                (((2, 0),), "bytes_per_s"),
+                (((1, 5),), "ranks"),
+                (((4, 5), (2, 6)), "links[1].ranks"),
+            )
+        ),
+        (partial(network_of, table(4), table(4)), None, "two tables among 4 ranks"),
+        (
+            partial(predicted, network_of(table(4, 4), table(8, 8)), "all_gather", 16, 8),
+            *(None, "only such within a host"),
+        ),
     ],
 )
-def test_bad_tables_are_refused(options: dict[str, object], path: str) -> None:
-    good = {"collective": "all_reduce", "ranks": 4, "per_host": 2, "points": ((1, 1), (2, 2))}
-    with refused(path, ""):
-        Measured(**(good | options))  # type: ignore[arg-type]
-
-
-def test_two_tables_of_the_same_are_refused() -> None:
-    with refused(None, "two tables among 4 ranks"):
-        network_of(table(4), table(4))
+def test_bad_tables_are_refused(make: Callable[[], object], path: str | None, said: str) -> None:
+    with refused(path, said):
+        make()
 
 
 # --- NICs over which a ring takes what was measured
@@ -230,9 +216,7 @@ def on_nics(collective: Collective, ranks: int, startup: int, rate: int, each: i
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @given(ranks=st.integers(2, 64), startup=st.integers(100, 10**5), rate=st.integers(10**8, 10**11))
-def test_a_rings_nics_are_found_again(
-    collective: Collective, ranks: int, startup: int, rate: int
-) -> None:
+def test_nics_are_found_again(collective: Collective, ranks: int, startup: int, rate: int) -> None:
     network = network_of(on_nics(collective, ranks, startup, rate))
     nic, notes = measured_nic(network, ranks, 1)
     assert abs(nic.startup_ns - startup) <= 1 + startup * 1e-3

@@ -1,6 +1,5 @@
 """The page on the command line lists every exit status and every variable there is in the code."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -26,22 +25,9 @@ def test_every_exit_status_is_listed() -> None:
 
 def test_commands_end_with_no_other_status() -> None:
     """Whatever a command returns as a number is one of them."""
-    functions = [
-        node
-        for source in COMMANDS
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(("run", "main"))
-    ]
-    numbers = [
-        node.value.value
-        for function in functions
-        for node in ast.walk(function)
-        if isinstance(node, ast.Return)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, int)
-    ]
+    numbers = re.findall(r"^ +return (\d+)$", "\n".join(COMMANDS), flags=re.MULTILINE)
     assert len(numbers) > 10
-    assert {*numbers} <= set(Exit)
+    assert {*map(int, numbers)} <= set(Exit)
 
 
 def test_every_variable_of_the_code_is_listed() -> None:

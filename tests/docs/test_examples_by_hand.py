@@ -60,9 +60,7 @@ def test_the_iteration_of_fsdp_adds_up() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"), [({"memory_bytes": 49}, 48), ({"memory_bytes": 43}, None)]
 )
-def test_the_iteration_of_fsdp_with_another_memory(
-    change: dict[str, int], expected: int | None
-) -> None:
+def test_fsdp_with_another_memory(change: dict[str, int], expected: int | None) -> None:
     assert planner.solve({**example("fsdp.md")[0], **change})["objective_ns"] == expected
 
 
@@ -75,9 +73,7 @@ def test_the_iteration_of_fsdp_with_another_memory(
         ({"memory_limit_bytes": 42}, 26, 17, None),
     ],
 )
-def test_the_graph_of_overlap_adds_up(
-    change: dict[str, Any], makespan: int, exposed: int, table: int | None
-) -> None:
+def test_overlap(change: dict[str, Any], makespan: int, exposed: int, table: int | None) -> None:
     request, tables = example("overlap.md")
     answer: dict[str, Any] = planner.solve({**request, **change})
     assert (answer["objective_ns"], answer["exposed_ns"]) == (makespan, exposed)

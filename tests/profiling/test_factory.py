@@ -79,9 +79,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         *((name, ("4",), 1) for name in ("bare", "takes_anything", "Net", "lazily")),
     ],
 )
-def test_a_factory_of_a_model_and_perhaps_of_inputs(
-    module: str, name: str, given: tuple[Any, ...], rows: int
-) -> None:
+def test_models_and_inputs(module: str, name: str, given: tuple[Any, ...], rows: int) -> None:
     before = list(sys.path)
     model, inputs = load_factory(f"{module}:{name}", *given)
     assert isinstance(model, nn.Linear)
@@ -90,9 +88,7 @@ def test_a_factory_of_a_model_and_perhaps_of_inputs(
     assert measured(model, inputs).parameter_bytes == 40
 
 
-def test_files_in_the_current_directory_stand_in_for_no_other_module(
-    module: str, tmp_path: Path
-) -> None:
+def test_files_here_stand_in_for_no_other_module(module: str, tmp_path: Path) -> None:
     for name in ("colorsys", "wave"):  # of the standard library, loaded by nobody yet
         sys.modules.pop(name, None)
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong one')\n")

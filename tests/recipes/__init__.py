@@ -1,1 +1,1 @@
-"""The recipes of CONTRIBUTING.md, followed: a method, a family and a format nobody needs."""
+"""The recipe of CONTRIBUTING.md, followed: a family nobody needs."""

@@ -1,93 +1,22 @@
-"""A method, a family and a format are added as CONTRIBUTING.md says, and everything follows."""
+"""A family is added as CONTRIBUTING.md says, and everything follows."""
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import planner
-from planner.formats import READERS, Reader
 from planner.jsonio.interfaces import PROBLEMS
 from planner.jsonio.service import decode_answer
 from planner.model.errors import InvalidInputError
-from planner.model.layers import Layer
-from planner.model.profiles import Profile, Provenance
 from tests import schemas
 from tests.cli.conftest import line
-from tests.cli.documents import LINK, ROOT
-from tests.cli.line import Line, read, write
-from tests.jsonio.test_iteration import REQUEST as ITERATION
+from tests.cli.documents import ROOT
+from tests.cli.line import Line, write
 from tests.recipes.halves import HALVES
 
 __all__ = ["line"]
-
-ONE_LINE = """
-import json, sys
-from planner.solving.family import Family
-from planner.solving.methods import named
-
-def with_toy(family):
-    methods = family.own_methods
-    family.own_methods = {**methods, "toy": named("toy", methods["auto"])}  # the one line
-
-Family.__init_subclass__ = classmethod(with_toy)  # in each of them
-
-import planner
-from planner.cli import main
-from planner.jsonio.schemas import schema
-
-for line in sys.stdin:
-    request = json.loads(line)
-    answer = planner.solve({**request, "method": "toy"})
-    best = planner.solve(request)
-    names = json.dumps(schema(request["problem"])["request"])
-    print(json.dumps([answer.get("method"), answer["objective_ns"] == best["objective_ns"],
-                      answer["status"] == best["status"], '"toy"' in names]))
-    file = sys.argv[1]
-    open(file, "w").write(line)
-    assert main(["compare", file, "--methods", "toy,auto"]) == 0
-"""
-"""What a new line in `own_methods` does, in every family."""
-
-
-def examples() -> list[dict[str, Any]]:
-    """Return a request of every family: those of the reference, and an iteration."""
-    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = {}
-    for block in re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL):
-        plain = not any(part in block for part in ("…", "{...}", '"scenarios"'))
-        if plain and block.startswith('{"problem"'):
-            request = json.loads(block)
-            found.setdefault(request["problem"], {**request, "method": "auto"})
-    found["iteration"] = ITERATION
-    return list(found.values())
-
-
-@pytest.mark.slow
-def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
-    requests = [example for example in examples() if example["problem"] != "bml"]
-    # Without failures `planner compare` shows algorithms on other networks too, and no method.
-    failed = {"nics": [[[0, 0], 0]]}
-    bcube = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 99, "link_bytes_per_s": 1e9}
-    requests.append({**bcube, "failed": failed})
-    assert len({request["problem"] for request in requests}) == 9
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_LINE, str(tmp_path / "request.json")],
-        cwd=ROOT,
-        input="\n".join(map(json.dumps, requests)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert told == [["toy", True, True, True]] * 9
-    assert len(re.findall(r"^toy ", done.stdout, flags=re.MULTILINE)) >= 9
 
 
 @pytest.fixture
@@ -154,8 +83,6 @@ def test_it_has_regret_scenarios_and_warm_starts() -> None:
     other = {"kind": "halves.Plan", "plan": {"links": [0]}}
     refused = planner.solve({**REQUEST, "method": "replan", "start_plan": other})
     assert (refused["status"], refused["binding"]) == ("infeasible", ["start_plan"])
-    ignored = planner.solve({**REQUEST, "start_plan": other})
-    assert "start_plan is ignored" in ignored["warnings"][0]
     schemas.validate(asked, "halves", "request")
     schemas.validate(answer, "halves", "answer")
 
@@ -166,28 +93,3 @@ def test_names_that_are_taken_are_refused() -> None:
 
     with pytest.raises(InvalidInputError, match="name: there is a problem ibatch already"):
         planner.register(Again())
-
-
-def read_lines(
-    data: bytes, *, name: str, source: str, batch_size: int | None = None
-) -> tuple[Profile, tuple[str, ...]]:
-    """Read a format: bytes of parameters, a layer a line."""
-    try:
-        sizes = [int(line) for line in data.split()]
-    except ValueError:
-        raise InvalidInputError("", "expected a number a line") from None
-    layers = tuple(Layer(f"l{place}", 1, 2, size) for place, size in enumerate(sizes))
-    origin = Provenance("imported", source)
-    return Profile(name, layers, origin, batch_size=batch_size), ("times are made up",)
-
-
-def test_a_format_is_a_function_and_a_line(monkeypatch: pytest.MonkeyPatch, line: Line) -> None:
-    monkeypatch.setitem(READERS, "lines", Reader(read_lines, "sizes, a layer a line"))
-    write("little.sizes", "40\n80\n")
-    warned = line("import lines little.sizes -o little.json").err
-    assert warned == "planner: warning: little.sizes: times are made up\n"
-    document = read("little.json")
-    assert (document["name"], len(document["layers"])) == ("little", 2)
-    line("compare little.json --methods exact", LINK)
-    write("little.sizes", "forty")
-    line.error("import lines little.sizes")

@@ -6,8 +6,6 @@ from fractions import Fraction
 import bigdl
 import pytest
 
-from tests.reproduction.pages import missing
-
 
 @pytest.mark.parametrize(
     ("reading", "value", "ratio"),
@@ -45,7 +43,3 @@ def test_what_is_scored_was_not_used_in_the_fit(monkeypatch: pytest.MonkeyPatch)
     after = bigdl.scored()
     for (name, _, old), (_, _, new) in zip(before, after, strict=True):
         assert (old == new) == name.startswith("ResNet")
-
-
-def test_the_results_file_holds_the_tables() -> None:
-    assert not missing(bigdl.report(), "bigdl")

@@ -8,19 +8,11 @@ from itertools import product
 import bml
 import bml_times
 import pytest
-from bml_jobs import (
-    SERVERS,
-    Job,
-    Printed,
-    gain,
-    lasting,
-    windows_of,
-)
+from bml_jobs import SERVERS, Job, Printed, gain, lasting, windows_of
 
 from planner.families.caramel.windows import Windows
 from planner.families.collectives import Fabric
 from planner.families.collectives.exchange import tensors_on
-from tests.reproduction.pages import missing
 
 
 def busiest_of_servers_on_bcube(n: int, k: int) -> Fraction:
@@ -129,8 +121,3 @@ def test_what_is_scored_was_not_used_in_the_fit(number: int) -> None:
     assert ours(replace(figure, most=50.0, axis_s=1), other) == scored
     assert ours(replace(figure, least=figure.least + 1), other)[2] == scored[2]
     assert ours(replace(figure, least=figure.least + 1), other)[0] != scored[0]
-
-
-def test_the_results_file_holds_the_tables() -> None:
-    for report in (bml_times.report(), bml.jobs(6), bml.jobs(7)):
-        assert not missing(report, "bml")

@@ -1,10 +1,6 @@
 """Caramel's remade figures: two numbers are fitted, and what is quick is what the page shows."""
 
-from collections.abc import Callable
-
 import caramel
-import caramel_motivation
-import caramel_network
 import pytest
 from caramel_model import (
     DEPTHS,
@@ -20,8 +16,6 @@ from caramel_model import (
     profile,
 )
 from caramel_networks import PRINTED, as_printed
-
-from tests.reproduction.pages import missing
 
 
 def test_horovod_has_the_one_utilisation_that_is_fitted() -> None:
@@ -76,16 +70,3 @@ def test_costs_by_depth_have_the_two_printed_factors() -> None:
     sent = [one.cost_ns(10**9) - one.cost_ns(0) for one in (first, last)]
     assert sent[1] == pytest.approx(0.4 * sent[0])
     assert sent[1] == pytest.approx(10**9 * 14 / 8 * 8 / 10)
-
-
-@pytest.mark.parametrize(
-    "figure",
-    [
-        caramel_motivation.figure_3,
-        caramel_motivation.figure_4,
-        caramel_network.figure_13,
-        caramel_network.figure_14,
-    ],
-)
-def test_the_results_file_holds_what_is_printed(figure: Callable[[], str]) -> None:
-    assert not missing(figure(), "caramel")

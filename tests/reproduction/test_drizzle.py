@@ -6,13 +6,11 @@ from pathlib import Path
 
 import drizzle
 import drizzle_model
-import drizzle_online
 import pytest
 from drizzle_model import GAINED, NUMBERS, SAVED
 from multiply_adds import inception_v1, vgg16_on_cifar10
 
 from planner.jsonio import decode_profile
-from tests.reproduction.pages import missing
 
 
 def test_fig_6_from_fig_4_by_hand() -> None:
@@ -38,9 +36,7 @@ def test_a_fit_gives_the_number_it_was_fitted_to() -> None:
 
 
 @pytest.mark.parametrize("figure", NUMBERS)
-def test_what_is_scored_was_not_used_in_the_fit(
-    figure: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_scored_was_not_fitted(figure: int, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {other: [row.ours for row in drizzle.scored(other)] for other in NUMBERS}
     changed = replace(NUMBERS[figure], share=Fraction(12, 100))
     monkeypatch.setattr(drizzle_model, f"FIG{figure}", changed)
@@ -59,8 +55,3 @@ def test_multiply_adds_count_the_networks_that_are_meant() -> None:
     last = ((4, 256 * 512 + 2 * 512 * 512), (2, 3 * 512 * 512))
     work = sum(9 * side**2 * weights for side, weights in (*stages, *last))
     assert vgg16_on_cifar10().multiply_adds == work + 512 * 512 + 512 * 10
-
-
-def test_the_results_file_holds_the_tables() -> None:
-    for report in (*map(drizzle.report, NUMBERS), drizzle_online.report()):
-        assert not missing(report, "drizzle")

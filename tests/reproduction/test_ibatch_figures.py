@@ -5,8 +5,6 @@ import pytest
 from ibatch_model import DEFAULT, NETWORKS, Constants, fit, iteration, profile
 from ibatch_printed import PRINTED
 
-from tests.reproduction.pages import missing
-
 
 @pytest.fixture(scope="module")
 def constants() -> Constants:
@@ -30,9 +28,7 @@ def test_what_is_fitted_goes_through_the_default_curve(constants: Constants) -> 
         assert iteration(constants, network, nodes, "one_batch").speedup == pytest.approx(speedup)
 
 
-def test_other_printed_curves_change_nothing_of_ours(
-    constants: Constants, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_curves_change_nothing(constants: Constants, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ibatch.figure_5(constants)
     nonsense = {point: dict.fromkeys(printed, 7.0) for point, printed in PRINTED.items()}
     monkeypatch.setattr(ibatch, "PRINTED", nonsense)
@@ -84,8 +80,3 @@ def test_no_batches_exceed_what_the_forward_pass_can_hide(constants: Constants) 
         for startup_share in (0.0, 1.0):
             made = iteration(constants, network, nodes, "exact", startup_share=startup_share)
             assert made.speedup <= limit * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("number", list(ibatch.FIGURES))
-def test_the_results_file_holds_what_is_printed(constants: Constants, number: str) -> None:
-    assert not missing(ibatch.FIGURES[number](constants), "ibatch")

@@ -8,8 +8,7 @@ import yan
 from yan_heldout import Orders, held_out
 from yan_ranks import HALVES, everything, given, label, load, order, pairs_right, transferred
 
-from tests.reproduction.pages import missing
-
+Row = tuple[int, int, int]
 PAPER = [(2, 9, 2), (2, 8, 4), (4, 4, 4), (1, 19, 1)]
 
 
@@ -24,11 +23,7 @@ PAPER = [(2, 9, 2), (2, 8, 4), (4, 4, 4), (1, 19, 1)]
         (PAPER[::-1], PAPER, (0, 0)),
     ],
 )
-def test_pairs_in_order(
-    found: list[tuple[int, int, int]],
-    known: list[tuple[int, int, int]],
-    expected: tuple[int, int],
-) -> None:
+def test_pairs_in_order(found: list[Row], known: list[Row], expected: tuple[int, int]) -> None:
     assert pairs_right(found, PAPER, known) == expected
 
 
@@ -64,22 +59,10 @@ def test_a_point_that_orders_the_four_known_rows_is_scored_on_the_others() -> No
     assert held_out(problem, found).worst == 1
 
 
-@pytest.fixture(scope="module")
-def breakdown() -> str:
-    return yan.figure11()
-
-
-def test_shares_of_an_epoch_add_up(breakdown: str) -> None:
-    rows = [line for line in breakdown.splitlines() if "/" in line.split(" | ")[0]]
+def test_shares_of_an_epoch_add_up() -> None:
+    rows = [line for line in yan.figure11().splitlines() if "/" in line.split(" | ")[0]]
     assert len(rows) == 9  # and the header
     for row in rows[1:]:
         shares = [float(cell.removesuffix(" %")) for cell in row.strip("| ").split(" | ")[2:]]
         assert sum(shares[:6]) == pytest.approx(100, abs=0.3)
         assert shares[0] + shares[2] + shares[4] == pytest.approx(shares[6], abs=0.2)
-
-
-@pytest.mark.slow
-def test_the_results_file_holds_the_tables(breakdown: str) -> None:
-    assert not missing(yan.scalability("mnist"), "yan")
-    assert not missing(yan.table1(), "yan")
-    assert not missing(breakdown, "yan")
