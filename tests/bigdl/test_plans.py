@@ -10,32 +10,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.families.bigdl import (
-    Driver,
-    Exchange,
-    Problem,
-    check,
-    check_pulls,
-    evaluate,
-    lower_bound_ns,
-    solve,
-)
-from planner.families.bigdl.evaluation import COMPLETE_NODES, pulls_at_once
+from planner.families.bigdl import Driver, Exchange, Problem, check, check_pulls, evaluate, solve
+from planner.families.bigdl.evaluation import COMPLETE_NODES, lower_bound_ns, pulls_at_once
 from planner.families.bigdl.family import tree_levels
 from planner.families.bigdl.problem import slice_of
-from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.network import Network
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
 from planner.solving.result import Status
 from planner.testing import problems
-from tests.bigdl.replays import (
-    contributions,
-    exchange_turns,
-    own_order,
-    own_slices,
-    spark_levels,
-    through_driver,
-)
+from tests.bigdl import replays
+from tests.bigdl.replays import exchange_turns, own_order, own_slices
+from tests.formats.refused import refused
 
 
 def slower(problem: Problem, factor: int) -> Problem:
@@ -62,17 +48,8 @@ def refusal(*arguments: Any, **options: Any) -> str:
 def sums_once(problem: Problem, order: Sequence[Sequence[int]], slices: Any) -> bool:
     """Return whether in a replay every node ends with every gradient once in every element."""
     once = dict.fromkeys(range(problem.nodes), 1)
-    final = contributions(problem, order, slices)
+    final = replays.contributions(problem, order, slices)
     return all(weight == once for weights in final for weight in weights)
-
-
-@given(st.integers(1, 500), st.integers(1, 500))
-def test_slices_tile_the_gradient_evenly(elements: int, nodes: int) -> None:
-    slices = [slice_of(elements, nodes, index) for index in range(nodes)]
-    assert [one for start, stop in slices for one in range(start, stop)] == list(range(elements))
-    sizes = [stop - start for start, stop in slices]
-    assert max(sizes) - min(sizes) <= 1
-    assert sizes == sorted(sizes, reverse=True)
 
 
 @given(twelve, ORDERS)
@@ -86,6 +63,9 @@ def test_plans_and_their_lists_count_every_gradient_once_everywhere(
     assert sums_once(problem, rows, slices)
     nodes = range(problem.nodes)
     assert rows == [tuple(plan.asked(node, turn) for turn in nodes) for node in nodes]
+    sizes = [stop - start for start, stop in slices]
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
 
 
 @given(problems("bigdl", 4), st.data())
@@ -126,24 +106,17 @@ SLICES, ORDER = [(0, 2), (2, 3)], [[0, 1], [1, 0]]
     ("slices", "order", "path"),
     [
         ([], [], "slices"),
-        (None, ORDER, "slices"),
         ("01", ORDER, "slices"),
         ([(0, 2), (2, 2)], ORDER, "slices"),
         ([(0, 2), (2, 4)], ORDER, "slices"),
         ([(0, 2), (1, 3)], ORDER, "slices[1]"),
-        ([(0, 1), (2, 3)], ORDER, "slices[1]"),
         ([(0, 3), (3, 2), (2, 3)], [[0, 1, 2], [1, 2, 0], [2, 0, 1]], "slices[1]"),
         ([(0, 2, 2), (2, 3)], ORDER, "slices[0]"),
-        ([(0, 2), (2, 3.0)], ORDER, "slices[1]"),
         ([(0, True), (1, 3)], ORDER, "slices[0]"),
         ([(0, 2), 3], ORDER, "slices[1]"),
         (SLICES, None, "pull_order"),
         (SLICES, [[0, 1]], "pull_order"),
-        (SLICES, [[0, 1], [1, 1]], "pull_order[1]"),
         (SLICES, [[0, 1], [1]], "pull_order[1]"),
-        (SLICES, [[0, 1, 0], [1, 0]], "pull_order[0]"),
-        (SLICES, [[0, 1], [2, 0]], "pull_order[1]"),
-        (SLICES, [[0, 1], [-1, 0]], "pull_order[1]"),
         (SLICES, [["a", 1], [1, 0]], "pull_order[0]"),
         (SLICES, [[0, 1], [True, 0]], "pull_order[1]"),
         (SLICES, [[0, 1], 1], "pull_order[1]"),
@@ -169,17 +142,12 @@ def test_lists_are_refused_with_a_path(slices: Any, order: Any, path: str) -> No
         (Driver((8.0, 2)), "levels"),  # type: ignore[arg-type]
         (Driver(8), "levels"),  # type: ignore[arg-type]
         ("rotated", ""),
-        (None, ""),
     ],
 )
 def test_plans_of_another_problem(plan: Any, path: str) -> None:
-    with pytest.raises(InvalidPlanError) as caught:
+    with refused(path, "expected", InvalidPlanError):
         check(problem_of(), plan)
-    assert caught.value.path == path
-
-
-def test_true_is_no_number_of_nodes() -> None:
-    with pytest.raises(InvalidPlanError, match="nodes: expected 1, got true"):
+    with refused("nodes", "expected 1, got true", InvalidPlanError):
         check(problem_of(nodes=1), Exchange(10, True))
 
 
@@ -204,7 +172,6 @@ def test_lazy_plans_are_looked_at_in_every_tier(
         check(problem, replace(plan, order="same"))
 
 
-# ---
 # Prices and bounds.
 
 
@@ -221,18 +188,13 @@ def seconds(problem: Problem, sent: list[int], added: list[int]) -> Fraction:
 @given(twelve, ORDERS)
 def test_an_exchange_costs_what_its_pulls_add_up_to(problem: Problem, order: Any) -> None:
     plan = Exchange(problem.elements, problem.nodes, order)
-    cost = evaluate(problem, plan)
-    slices = own_slices(plan)
+    cost, slices, nodes = evaluate(problem, plan), own_slices(plan), range(problem.nodes)
     turns = exchange_turns(problem, own_order(plan), slices)
-    aggregate, gather = (sum(step.busiest for step in phase) for phase in turns)
+    sent = [0, *(sum(step.busiest for step in phase) for phase in turns)]
     longest = max(stop - start for start, stop in slices) * problem.element_bytes
+    local = (problem.partitions_per_node - 1) * problem.gradient_bytes
+    added = [local, (problem.nodes - 1) * longest, 0]
     assert [phase.name for phase in cost.phases] == ["local_sum", "aggregate", "gather"]
-    sent = [0, aggregate, gather]
-    added = [
-        (problem.partitions_per_node - 1) * problem.gradient_bytes,
-        (problem.nodes - 1) * longest,
-        0,
-    ]
     assert [phase.sent_bytes for phase in cost.phases] == sent
     assert [phase.added_bytes for phase in cost.phases] == added
     exact = seconds(problem, sent, added)
@@ -240,6 +202,17 @@ def test_an_exchange_costs_what_its_pulls_add_up_to(problem: Problem, order: Any
     assert cost.times_full_transfer == exact / problem.network.time(problem.gradient_bytes)
     assert list(cost.ends_ns) == sorted(cost.ends_ns)
     assert cost.driver_bytes == cost.driver_added_bytes == 0
+    # How many pulls reach a node in a turn.
+    rows, pulling = pulls_at_once(plan), sum(start < stop for start, stop in slices)
+    assert sum(map(sum, rows)) == pulling * (problem.nodes - 1)
+    for row, step in zip(rows, turns[0], strict=True):
+        assert [pulls > 0 for pulls in row] == [step.sent[node] > 0 for node in nodes]
+    if order == "rotated":
+        assert max(map(max, rows)) <= 1
+    elif pulling == problem.nodes:
+        assert [rows[turn][turn] for turn in nodes] == [problem.nodes - 1] * problem.nodes
+    half = problem.nodes // 2
+    assert pulls_at_once(plan, half, half) == tuple(row[:half] for row in rows[:half])
 
 
 @given(twelve, st.booleans(), st.data())
@@ -251,13 +224,9 @@ def test_drivers_cost_what_their_sums_add_up_to(
         lower = data.draw(st.sets(st.integers(1, problem.tasks), max_size=3)) - {problem.tasks}
         levels = (problem.tasks, *sorted(lower, reverse=True))
     cost = evaluate(problem, Driver(levels, torrent))
-    replay = through_driver(problem, levels, torrent=torrent)
-    everybody = {
-        (node, partition): 1
-        for node in range(problem.nodes)
-        for partition in range(problem.partitions_per_node)
-    }
-    assert replay.result == everybody
+    replay = replays.through_driver(problem, levels, torrent=torrent)
+    everybody = (divmod(task, problem.partitions_per_node) for task in range(problem.tasks))
+    assert replay.result == dict.fromkeys(everybody, 1)
     assert [phase.sent_bytes for phase in cost.phases] == replay.sent
     assert [phase.added_bytes for phase in cost.phases] == replay.added
     assert cost.driver_bytes == replay.driver_bytes
@@ -267,7 +236,7 @@ def test_drivers_cost_what_their_sums_add_up_to(
 
 def test_trees_have_sparks_levels() -> None:
     for tasks in range(1, 2000):
-        assert list(tree_levels(tasks)) == spark_levels(tasks)
+        assert list(tree_levels(tasks)) == replays.spark_levels(tasks)
 
 
 def direct_ns(problem: Problem) -> int:
@@ -299,33 +268,6 @@ def test_the_bound_is_met_by_one_step_or_two(problem: Problem, each: int) -> Non
     assert lower_bound_ns(problem) <= min(direct_ns(problem), ring_ns(problem))
 
 
-def test_optimal_with_a_start_up_too() -> None:
-    """Two steps are proven best as long as one would cost more: here 15 - 1.875 T_F more."""
-    full = 1600  # T_F in nanoseconds at 1 byte a nanosecond
-    for latency, status in ((0, "optimal"), (full * 13, "optimal"), (full * 14, "feasible")):
-        network = Network(Fraction(10**9), latency)
-        problem = problem_of(elements=400, nodes=16, partitions_per_node=1, network=network)
-        assert solve(problem).status == status
-
-
-@given(twelve, ORDERS)
-def test_pulls_at_once_are_counted(problem: Problem, order: Any) -> None:
-    plan = Exchange(problem.elements, problem.nodes, order)
-    rows = pulls_at_once(plan)
-    aggregate, _ = exchange_turns(problem, own_order(plan), own_slices(plan))
-    nodes = range(problem.nodes)
-    pulling = sum(start < stop for start, stop in own_slices(plan))
-    assert sum(map(sum, rows)) == pulling * (problem.nodes - 1)
-    for row, step in zip(rows, aggregate, strict=True):
-        assert [pulls > 0 for pulls in row] == [step.sent[node] > 0 for node in nodes]
-    if order == "rotated":
-        assert max(map(max, rows)) <= 1
-    elif pulling == problem.nodes:
-        assert [rows[turn][turn] for turn in nodes] == [problem.nodes - 1] * problem.nodes
-    half = problem.nodes // 2
-    assert pulls_at_once(plan, half, half) == tuple(row[:half] for row in rows[:half])
-
-
 def test_a_million_nodes() -> None:
     problem = problem_of(elements=2**20 + 5, nodes=2**20, partitions_per_node=2**20)
     cost = evaluate(problem, Exchange(problem.elements, problem.nodes))
@@ -333,35 +275,36 @@ def test_a_million_nodes() -> None:
     assert tree_levels(problem.tasks) == (2**40, 2**20)
 
 
+LEAST = "expected an integer >= 1, got 0"
+
+
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
-        ({"elements": 0}, "elements", "expected an integer >= 1, got 0"),
+        ({"elements": 0}, "elements", LEAST),
         ({"elements": MAX_VALUE, "element_bytes": 2}, "elements", "must fit in 63 bits"),
-        ({"element_bytes": 0}, "element_bytes", "expected an integer >= 1, got 0"),
-        ({"nodes": 0}, "nodes", "expected an integer >= 1, got 0"),
+        ({"element_bytes": 0}, "element_bytes", LEAST),
+        ({"nodes": 0}, "nodes", LEAST),
         ({"nodes": 2**20 + 1}, "nodes", "expected an integer <= 1048576, got 1048577"),
-        ({"nodes": 2.0}, "nodes", "expected an integer >= 1, got 2.0"),
-        ({"partitions_per_node": 0}, "partitions_per_node", "expected an integer >= 1, got 0"),
+        ({"partitions_per_node": 0}, "partitions_per_node", LEAST),
         ({"partitions_per_node": 2**21}, "partitions_per_node", "expected an integer <= 1048576"),
         ({"network": 5}, "network", "expected a Network, got 5"),
     ],
 )
 def test_bad_problems(change: dict[str, Any], path: str, message: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(path, message):
         problem_of(**change)
-    assert caught.value.path == path
-    assert message in caught.value.message
 
 
 def test_sums_beyond_63_bits_are_refused() -> None:
     slow = problem_of(elements=2**31, network=Network(Fraction(1, 1000)))
-    with pytest.raises(InvalidInputError, match="the time of a synchronisation"):
-        solve(slow)
     fast = problem_of(elements=MAX_VALUE, element_bytes=1, network=Network(Fraction(2**62)))
     assert solve(fast).objective_ns is not None
-    with pytest.raises(InvalidInputError, match="the bytes that pass the driver"):
-        solve(fast, method="reduce")
     assert fast.gradient_bytes <= MAX_TOTAL
-    with pytest.raises(NotApplicableError, match="the bytes of a phase"):
-        solve(fast, method="same_order")
+    for problem, method, what in (
+        (slow, "auto", "the time of a synchronisation"),
+        (fast, "reduce", "the bytes that pass the driver"),
+        (fast, "same_order", "the bytes of a phase"),
+    ):
+        with refused("elements", what, NotApplicableError):
+            solve(problem, method=method)

@@ -17,7 +17,6 @@ from planner.families.bml import (
     Transfer,
     TreePlan,
 )
-from planner.families.bml.methods import balanced
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import FULL_WEIGHT
 from planner.families.bml.trees import Tree, root_at_centre
@@ -25,7 +24,7 @@ from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.testing.strategies import networks
-from tests.bml.networks import damaged_networks, hops_of, links_left, single_failures, small_bcubes
+from tests.bml.networks import damaged_networks, hops_of, links_left, small_bcubes
 
 NET = Network(Fraction(10**9))
 
@@ -122,15 +121,5 @@ def lighter(draw: st.DrawFn) -> Planned:
     return problem, replace(plan, light=light, light_weight=weight)
 
 
-@st.composite
-def balanced_plans(draw: st.DrawFn) -> Planned:
-    """Draw a plan in which servers with fewer NICs sum up less."""
-    bcube = draw(st.sampled_from([BCube(2, 3), BCube(3, 3)]))
-    damage = Damage(bcube, draw(st.sampled_from(single_failures(bcube))))
-    plan = balanced(detour(damage), damage)
-    plan = replace(plan, rounds=draw(st.integers(1, 3)))
-    return draw(problems(bcube, damage.failed)), plan
-
-
-planned = st.one_of(intact(rounds=5), detoured(), tree_planned(), lighter(), balanced_plans())
+planned = st.one_of(intact(rounds=5), detoured(), tree_planned(), lighter())
 """Plans of every kind."""

@@ -3,28 +3,29 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from planner.families.bml import CheckerContext, Damage, Failures, Schedule, Transfer, check
-from planner.families.bml.checker import (
-    COMPLETE_CELLS,
-    _check_agreement,
-    check_complete,
-    check_piece,
+from planner.families.bml import (
+    CheckerContext,
+    Damage,
+    Failures,
+    Schedule,
+    Transfer,
+    check,
+    checker,
 )
+from planner.families.bml.checker import check_complete, check_piece
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.networks import SMALL, damaged_networks, small_bcubes
 from tests.bml.plans import all_transfers, context_of, detour_or_reject
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LARGER = [*SMALL, BCube(3, 3), BCube(5, 2), BCube(2, 5)]
 
@@ -65,11 +66,19 @@ def refused(
 
 
 @given(one_of_many())
-def test_dropped_and_doubled_transfers_are_found(drawn: OneOfMany) -> None:
+def test_dropped_and_doubled_transfers_and_broken_links_are_found(drawn: OneOfMany) -> None:
     bcube, transfers, place = drawn
+    one = transfers[place]
     refused(bcube, transfers[:place] + transfers[place + 1 :])
-    twice = "sends it" if transfers[place].stage == "aggregate" else "gets the sum"
-    assert f"{twice} 2 times" in refused(bcube, [*transfers, transfers[place]])
+    twice = "sends it" if one.stage == "aggregate" else "gets the sum"
+    assert f"{twice} 2 times" in refused(bcube, [*transfers, one])
+    for end in (one.server, one.peer):
+        for context in (
+            CheckerContext(bcube, dead=frozenset({end})),
+            CheckerContext(bcube, down=frozenset({(end, one.level)})),
+        ):
+            # By itself: else another transfer over the same NIC is refused in its place.
+            assert refused(bcube, [one], context) == "takes no link that works"
 
 
 def otherwise(bcube: BCube) -> dict[str, dict[str, st.SearchStrategy[object]]]:
@@ -103,19 +112,6 @@ def test_transfers_that_are_otherwise_are_found(
         refused(bcube, transfers, CheckerContext(bcube, exclusive=exclusive))
 
 
-@given(one_of_many())
-def test_dead_servers_and_broken_links_are_found(drawn: OneOfMany) -> None:
-    bcube, transfers, place = drawn
-    one = transfers[place]
-    for end in (one.server, one.peer):
-        for context in (
-            CheckerContext(bcube, dead=frozenset({end})),
-            CheckerContext(bcube, down=frozenset({(end, one.level)})),
-        ):
-            # By itself: else another transfer over the same NIC is refused in its place.
-            assert refused(bcube, [one], context) == "takes no link that works"
-
-
 @settings(max_examples=50)
 @given(damaged_networks(most=2), st.data())
 def test_dropped_and_doubled_detours_are_found(
@@ -128,15 +124,12 @@ def test_dropped_and_doubled_detours_are_found(
     used = [
         place
         for place, one in enumerate(transfers)
-        if any(
-            one.thread * schedule.pieces + piece not in schedule.left_out
-            for piece in range(one.offset, one.offset + one.length)
-        )
+        if not {one.thread * schedule.pieces + one.offset + piece for piece in range(one.length)}
+        <= {*schedule.left_out}
     ]
     assume(used)
     place = data.draw(st.sampled_from(used))
-    dropped = transfers[:place] + transfers[place + 1 :]
-    for mutated in (dropped, [*transfers, transfers[place]]):
+    for mutated in ([*transfers[:place], *transfers[place + 1 :]], [*transfers, transfers[place]]):
         with pytest.raises(InvalidPlanError):
             check_complete(context, schedule, mutated)
 
@@ -212,7 +205,7 @@ class Altered:
     def __getattr__(self, name: str) -> object:
         return getattr(self.plan, name)
 
-    def hops(self, thread: int, piece: int) -> "NDArray[np.int64]":
+    def hops(self, thread: int, piece: int) -> NDArray[np.int64]:
         if self.way is None:
             return self.plan.hops(thread, piece)
         return np.array(self.way, dtype=np.int64).reshape(-1, 4)
@@ -247,17 +240,17 @@ def test_every_piece_of_a_transfer_comes_closer_in_networks_too_large_to_follow(
 def test_servers_whose_transfers_do_not_follow_the_way_are_found() -> None:
     """At 65,536 servers some are asked what they send: it must be what pieces' ways say."""
     bcube = BCube(16, 4)
-    assert bcube.servers**2 * bcube.nics > COMPLETE_CELLS
+    assert bcube.servers**2 * bcube.nics > checker.COMPLETE_CELLS
     assert check(CheckerContext(bcube), Schedule(bcube)) == "pieces"
     with pytest.raises(InvalidPlanError, match="do not follow"):
         check(CheckerContext(bcube), Silent(Schedule(bcube)))  # type: ignore[arg-type]
     schedule = Schedule(BCube(3, 2))
     one, *rest = schedule.transfers(4)
-    _check_agreement(schedule, one.thread, one.offset, {4}, [one, *rest])
+    checker._check_agreement(schedule, one.thread, one.offset, {4}, [one, *rest])
     other = schedule.bcube.neighbours(4, 1 - one.level)[0]
     for wrong in (one._replace(peer=other), one._replace(step=1 - one.step)):
         with pytest.raises(InvalidPlanError, match="do not follow"):
-            _check_agreement(schedule, one.thread, one.offset, {4}, [wrong, *rest])
+            checker._check_agreement(schedule, one.thread, one.offset, {4}, [wrong, *rest])
 
 
 PlacedWay = tuple[Schedule, int, int, Way, int]
@@ -283,53 +276,38 @@ def lost(drawn: PlacedWay, way: Way, **broken: Any) -> str:
     return error.value.message
 
 
-@given(ways())
-def test_broken_links_on_the_way_of_a_piece_are_found(drawn: PlacedWay) -> None:
-    """Whichever end is broken; by itself, else another hop of the same server is refused."""
+@given(ways(), st.data())
+def test_ways_that_are_otherwise_are_found(drawn: PlacedWay, data: st.DataObject) -> None:
     schedule, thread, piece, way, place = drawn
-    _, *ends, level = way[place]
-    for end in ends:
-        assert "no link" in lost(drawn, [way[place]], down=frozenset({(end, level)}))
+    step, sender, receiver, level = hop = way[place]
+    before, behind = way[:place], way[place + 1 :]
+    assert "sends it 0 times" in lost(drawn, [*before, *behind])
+    assert "sends it 2 times" in lost(drawn, [*way, hop])
+    for later in (1, -1):
+        moved = [[at + later, *other] for at, *other in way]
+        assert "expected steps from 0" in lost(drawn, moved)
+    # Who sends to another server on the same level closes a circle, or comes too late.
+    wrong = data.draw(st.sampled_from([x for x in range(schedule.bcube.servers) if x != receiver]))
+    lost(drawn, [*before, [step, sender, wrong, level], *behind])
+    # Whichever end is broken; by itself, else another hop of the same server is refused.
+    for end in (sender, receiver):
+        assert "no link" in lost(drawn, [hop], down=frozenset({(end, level)}))
         its = "owner is dead" if end == schedule.owner(thread, piece) else "no link"
-        assert its in lost(drawn, [way[place]], dead=frozenset({end}))
-
-
-@given(ways())
-def test_dropped_and_doubled_hops_are_found(drawn: PlacedWay) -> None:
-    *_, way, place = drawn
-    assert "sends it 0 times" in lost(drawn, [*way[:place], *way[place + 1 :]])
-    assert "sends it 2 times" in lost(drawn, [*way, way[place]])
+        assert its in lost(drawn, [hop], dead=frozenset({end}))
 
 
 @given(ways(), st.data())
 def test_a_hop_in_another_step_is_found(drawn: PlacedWay, data: st.DataObject) -> None:
     """Unless its sender still has all it gets, and its receiver has not sent yet: then it may."""
     schedule, thread, piece, way, place = drawn
-    step, sender, receiver, level = way[place]
+    step, *hop = way[place]
     assume(schedule.steps > 1)
     new = data.draw(st.sampled_from([x for x in range(schedule.steps) if x != step]))
-    mutated = [*way[:place], [new, sender, receiver, level], *way[place + 1 :]]
-    arrives = [at for at, _, other, _ in way if other == sender]
-    leaves = [at for at, other, *_ in way if other == receiver]
+    mutated = [*way[:place], [new, *hop], *way[place + 1 :]]
+    arrives = [at for at, _, other, _ in way if other == hop[0]]
+    leaves = [at for at, other, *_ in way if other == hop[1]]
     if max(arrives, default=-1) < new < min(leaves, default=schedule.steps):
         altered: Any = Altered(schedule, mutated)
         check_piece(CheckerContext(schedule.bcube), altered, thread, piece)
     else:
         assert "receives it when it has sent it" in lost(drawn, mutated)
-
-
-@given(ways(), st.data())
-def test_another_receiver_is_found(drawn: PlacedWay, data: st.DataObject) -> None:
-    """Who sends to another server on the same level closes a circle, or comes too late."""
-    schedule, _, _, way, place = drawn
-    step, sender, right, level = way[place]
-    wrong = data.draw(st.sampled_from([x for x in range(schedule.bcube.servers) if x != right]))
-    lost(drawn, [*way[:place], [step, sender, wrong, level], *way[place + 1 :]])
-
-
-@given(ways())
-def test_steps_that_the_plan_has_not_are_found(drawn: PlacedWay) -> None:
-    *_, way, _ = drawn
-    for later in (1, -1):
-        moved = [[step + later, *hop] for step, *hop in way]
-        assert "expected steps from 0" in lost(drawn, moved)

@@ -14,26 +14,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import (
-    BML,
-    METHODS,
-    Damage,
-    Failures,
-    Problem,
-    Schedule,
-    TreePlan,
-    ideal_ns,
-    lower_bound_ns,
-    solve,
-)
+from planner.families.bml import METHODS, Damage, Failures, Problem, Schedule, TreePlan, solve
+from planner.families.bml.methods import ideal_ns, lower_bound_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, MAX_LAYERS
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from planner.solving.deadline import NEVER
 from planner.solving.result import Status
 from tests.bml.networks import connected, damaged_networks, distances, links_left, small_bcubes
 from tests.bml.plans import NET, problems
+from tests.present import present
 
 AROUND = ("detour", "trees")
 """Methods that know failures, beside auto."""
@@ -131,17 +121,16 @@ def test_the_last_server_has_nothing_to_do(method: str) -> None:
     assert (result.objective_ns, result.status) == (0, Status.OPTIMAL)
     assert result.plan is not None
     assert not list(result.plan.transfers(3))
-    if isinstance(result.plan, TreePlan):
-        assert result.plan.owner(0, 0) == 3
+    assert not isinstance(result.plan, TreePlan) or result.plan.owner(0, 0) == 3
 
 
 def test_the_largest_of_all() -> None:
     network = Network(Fraction(2**62))
     result = solve(Problem(BCube(4, 3), network, 2**62))
-    assert result.objective_ns is not None
     least = ceil(Fraction(2 * 63 * 10**9, 3 * 64))
     assert result.lower_bound_ns == least
-    assert result.objective_ns - least <= 1  # pieces differ by a byte, links carry 2^62 a second
+    # Pieces differ by a byte, links carry 2^62 a second.
+    assert present(result.objective_ns) - least <= 1
     for bcube in (BCube(2, 56), BCube(2**30, 2), BCube(2**62, 1)):
         assert solve(Problem(bcube, network, 2**62)).plan == Schedule(bcube)
 
@@ -159,37 +148,28 @@ def test_infeasible_exactly_when_cut(network: tuple[BCube, Failures], method: st
         return
     result = solve(Problem(bcube, NET, 100, failed=failed), method=method)
     assert result.status == Status.INFEASIBLE
-    assert result.infeasibility is not None
-    named = [name.removeprefix("failed.") for name in result.infeasibility.binding]
+    found = present(result.infeasibility)
+    named = [name.removeprefix("failed.") for name in found.binding]
     assert named
     assert all(getattr(failed, kind) for kind in named)
     if links:
         part = Damage(bcube, failed).cut_off()
-        assert str(list(bcube.digits(part[0]))) in result.infeasibility.reason
-        assert f"the other {len(links) - len(part)} " in result.infeasibility.reason
+        assert str(list(bcube.digits(part[0]))) in found.reason
+        assert f"the other {len(links) - len(part)} " in found.reason
 
 
-@pytest.mark.parametrize(
-    ("bcube", "failed", "binding", "said", "servers"),
-    [
-        (BCube(3, 2), {"nics": {(5, 0), (5, 1)}}, "nics", "server [1, 2] from the other 8", 1),
-        (
-            BCube(4, 4),
-            {"switches": {(3, switch) for switch in range(64)}},
-            "switches",
-            "and 184 more from the other 64",
-            8,
-        ),
-    ],
-)
-def test_the_part_cut_off_is_named(
-    bcube: BCube, failed: Any, binding: str, said: str, servers: int
-) -> None:
-    result = solve(Problem(bcube, NET, 1, failed=Failures(**failed)))
-    assert result.infeasibility is not None
-    assert result.infeasibility.binding == (f"failed.{binding}",)
-    assert said in result.infeasibility.reason
-    assert result.infeasibility.reason.count("[") == servers
+def test_the_part_cut_off_is_named() -> None:
+    switches = {(3, switch) for switch in range(64)}
+    cases: list[tuple[BCube, dict[str, Any], str, int]] = [
+        (BCube(3, 2), {"nics": {(5, 0), (5, 1)}}, "server [1, 2] from the other 8", 1),
+        (BCube(4, 4), {"switches": switches}, "and 184 more from the other 64", 8),
+    ]
+    for bcube, failed, said, servers in cases:
+        problem = Problem(bcube, NET, 1, failed=Failures(**failed))
+        found = present(solve(problem).infeasibility)
+        assert found.binding == (f"failed.{min(failed)}",)
+        assert said in found.reason
+        assert found.reason.count("[") == servers
 
 
 @pytest.mark.slow
@@ -206,9 +186,7 @@ def test_a_time_limit_holds_for_damage_detours_trees_and_checks(
     result = solve(problem, method=method, time_limit=0.01)
     assert time.process_time() - begin < 1.5
     assert result.status == Status.TIME_LIMIT
-    if result.plan is None:
-        assert result.infeasibility is not None
-        assert result.infeasibility.binding == ("time_limit_s",)
+    assert result.plan or present(result.infeasibility).binding == ("time_limit_s",)
 
 
 @pytest.mark.parametrize(
@@ -216,14 +194,7 @@ def test_a_time_limit_holds_for_damage_detours_trees_and_checks(
 )
 def test_without_failures_there_is_a_plan_however_short_the_time_is(bcube: BCube) -> None:
     problem = Problem(bcube, NET, 10**6)
-    begin = time.process_time()
-    result = solve(problem, time_limit=1e-9)
-    took = time.process_time() - begin
-    assert isinstance(result.plan, Schedule)
-    begin = time.process_time()
-    BML.check(problem, result.plan, NEVER)
-    # Most of it is the check, by which slow machines are told from slow code.
-    assert took < max(1.5, 3 * (time.process_time() - begin))
+    assert isinstance(solve(problem, time_limit=1e-9).plan, Schedule)
     if bcube.nics > MAX_DAMAGED_NICS:
         with pytest.raises(NotApplicableError, match="at most 1048576 NICs"):
             solve(problem, method="trees")
@@ -231,18 +202,14 @@ def test_without_failures_there_is_a_plan_however_short_the_time_is(bcube: BCube
 
 def test_importing_loads_no_heavy_library() -> None:
     heavy = ("numpy", "scipy", "ortools", "pulp", "torch", "matplotlib")
-    code = f"import sys, planner.bml; print([x for x in {heavy} if x in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    loaded = f"len([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, planner.bml, planner.yan; sys.exit({loaded})"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # --- problems that mean nothing, or do not fit
 
 Make = Callable[[], object]
-
-
-def cube(n: Any, k: int) -> Make:
-    return lambda: BCube(n, k)
 
 
 def problem(size: Any = None, *, network: Network = NET, **fields: Any) -> Make:
@@ -266,18 +233,9 @@ WIDE = f"expected a network of at most {MAX_DAMAGED_NICS} NICs"
 @pytest.mark.parametrize(
     ("make", "path", "message"),
     [
-        (cube(1, 2), "n", "expected an integer >= 2, got 1"),
-        (cube(2, 0), "k", "expected an integer >= 1, got 0"),
-        (cube(2, 10**9), "k", "at most 2^62 NICs"),
-        (cube(2, 57), "k", "at most 2^62 NICs"),
-        (cube(2**32, 2), "k", "at most 2^62 NICs"),
-        (cube(2.5, 1), "n", "expected an integer >= 2"),
         (problem(), "gradient_bytes", "missing"),
-        (problem(layer_bytes=()), "gradient_bytes", "missing"),
         (problem(-1), "gradient_bytes", "expected an integer >= 0, got -1"),
         (problem(2**62 + 1), "gradient_bytes", "expected an integer <="),
-        (problem("1"), "gradient_bytes", "expected an integer >= 0, got '1'"),
-        (problem(True), "gradient_bytes", "got true"),
         (problem(layer_bytes=(1, -2)), "layer_bytes[1]", "expected an integer >= 0, got -2"),
         (problem(layer_bytes=(2**62, 1)), "layer_bytes", "expected a sum <="),
         (problem(layer_bytes=(1,) * (MAX_LAYERS + 1)), "layer_bytes", "4096 layers, got 4097"),
@@ -287,9 +245,7 @@ WIDE = f"expected a network of at most {MAX_DAMAGED_NICS} NICs"
         (problem(layer_bytes=(4, 6), element_bytes=4), "layer_bytes[1]", "bytes (4), got 6"),
         (problem(2**62, network=SLOW), "link_bytes_per_s", "send the gradient must fit in 63 bits"),
         (failing(servers={9}), "failed.servers", "expected an integer <= 8, got 9"),
-        (failing(servers={-1}), "failed.servers", "expected an integer >= 0, got -1"),
         (failing(servers={"a"}), "failed.servers", "got 'a'"),
-        (failing(servers={True}), "failed.servers", "got true"),
         (failing(nics={3}), "failed.nics", "expected pairs, got 3"),
         (failing(nics={(0, 0, 0)}), "failed.nics", "expected pairs"),
         (failing(nics={(9, 0)}), "failed.nics", "expected an integer <= 8, got 9"),
@@ -313,15 +269,12 @@ def test_what_means_nothing_is_refused(make: Make, path: str, message: str) -> N
 
 
 def test_lists_and_numbers_of_numpy_will_do() -> None:
-    lists: Any = [0], [(1, 1)], [(0, 2)]
+    lists: Any = [np.int64(0)], [(1, np.int32(1))], [(0, 2)]
     failed = Failures(*lists)
     assert failed == Failures(frozenset({0}), frozenset({(1, 1)}), frozenset({(0, 2)}))
+    assert repr(failed) == "Failures(servers=[0], nics=[(1, 1)], switches=[(0, 2)])"
     assert failed
     assert not Failures()
-    numbers: Any = {np.int64(2)}, {(np.int32(1), np.int64(0))}
-    given = Failures(*numbers)
-    assert repr(given) == "Failures(servers=[2], nics=[(1, 0)], switches=[])"
-    assert given == Failures(frozenset({2}), frozenset({(1, 0)}))
     layers = Problem(BCube(3, 2), NET, layer_bytes=[1, 2])  # type: ignore[arg-type]
     assert (layers.layer_bytes, layers.size_bytes, layers.chunks) == ((1, 2), 3, (1, 2))
     one = Problem(BCube(3, 2), NET, 3, [])  # type: ignore[arg-type]

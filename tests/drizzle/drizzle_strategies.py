@@ -7,24 +7,6 @@ from hypothesis import strategies as st
 
 from planner.families.drizzle import Problem, Stage
 
-small = st.one_of(st.integers(0, 40), st.sampled_from([0, 0, 1]))
-rates = st.builds(Fraction, st.integers(0, 60), st.integers(1, 7))
-shares = st.builds(lambda a, b: Fraction(a, a + b), st.integers(1, 30), st.integers(1, 60))
-
-
-def problems() -> st.SearchStrategy[Problem]:
-    """Draw problems whose smallest group is a small number, if there is one."""
-    return st.builds(
-        Problem,
-        compute_ns=small,
-        tasks=st.integers(1, 6),
-        group_ns=rates,
-        task_ns=rates,
-        constant_task_ns=st.just(Fraction(0)) | rates.map(lambda rate: rate / 9),
-        max_overhead=shares,
-        max_group_ns=st.none() | st.integers(1, 800),
-    )
-
 
 def example_of(**change: Any) -> Problem:
     fields: dict[str, Any] = {

@@ -7,65 +7,51 @@ from typing import Any
 
 import pytest
 
-from planner import InvalidInputError
-from planner.families.drizzle import (
-    Band,
-    Measurement,
-    Problem,
-    Stage,
-    State,
-    adjusted,
-    calibrate,
-    group_sizes,
-)
+from planner.families.drizzle import Band, Measurement, Problem, Stage, State, adjusted, calibrate
+from planner.families.drizzle.evaluation import group_sizes
+from planner.families.drizzle.loops import problem_of
+from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from tests.drizzle.drizzle_strategies import example_of
 
 RANGE = f"expected a number from 0 to {MAX_VALUE}, got"
 LEAST = "expected an integer >= 1, got"
+SHARE = "expected a number > 0 and < 1, got"
 TOO_MUCH = MAX_VALUE * 390_000 + 900_000_000
+LONG = f"the time of a group of one must fit in 63 bits, got {TOO_MUCH}"
+TOGETHER = "expected as many as the stages have (1), got 2"
+NO_LOOP = "no jobs that repeat at least 3 times one after the other: no iterations"
 HALF = Band(Fraction(0), Fraction(1, 2))
 BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"compute_ns": -1}, "compute_ns", "expected an integer >= 0, got -1"),
-    ({"compute_ns": 2.0}, "compute_ns", "expected an integer >= 0, got 2.0"),
     ({"tasks": 0}, "tasks", f"{LEAST} 0"),
     ({"tasks": None}, "tasks", "missing (or stages)"),
+    ({"tasks": 2, "stages": [Stage("a", 1)]}, "tasks", TOGETHER),
     ({"group_ns": -1}, "group_ns", f"{RANGE} -1"),
+    ({"task_ns": -1}, "task_ns", f"{RANGE} -1"),
     ({"constant_task_ns": 2**62 + 1}, "constant_task_ns", f"{RANGE} {2**62 + 1}"),
-    ({"max_overhead": 0}, "max_overhead", "expected a number > 0 and < 1, got 0"),
-    ({"max_overhead": 1}, "max_overhead", "expected a number > 0 and < 1, got 1"),
-    ({"max_overhead": None}, "max_overhead", f"{RANGE} null"),
+    ({"max_overhead": 0}, "max_overhead", f"{SHARE} 0"),
+    ({"max_overhead": 1}, "max_overhead", f"{SHARE} 1"),
     ({"max_group_ns": 0}, "max_group_ns", f"{LEAST} 0"),
-    (
-        {"tasks": MAX_VALUE},
-        "task_ns",
-        f"the time of a group of one must fit in 63 bits, got {TOO_MUCH}",
-    ),
+    ({"tasks": MAX_VALUE}, "task_ns", LONG),
 ]
 ONE: tuple[Any, ...] = (Stage("a", 1),)
 CYCLE = (*ONE, Stage("b", 1, ("d", "a")), Stage("c", 1, ("b",)), Stage("d", 1, ("c",)))
+TYPO = Stage("gradient", 1), Stage("b", 1, ("gradeint",))
+NAMED: Any = 3, ["b"], (7,)
+MANY = f"expected at most {MAX_VALUE} tasks together, got {MAX_VALUE + 1}"
 STAGES: list[tuple[Any, str, str]] = [
     ("stages", "stages", "expected an array, got 'stages'"),
     (({"name": "a"},), "stages[0]", "expected a Stage, got an object"),
-    ((Stage(3, 1),), "stages[0].name", "expected a string, got 3"),  # type: ignore[arg-type]
+    ((Stage(NAMED[0], 1),), "stages[0].name", "expected a string, got 3"),
     ((Stage("a", 0),), "stages[0].tasks", f"{LEAST} 0"),
     ((*ONE, Stage("b", 1), *ONE), "stages[2].name", "'a' given twice, first in stages[0]"),
-    (
-        (Stage("gradient", 1), Stage("b", 1, ("gradeint",))),
-        "stages[1].after[0]",
-        "no stage is called 'gradeint'; did you mean 'gradient'?",
-    ),
-    ((*ONE, Stage("b", 1, ("xyz",))), "stages[1].after[0]", "no stage is called 'xyz'"),
+    (TYPO, "stages[1].after[0]", "no stage is called 'gradeint'; did you mean 'gradient'?"),
     ((*ONE, Stage("b", 1, ("a", "a"))), "stages[1].after[1]", "'a' given twice"),
-    ((Stage("a", 1, ["b"]),), "stages[0].after", "expected names, got an array"),  # type: ignore[arg-type]
-    ((*ONE, Stage("b", 1, (7,))), "stages[1].after[0]", "expected a string, got 7"),  # type: ignore[arg-type]
-    ((Stage("a", 1, ("a",)),), "stages[0].after", "the stages form a cycle: a -> a"),
+    ((Stage("a", 1, NAMED[1]),), "stages[0].after", "expected names, got an array"),
+    ((*ONE, Stage("b", 1, NAMED[2])), "stages[1].after[0]", "expected a string, got 7"),
     (CYCLE, "stages[1].after", "the stages form a cycle: b -> c -> d -> b"),
-    (
-        (Stage("a", MAX_VALUE), Stage("b", 1)),
-        "stages",
-        f"expected at most {MAX_VALUE} tasks together, got {MAX_VALUE + 1}",
-    ),
+    ((Stage("a", MAX_VALUE), Stage("b", 1)), "stages", MANY),
 ]
 BANDS: list[tuple[Any, str, str]] = [
     ((0, True), "high", f"{RANGE} true"),
@@ -78,7 +64,6 @@ BANDS: list[tuple[Any, str, str]] = [
     ((0, 0, 2, 1, 0), "max_group_size", f"{LEAST} 0"),
 ]
 MEASURED: list[tuple[Any, str, str]] = [
-    (None, "measurements", "expected an array, got null"),
     ({1: 2}, "measurements", "expected an array, got an object"),
     ([], "measurements", "expected at least one element, got an empty array"),
     ([3], "measurements[0]", "expected a Measurement, got 3"),
@@ -87,19 +72,18 @@ MEASURED: list[tuple[Any, str, str]] = [
     ([Measurement(1, 1, 0)], "measurements[0].overhead_ns", f"{LEAST} 0"),
 ]
 staged = partial(Problem, compute_ns=1000, task_ns=1, max_overhead=0.5)
+logged = partial(problem_of, (), max_overhead=Fraction(1, 20), max_group_ns=None)
+share_of = partial(adjusted, HALF, State())
 REFUSED: list[tuple[Callable[[], object], str, str]] = [
     *((partial(example_of, **change), path, message) for change, path, message in BROKEN),
     *((partial(staged, stages=stages), path, message) for stages, path, message in STAGES),
     *((partial(Band, *fields), path, message) for fields, path, message in BANDS),
     *((partial(calibrate, rows), path, message) for rows, path, message in MEASURED),
     (partial(State, 0), "group_size", f"{LEAST} 0"),
-    (partial(adjusted, HALF, State(), Fraction(-1)), "overhead", f"{RANGE} -1"),
-    (
-        partial(adjusted, HALF, State(), Fraction(3, 2)),
-        "overhead",
-        "expected a number from 0 to 1, got 3/2",
-    ),
+    (partial(share_of, Fraction(-1)), "overhead", f"{RANGE} -1"),
+    (partial(share_of, Fraction(3, 2)), "overhead", "expected a number from 0 to 1, got 3/2"),
     (partial(group_sizes, example_of(), HALF, 0), "groups", f"{LEAST} 0"),
+    (logged, "", NO_LOOP),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Batches whose communication and computation disturb each other."""
+"""Batches whose communication and computation disturb each other, and pulls for FSDP2."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,11 +15,14 @@ from planner import AffineCost, Result
 from planner.families.ibatch import Evaluation, Plan, Problem, check, evaluate, family, solve
 from planner.families.ibatch.bounds import contention_relaxation
 from planner.families.ibatch.family import IBATCH
-from planner.families.ibatch.methods import BASELINES
+from planner.families.ibatch.methods import BASELINES, default, exported
 from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.errors import NotApplicableError
+from planner.solving.deadline import Deadline
+from planner.solving.targets import FSDP2
 from planner.testing.strategies import interferences
 from tests import oracles
+from tests.present import present
 from tests.solved import Solved
 from tests.strategies import problems
 
@@ -127,3 +130,51 @@ def test_pairs_of_neighbours_keep_to_the_cap() -> None:
     joined = IBATCH.merged(problem, problem.plan((0, 1, 2, 3)), 0)
     assert joined == problem.plan((0, 2, 3))
     assert IBATCH.merged(problem, joined, 0) is None
+
+
+# Pulls for FSDP2: the best of all batches, never slower than its default.
+
+
+TOO_LARGE = Problem(
+    compute_ns=(1,), startup_ns=0, transfer_ns=(1,), layer_bytes=(6,), max_batch_bytes=5
+)
+
+
+def pulls(problem: Problem) -> Problem:
+    return replace(problem, direction="pull", objective="makespan", target=FSDP2)
+
+
+@given(problems(max_layers=7))
+@example(TOO_LARGE)
+def test_the_best_batches_are_what_fsdp2_can_be_told(problem: Problem) -> None:
+    """And without time there is the default."""
+    mine = pulls(problem)
+    uncapped = replace(mine, max_batch_bytes=None)
+    hurried = evaluate(uncapped, present(default(uncapped, Deadline(1e-9)).plan))
+    assert solve(uncapped, method="fsdp2").objective_ns == hurried.makespan_ns
+    result, default_result = solve(mine), solve(mine, method="fsdp2")
+    assert result.objective_ns == oracles.brute_force(replace(mine, target=None))
+    assert (result.plan is None) == (default_result.plan is None)
+    if result.plan is None:
+        return
+    best, usual = Solved.of(result), Solved.of(default_result)
+    assert best.iteration_ns <= usual.iteration_ns
+    rules = (solve(mine, method=rule).objective_ns for rule in ("layer_by_layer", "one_batch"))
+    assert usual.iteration_ns == min(time for time in rules if time is not None)
+    priced = exported(mine, evaluate(mine, best.plan))["fsdp2"]
+    assert (priced.plan_ns, priced.default_ns) == (best.iteration_ns, usual.iteration_ns)
+
+
+@given(disturbed)
+def test_disturbed_pulls_are_no_slower_than_the_default(problem: Problem) -> None:
+    mine = replace(pulls(problem), max_batch_bytes=None)
+    best, usual = Solved.of(solve(mine)), present(default(mine).plan)
+    assert best.iteration_ns <= evaluate(mine, usual).makespan_ns
+    if mine.interference == NO_CONTENTION:
+        every = (evaluate(mine, cut).makespan_ns for cut in every_plan(mine))
+        assert best.iteration_ns == min(every)
+
+
+def test_pushes_are_not_told_to_fsdp2() -> None:
+    pushed = Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(3, 4), direction="push")
+    assert exported(pushed, evaluate(pushed, Plan(((0, 2),)))) == {}

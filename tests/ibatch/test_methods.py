@@ -30,12 +30,11 @@ each_solver = pytest.mark.parametrize("method", SOLVERS)
 each_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 
 
-def pseudo_random(count: int, **more: Any) -> Problem:
+def pseudo_random(count: int, startup_ns: int = 300, **more: Any) -> Problem:
     """Return a problem of times below 1000, always the same."""
-    given: dict[str, Any] = {"startup_ns": 300, **more}
-    if "cost" not in more:
-        given["transfer_ns"] = [(i * 7919 + 31) % 1000 for i in range(count)]
-    return Problem(compute_ns=[(i * 104_729 + 17) % 1000 for i in range(count)], **given)
+    transfers = [(i * 7919 + 31) % 1000 for i in range(count)]
+    computation = [(i * 104_729 + 17) % 1000 for i in range(count)]
+    return Problem(startup_ns=startup_ns, transfer_ns=transfers, compute_ns=computation, **more)
 
 
 SMALL: dict[str, Any] = {"startup_ns": 0, "transfer_ns": [4, 1], "compute_ns": [7, 7]}
@@ -143,14 +142,15 @@ def test_ddp_buckets_close_once_their_limit_is_reached() -> None:
     assert Solved.of(solve(problem, method="ddp")).plan.batches == ((4, 6), (2, 4), (0, 2))
 
 
-def test_what_binds_is_named() -> None:
+@pytest.mark.parametrize("method", [*SOLVERS, "exact"])
+def test_what_binds_is_named(method: str) -> None:
     """The cap; and under Eq. 4 that the second layer cannot cover the computation of the first."""
     found = []
     cases = ([1, 1, 1], [5, 50, 60], "makespan"), ([100, 1], [10, 10], "eq4")
     for compute, sizes, objective in cases:
         fields: dict[str, Any] = {"startup_ns": 0, "compute_ns": compute, "objective": objective}
         fields |= {"transfer_ns": [1] * len(sizes), "layer_bytes": sizes, "max_batch_bytes": 10}
-        found.append(present(solve(Problem(**fields)).infeasibility))
+        found.append(present(solve(Problem(**fields), method=method).infeasibility))
     cap, eq5 = found
     assert (cap.binding, cap.layers) == (("max_batch_bytes",), (1, 2))
     assert "60" in cap.reason
@@ -170,27 +170,11 @@ def test_a_time_limit_leaves_a_plan_and_its_gap(method: str) -> None:
     assert present(result.gap) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("method", "limit"), [("exact", 1e-9), ("milp", 0.5), ("cpsat", 0.5)])
-@each_objective
-@pytest.mark.parametrize("cap", [None, 600])
-def test_time_limits_of_the_quadratic_methods_and_of_solvers(
-    method: str, limit: float, objective: str, cap: int | None
-) -> None:
-    """Only under Eq. 4 with a cap there may be no plan yet."""
-    cost = TableCost(((0, 2000), (300, 5000), (301, 4000), (5000, 50_000)))
-    sized = {"layer_bytes": [(i * 7919) % 100 for i in range(120)], "max_batch_bytes": cap}
-    problem = pseudo_random(120, startup_ns=None, cost=cost, objective=objective, **sized)
-    result = solve(problem, method=method, time_limit=limit)
-    if result.plan is None:
-        assert (objective, cap) == ("eq4", 600)
-        assert result.infeasibility is not None
-        assert result.status == (Status.TIME_LIMIT if result.timed_out else Status.INFEASIBLE)
-    else:
-        check(problem, result.plan)
-        assert result.gap is not None
-        assert result.status in (Status.TIME_LIMIT, Status.OPTIMAL)
-    assert method != "exact" or result.status == Status.TIME_LIMIT
+@pytest.mark.parametrize("method", [*SOLVERS, "exact"])
+def test_without_time_there_may_be_no_plan_under_eq4_and_a_cap(method: str) -> None:
+    result = solve(BEYOND, method=method, time_limit=1e-9)
+    assert (result.plan, result.status) == (None, Status.TIME_LIMIT)
+    assert present(result.infeasibility).binding == ("time_limit_s",)
 
 
 def test_larger_random_tables_agree_between_methods() -> None:

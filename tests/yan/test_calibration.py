@@ -1,16 +1,22 @@
-"""Constants fitted to epochs: recovered, held, kept above 0; and how good they are said to be."""
+"""Constants fitted to epochs, and how good they are said to be; and those of this machine."""
 
 import math
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from math import isfinite
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from planner.families.yan.calibration import Fit, MeasuredEpoch, fit
+from planner.families.yan.calibration import Fit, MeasuredEpoch, compute, fit, worker
+from planner.families.yan.calibration.compute import measure_computation
 from planner.families.yan.calibration.fit import FITTED, correlations, errors, regret
 from planner.families.yan.configuration import Configuration, Fixed
 from planner.families.yan.layers import NeuronLayer
@@ -18,6 +24,7 @@ from planner.families.yan.model import estimate
 from planner.families.yan.problem import Constants, Problem
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
+from planner.model.errors import MeasurementError
 from tests.formats.refused import refused
 from tests.yan.small_problems import alike, mapped
 
@@ -274,12 +281,6 @@ def test_neither_the_order_of_measurements_nor_memory_nor_what_is_fixed_matters(
 
 
 GOOD, BAD = measured(job(TRUE), configurations(2, 18))
-CONV, WIDE, OUT = BAD.configuration.layers
-MANY, UNMAPPED = replace(WIDE, threads=3), replace(CONV, mapping=())
-
-
-def bad(**changes: Any) -> list[MeasuredEpoch]:
-    return [GOOD, replace(BAD, configuration=replace(BAD.configuration, **changes))]
 
 
 @pytest.mark.parametrize(
@@ -287,11 +288,6 @@ def bad(**changes: Any) -> list[MeasuredEpoch]:
     [
         ("measurements[1].epoch_ns", [GOOD, replace(BAD, epoch_ns=0)], 2),
         ("measurements[1].epoch_ns", [GOOD, replace(BAD, epoch_ns=2**62 + 1)], 2),
-        ("measurements[1].replicas", bad(replicas=0), 2),
-        ("measurements[1]", bad(parameter_servers=17), 2),
-        ("measurements[1].layers", bad(layers=()), 2),
-        ("measurements[1].layers[1].threads", bad(layers=(CONV, MANY, OUT)), 2),
-        ("measurements[1].layers[0].mapping", bad(layers=(UNMAPPED, WIDE, OUT)), 2),
         ("measurements", [], 2),
         ("measurements", [GOOD], 2),
         ("folds", [GOOD, BAD], 1),
@@ -300,5 +296,95 @@ def bad(**changes: Any) -> list[MeasuredEpoch]:
 def test_a_fit_needs_right_measurements_to_fit_and_to_check(
     path: str, measurements: list[MeasuredEpoch], folds: int
 ) -> None:
+    """Bad configurations are refused as in tests/cli/test_calibrate.py."""
     with refused(path, ""):
         fit(job(START), measurements, folds=folds)
+
+
+# Measured on this machine: sensible, no process left over, errors with a place.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cores", [1, 2])
+def test_this_machine_can_be_measured(cores: int) -> None:
+    if len(compute.available_processors()) < cores:
+        pytest.skip("needs more processors")
+    seen: list[tuple[int, int]] = []
+    found = measure_computation(
+        cores, repetitions=2, source="a test", progress=lambda done, of: seen.append((done, of))
+    )
+    assert seen == [(1, 2), (2, 2)]
+    assert len(found.interference) == cores
+    assert found.interference[0] == 1
+    assert all(factor >= 1 and isfinite(factor) for factor in found.interference)
+    constants = Constants(
+        muladd_ns=found.muladd_ns,
+        activation_ns=found.activation_ns,
+        error_ns=found.error_ns,
+        latency_ns=[Fraction(1)] * cores,
+        nic_bits_per_s=Fraction(1),
+        interference=found.interference,
+    )
+    # Any processor adds faster than it computes an exponential function.
+    assert 0 < constants.muladd_ns < constants.activation_ns < 10**6
+    assert 0 < constants.error_ns < 10**6
+    assert found.provenance.kind == "measured"
+    assert found.provenance.source == "a test"
+    assert {"numpy", "blas", "python"} <= set(found.provenance.versions)
+
+
+Processes = list[subprocess.Popen[str]]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    processes, start = Processes(), subprocess.Popen
+
+    def remembered(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
+        processes.append(start(*arguments, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remembered)
+    return processes
+
+
+def test_no_process_is_left_over(started: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither after an interrupt nor if one fails, which is reported."""
+    with pytest.raises(KeyboardInterrupt):
+        measure_computation(1, repetitions=100, progress=Mock(side_effect=KeyboardInterrupt))
+    assert len(started) == 1
+    monkeypatch.setattr(worker, "__file__", "/nowhere/worker.py")
+    with pytest.raises(MeasurementError, match=r"nowhere/worker\.py"):
+        measure_computation(1, repetitions=1)
+    assert len(started) == 2
+    assert all(one.returncode is not None for one in started)
+
+
+def test_a_process_knows_every_kernel_and_ends_with_its_input() -> None:
+    (processor, *_) = compute.available_processors()
+    asked = "".join(f"{kernel} 0 1\n" for kernel in ("muladd", "activation", "error", "layer"))
+    command = [sys.executable, "-P", str(worker.__file__), str(processor)]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    versions, *answers = done.stdout.splitlines()
+    assert "numpy" in versions
+    assert len(answers) == 4
+    assert all(float(answer) > 0 for answer in answers)
+
+
+def test_a_window_that_is_over_still_gives_a_time() -> None:
+    calls: list[int] = []
+    assert worker.timed(lambda: calls.append(1), 0, 0) >= 0
+    assert len(calls) == 1
+    stop = monotonic_ns() + 1_000_000
+    worker.timed(lambda: calls.append(1), 0, stop)
+    assert monotonic_ns() >= stop
+    assert len(calls) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [({"cores": 0}, "cores"), ({"cores": 2**20}, "cores"), ({"repetitions": 0}, "repetitions")],
+)
+def test_bad_arguments_are_named(arguments: dict[str, Any], path: str) -> None:
+    with refused(path, ""):
+        measure_computation(**arguments)

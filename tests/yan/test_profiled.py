@@ -76,15 +76,18 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
     """Uncut layers take what was measured: forward alone, backward in update and error terms."""
     profile = shipped(path)
     assert profile.batch_size is not None
-    problem = profiled(profile, machines(4), 5 * profile.batch_size).problem
+    scale = Fraction(1, 50)
+    made = profiled(profile, machines(4), 5 * profile.batch_size, computation=scale)
+    assert made.assumptions
+    problem = made.problem
     layers, whole = problem.layers, LayerChoice(1, 1, 1, ((0,),))
     found = yan.estimate(problem, Configuration(1, 1, 1, (whole,) * len(layers))).layers
     assert problem.samples == 5
     assert sum(layer.weights for layer in layers) == sum(
         layer.weights or 0 for layer in profile.layers
     )
-    assert sum(layer.forward_ns or 0 for layer in layers) == profile.forward_ns
-    assert sum(layer.backward_ns or 0 for layer in layers) == profile.backward_ns
+    assert sum(layer.forward_ns or 0 for layer in layers) == scale * profile.forward_ns
+    assert sum(layer.backward_ns or 0 for layer in layers) == scale * profile.backward_ns
     for place, layer in enumerate(layers):
         assert layer.forward_ns is not None
         assert found[place].forward_computation == 5 * layer.forward_ns
@@ -92,15 +95,6 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
         own = found[place].weight_update + before
         assert own == 5 * (layer.backward_ns or 0)
     assert sum(layer.cuts > 1 for layer in layers) > len(layers) // 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["vgg19", "resnet50"])
-def test_shipped_profiles_are_searched(name: str) -> None:
-    (path,) = (one for one in PROFILES if one.stem == name)
-    made = profiled(shipped(path), machines(6), 10**6, computation=Fraction(1, 50))
-    assert yan.solve(made.problem).status == "optimal"
-    assert made.assumptions
 
 
 def test_layers_of_a_small_profile() -> None:
