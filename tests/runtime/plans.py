@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ from planner.families import bigdl, caramel, ibatch, iteration
 from planner.families.iteration.synchronisation import recipe_on, synchronisations
 from planner.jsonio import caramel as caramel_answers
 from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.iteration_making import answer
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
@@ -82,8 +81,8 @@ SWITCH = Failures(switches=frozenset({(1, 0)}))
 
 
 def small(machines: int, topology: Topology, failed: Failures = NONE) -> Cluster:
-    levels = topology.k if isinstance(topology, BCube) else 1
-    nic = Nic(Fraction(10**8), 20_000, levels)
+    rails = topology.accelerators if isinstance(topology, Rails) else 1
+    nic = Nic(Fraction(10**8), 20_000, topology.k if isinstance(topology, BCube) else rails)
     return Cluster("tried", "a test", machines, topology, nic, failed=failed)
 
 
@@ -93,6 +92,7 @@ SMALL = [
     small(4, BCube(2, 2), SERVER),
     small(4, BCube(2, 2)),
     small(4, FatTree(4)),
+    small(2, Rails(2, 2, Fraction(10**9), 2_000)),
     small(4, BCube(2, 2), LINK),
     small(4, BCube(2, 2), SWITCH),
     small(9, BCube(3, 2)),
@@ -182,55 +182,17 @@ def tight(ranks: int) -> Case:
 
 
 # ---
-# Shipped profiles on shipped clusters.
+# Shipped profiles.
 #
-# Those clusters keep their kind of topology and lose machines, so that their ranks fit on this one;
-# models keep their parameters' names and proportions. Sizes, speeds and memories are all divided by
-# the same number, so that plans stay what they are, and computation is 50 times as fast, so that
-# there is something to plan. A part of the pairs is asked for, all in a thorough run.
+# Models keep their parameters' names and proportions; sizes are divided by the same number, and
+# computation is 50 times as fast, so that there is something to plan.
 
-ROOT = Path(__file__).parents[2]
-PROFILES = {path.stem: path for path in sorted((ROOT / "data" / "profiles").glob("*.json"))}
-FILES = {path.stem: path for path in sorted((ROOT / "planner/data/clusters").glob("*.json"))}
-TREE = "office-4 on a fat-tree"
-CLUSTERS = [  # but those whose tables leave open how messages travel
-    *(name for name, path in FILES.items() if decode_cluster(path.read_bytes()).network is None),
-    TREE,
-]
+PROFILES = {
+    path.stem: path
+    for path in sorted((Path(__file__).parents[2] / "data" / "profiles").glob("*.json"))
+}
 FASTER = Fraction(1, 50)
 DIVISOR = 1000
-
-
-@cache
-def cluster_of(name: str) -> Cluster:
-    """Return a shipped cluster, with fewer machines and all its speeds divided."""
-    cluster = decode_cluster(FILES[name.split(" ", maxsplit=1)[0]].read_bytes())
-    topology: Topology
-    match cluster.topology:
-        case BCube():
-            topology = BCube(3, 2) if THOROUGH else BCube(2, 2)
-        case Rails() as rails:
-            topology = Rails(2, 2, rails.link_bytes_per_s / DIVISOR, rails.link_startup_ns)
-        case _:
-            few = 4 if cluster.machines % 4 == 0 else 9 if THOROUGH else 3
-            topology = FatTree(4) if name == TREE else Switch(few)
-    machines = 4 if name == TREE else 2 if isinstance(topology, Rails) else topology.servers
-    nic = replace(
-        cluster.nic,
-        bytes_per_s=cluster.nic.bytes_per_s / DIVISOR,
-        # To all others at once is as dear as it was with more of them.
-        message_ns=cluster.nic.message_ns * max(cluster.machines - 2, 1) // max(machines - 2, 1),
-        per_machine=2 if isinstance(topology, Rails) else cluster.nic.per_machine,
-    )
-    shared, memory = cluster.shared_bytes_per_s, cluster.memory_bytes
-    return replace(
-        cluster,
-        machines=machines,
-        topology=topology,
-        nic=nic,
-        shared_bytes_per_s=None if shared is None else shared / DIVISOR,
-        memory_bytes=None if memory is None else memory // DIVISOR,
-    )
 
 
 @cache
@@ -248,35 +210,23 @@ def graph_of(name: str) -> tuple[Graph, iteration.Footprint]:
     return Graph(ops, parameters), iteration.Footprint(size, size, kept)
 
 
-def asked_for(profile: int, cluster: int) -> bool:
-    """Tell whether a run asks for a pair; by default for every topology, and each second switch."""
-    if THOROUGH:
-        return True
-    known = cluster_of(CLUSTERS[cluster])
-    if known.workers != 4:
-        return (profile + cluster) % 4 == 0
-    listed = cluster % 2 == 0 or not isinstance(known.topology, Switch)
-    return listed and profile == 3 * cluster % len(PROFILES)
-
-
 def shipped(ranks: int) -> list[Case]:
-    """Return plans, as `planner plan` makes them, for pairs with a number of ranks, by profile.
+    """Return plans, as `planner plan` makes them, on clusters with a number of ranks, by profile.
 
-    Every third one has its algorithms changed transfer by transfer: the best plans of these pairs
-    rarely mix them.
+    A fifth of the pairs is planned, all in a thorough run. Every third plan has its algorithms
+    changed transfer by transfer: the best plans of these pairs rarely mix them.
     """
     cases: list[Case] = []
-    for first, profile in enumerate(PROFILES):
-        for second, name in enumerate(CLUSTERS):
-            cluster = cluster_of(name)
-            if cluster.workers != ranks or not asked_for(first, second):
-                continue
-            graph, footprint = graph_of(profile)
-            problem = iteration.Problem(graph, cluster, footprint=footprint, element_bytes=4)
-            plan = iteration.solve(problem).plan
-            assert plan is not None, (profile, name)
-            if len(cases) % 3 == 2:
-                names = [option.algorithm for option in problem.single]
-                plan = replace(plan, transfers=by_turns(plan.transfers, names))
-            cases.append(Case(profile, problem, plan))
+    clusters = [cluster for cluster in SMALL if cluster.workers == ranks]
+    for (first, profile), (second, cluster) in product(enumerate(PROFILES), enumerate(clusters)):
+        if not THOROUGH and (first + second) % 5:
+            continue
+        graph, footprint = graph_of(profile)
+        problem = iteration.Problem(graph, cluster, footprint=footprint, element_bytes=4)
+        plan = iteration.solve(problem).plan
+        assert plan is not None, profile
+        if len(cases) % 3 == 2:
+            names = [option.algorithm for option in problem.single]
+            plan = replace(plan, transfers=by_turns(plan.transfers, names))
+        cases.append(Case(profile, problem, plan))
     return cases

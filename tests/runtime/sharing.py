@@ -1,6 +1,9 @@
 """Executors of every kind, and what several tests of them have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from math import inf
+from random import Random
 from typing import Literal
 
 from torch import nn
@@ -8,6 +11,7 @@ from torch.optim import Optimizer
 
 from planner.families.bigdl import Exchange
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
+from planner.programs.forms import Direction
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.executors.shards import ShardExecutor
@@ -49,3 +53,44 @@ def slices(model: nn.Module, size: int, order: Order = "rotated") -> SliceProgra
     if order == "backwards":  # and nobody begins with itself
         pulls = tuple(order_of_rank[:0:-1] + order_of_rank[:1] for order_of_rank in pulls)
     return SliceProgram(tuple(plan.slice(node) for node in range(size)), pulls)
+
+
+def any_batches(
+    draw: Random, parameters: Mapping[str, nn.Parameter], cuts: int = 3, depth: int = 1
+) -> tuple[Batch, ...]:
+    """Draw batches that carry all of the parameters once, cut anywhere, in any order."""
+    pieces = []
+    for name, parameter in parameters.items():
+        size, width = parameter.numel(), parameter.element_size()
+        places = [draw.randint(0, size) for _ in range(draw.randint(0, cuts))]
+        marks = sorted({0, size, *places})
+        pieces += [Piece(name, width * start, width * stop) for start, stop in pairwise(marks)]
+    draw.shuffle(pieces)
+    ends = sorted({0, len(pieces), *(draw.randint(0, len(pieces)) for _ in range(4))})
+    return tuple(
+        Batch(tuple(pieces[start:stop]), depth=draw.randint(1, depth))
+        for start, stop in pairwise(ends)
+    )
+
+
+def pulled_early(program: ShardProgram) -> ShardProgram:
+    """Return a program that pulls each batch as soon as all of it was pushed."""
+    spans = [
+        (name, start, stop or inf, number)
+        for number, push in enumerate(program.pushes)
+        for name, start, stop in push.pieces
+    ]
+
+    def pushed(pull: Batch) -> int:
+        return max(
+            number
+            for name, start, stop in pull.pieces
+            for other, first, last, number in spans
+            if name == other and start < last and first < (stop or inf)
+        )
+
+    transfers: list[tuple[Direction, Batch]] = []
+    for number, push in enumerate(program.pushes):
+        transfers.append(("push", push))
+        transfers += [("pull", pull) for pull in program.pulls if pushed(pull) == number]
+    return ShardProgram(tuple(transfers))

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -201,12 +201,6 @@ def test_pushes_of_a_sharded_program_are_buckets_and_frozen_parameters_are_in_no
         ddp_bucket_caps(planned(CONSECUTIVE), model)
 
 
-def cut(*pieces: Piece) -> GradientProgram:
-    """Return a program whose first batches are pieces of the first parameter."""
-    batches = tuple(Batch((piece,)) for piece in pieces) + planned(CONSECUTIVE[1:]).batches
-    return GradientProgram(batches)
-
-
 def refused(
     error: type[PlannerError],
     message: str,
@@ -224,18 +218,18 @@ def refused(
 
 def test_what_cannot_be_expressed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, no, wrong = planned(CONSECUTIVE), NotApplicableError, InvalidInputError
-    halves = cut(Piece("last.bias", 0, 8), Piece("last.bias", 8, 28))
-    assert refused(no, "expected whole parameters", halves) == "groups[0]"
-    rest = cut(Piece("last.bias", 0, None), Piece("last.bias", 28, None))
-    assert refused(no, "expected whole parameters", rest) == "groups[1]"
+    halves = Piece("last.bias", 0, 8), Piece("last.bias", 8, 28)
+    rest = Piece("last.bias", 0, None), Piece("last.bias", 28, None)
+    for pieces, path in ((halves, "groups[0]"), (rest, "groups[1]")):
+        program = GradientProgram((*(Batch((each,)) for each in pieces), *whole.batches[1:]))
+        assert refused(no, "expected whole parameters", program) == path
     scattered = planned([[*CONSECUTIVE[0], *CONSECUTIVE[3]], *CONSECUTIVE[1:3]])
     refused(no, r"has first\.weight, which is not among the next 2", scattered)
     refused(no, "got one of bigdl", SliceProgram((), ()))
     refused(no, "one type of number", whole, lambda model: model.get_submodule("norm").double())
     refused(InvalidPlanError, r"first\.weight is not in the plan", planned(CONSECUTIVE[:-1]))
-    assert refused(wrong, "expected", whole, bucket_cap_mb=1) == "bucket_cap_mb"
-    unused = refused(wrong, "expected", whole, find_unused_parameters=True)
-    assert unused == "find_unused_parameters"
+    for options in ({"bucket_cap_mb": 1}, {"find_unused_parameters": True}):
+        assert [refused(wrong, "expected", whole, **options)] == [*options]
     with pytest.raises(wrong, match=r"ddp: expected DistributedDataParallel, got Perc"):
         follow_order(make_model(MODEL), whole)  # type: ignore[arg-type]
 
@@ -316,31 +310,24 @@ THERE = {
 }
 
 
-def lines(source: str) -> list[str]:
-    """Return the lines a source names."""
+def lines(source: str) -> Iterator[str]:
+    """Yield the lines a source names."""
     name, places = source.split(":")
     folder = FOLDERS[name.split("/")[0] if "/" in name else ""]
     text = (folder / name).read_text().splitlines()
-    spans = (place.partition("-") for place in places.split(","))
-    return [line for first, _, last in spans for line in text[int(first) - 1 : int(last or first)]]
+    for place in places.split(","):
+        first, _, last = place.partition("-")
+        yield from text[int(first) - 1 : int(last or first)]
 
 
-@pytest.mark.skipif(
-    not torch.__version__.startswith("2.13"), reason="rules were read in torch 2.13"
-)
-@pytest.mark.parametrize(("target", "about"), THERE)
-def test_rules_stand_where_they_are_said_to(target: str, about: str) -> None:
-    (source,) = (source for topic, _, source in RULES[target] if topic == about)
-    assert any(re.search(THERE[target, about], line) for line in lines(source)), source
-
-
-def test_every_rule_is_looked_up() -> None:
-    rules = {(name, about) for name in ("ddp", "fsdp2") for about, _, _ in RULES[name]}
-    assert rules == set(THERE)
-
-
-def test_ddp_s_defaults_and_options() -> None:
+def test_rules_and_defaults_stand_where_they_are_said_to() -> None:
     first, others = DDP_LIMITS
     assert first == getattr(distributed, "_DEFAULT_FIRST_BUCKET_BYTES")  # noqa: B009 - not exported
     assert others == torch_ddp._DEFAULT_BUCKET_CAP_MB * 2**20
     assert "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters
+    rules = [(name, about, at) for name in ("ddp", "fsdp2") for about, _, at in RULES[name]]
+    assert sorted(THERE) == sorted(rule[:2] for rule in rules)
+    if not torch.__version__.startswith("2.13"):
+        pytest.skip("rules were read in torch 2.13")
+    for name, about, source in rules:
+        assert any(re.search(THERE[name, about], line) for line in lines(source)), source

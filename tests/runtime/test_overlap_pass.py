@@ -1,6 +1,7 @@
 """A plan of `overlap`, imposed on the graphs of a small Transformer that is sharded by hand."""
 
 import operator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -73,14 +74,12 @@ def test_planned_order_and_merging_compute_the_same(world: World) -> None:
     """The model runs as it is, and as planned."""
     orders: list[tuple[Any, ...]] = []
 
-    def compiled(impose: bool, module: GraphModule) -> Any:
+    def compiled(impose: bool, module: GraphModule, _: Any) -> Any:
         if impose:
             # A plan that is made in a limited time may be another one on each rank. While torch
             # compiles, only the store can be used.
-            made = (
-                "" if world.rank else msgspec.json.encode(answer(*planned(module.graph))).decode()
-            )
-            text = world.gather(f"plan {len(orders)}", made)[0].encode()
+            made = b"" if world.rank else msgspec.json.encode(answer(*planned(module.graph)))
+            text = world.gather(f"plan {len(orders)}", made.decode())[0].encode()
             document, _ = decode_answer(text)
             assert isinstance(document, OverlapAnswer)
             names = [node.name for node in document.nodes]
@@ -89,8 +88,8 @@ def test_planned_order_and_merging_compute_the_same(world: World) -> None:
             module.recompile()
             assert isinstance(document.merged, tuple)
             assert isinstance(document.order, tuple)
-            merged = {m for members in document.merged for m in members}
-            starts = {names[document.collectives[m].start] for m in merged}
+            merged = (document.collectives[m] for members in document.merged for m in members)
+            starts = {names[one.start] for one in merged}
             wanted = [names[node] for node in document.order]
             after = operations(module.graph)
             apart = [node.name for node in after if node.name in before]
@@ -101,12 +100,8 @@ def test_planned_order_and_merging_compute_the_same(world: World) -> None:
     results = []
     for impose in (False, True):
         model = Sharded(world.size)
-
-        def compile_graph(module: GraphModule, _: Any, impose: bool = impose) -> Any:
-            return compiled(impose, module)
-
         torch._dynamo.reset()
-        backend = aot_autograd(fw_compiler=compile_graph)
+        backend = aot_autograd(fw_compiler=partial(compiled, impose))
         called = torch.compile(model, backend=backend, dynamic=False)
         torch.manual_seed(world.rank + 10)
         outputs = called(torch.randn(3, 5, WIDTH))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,11 +17,7 @@ from torch import Tensor, distributed, nn
 
 from planner.families import bml
 from planner.families.bml.program import REPLAN, made
-from planner.families.collectives.exchange import (
-    direct_program,
-    hierarchical_program,
-    routed_program,
-)
+from planner.families.collectives.exchange import direct_program, routed_program
 from planner.families.collectives.program import ListedProgram, Message, Program
 from planner.families.collectives.recipes import Recipe
 from planner.families.collectives.ring import ring_program
@@ -35,7 +32,6 @@ from planner.model.errors import (
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures
 from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter, collective_of
-from planner.runtime.collectives.ring import Ring
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.collectives.programs import all_programs
@@ -61,6 +57,24 @@ def bits(tensor: Tensor) -> bytes:
     return tensor.contiguous().view(torch.uint8).numpy().tobytes()
 
 
+TREES = Failures(nics=frozenset({(0, 0), (1, 1), (3, 0), (8, 0)}))
+"""Where only trees are left."""
+FAILURES = {
+    9: [Failures(nics=frozenset({(0, 0)})), Failures(switches=frozenset({(0, 1)})), TREES],
+    8: [Failures(servers=frozenset({5})), Failures(frozenset({0}), frozenset({(8, 1)}))],
+}
+"""Of a BCube(3, 2), by the ranks that are left."""
+
+
+def around_failures(ranks: int, rounds: int) -> list[Program]:
+    """Return programs in one round or in four, by turns; those of trees alone have both."""
+    return [
+        made(Recipe(REPLAN, (3, 2, rounds), failed))
+        for place, failed in enumerate(FAILURES.get(ranks, ()))
+        if THOROUGH or place % 2 == (rounds > 1) or failed is TREES
+    ]
+
+
 def programs_of(ranks: int) -> list[Program]:
     """Return every algorithm on so many ranks, those that send the same messages once."""
     programs = [program for program in all_programs() if program.ranks == ranks]
@@ -69,10 +83,8 @@ def programs_of(ranks: int) -> list[Program]:
         return list(different.values())
     # Among many ranks one of each kind: the other shapes of hosts differ as they do among four.
     kinds = {re.sub(r"\d+", "n", program.name): program for program in different.values()}
-    if ranks == 9:
-        return list(kinds.values())
     # Among eight what has three links, or what does otherwise among nine, is new.
-    return [one for one in kinds.values() if one.links == 3 or "halving" in one.name]
+    return [one for one in kinds.values() if ranks == 9 or one.links == 3 or "halving" in one.name]
 
 
 def try_halves(
@@ -107,7 +119,8 @@ def test_every_algorithm_sums_up_as_gloo_does(world: World, ranks: int) -> None:
     for total in (*whole.values(), wanted):
         distributed.all_reduce(total)
     found = []
-    for program in programs_of(ranks):
+    halved = [*programs_of(ranks), *around_failures(ranks, 1)]
+    for place, program in enumerate([*halved, *around_failures(ranks, 4)]):
         summing = Interpreter(world, program)
         for size, total in whole.items():
             for depth in (
@@ -116,42 +129,15 @@ def test_every_algorithm_sums_up_as_gloo_does(world: World, ranks: int) -> None:
                 flat = integers(world.rank, size)
                 summing(flat, depth)
                 assert torch.equal(flat, total), (program.name, size, depth)
-        try_halves(summing, world.rank, whole, ((1, 1), (1000, 3)) if thorough else ((1000, 3),))
+        if place < len(halved):
+            cuts = ((1, 1), (1000, 3)) if thorough else ((1000, 3),)
+            try_halves(summing, world.rank, whole, cuts)
         flat = floats(world.rank, 5, 67)
         summing.all_reduce(flat)
         assert torch.allclose(flat, wanted, rtol=1e-6, atol=1e-5)
         found.append(bits(flat).hex())
         summing.close()
     world.agree("the bits of sums", repr(found))
-
-
-TREES = Failures(nics=frozenset({(0, 0), (1, 1), (3, 0), (8, 0)}))
-"""Where only trees are left."""
-FAILURES = {
-    9: [Failures(nics=frozenset({(0, 0)})), Failures(switches=frozenset({(0, 1)})), TREES],
-    8: [Failures(servers=frozenset({5})), Failures(frozenset({0}), frozenset({(8, 1)}))],
-}
-"""Of a BCube(3, 2), by the ranks that are left."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", FAILURES)
-@in_each_rank("ranks", timeout_s=120)
-def test_sums_around_failures_are_those_of_gloo(world: World, ranks: int) -> None:
-    """Failures alternate between one round and four; those that leave only trees have both."""
-    for place, failed in enumerate(FAILURES[ranks]):
-        for turn, rounds in enumerate((1, 4)):
-            if not THOROUGH and place % 2 != turn and failed is not TREES:
-                continue
-            summing = Interpreter(world, made(Recipe(REPLAN, (3, 2, rounds), failed)))
-            whole = {size: integers(world.rank, size) for size in (16, 100_001)}
-            for size, total in whole.items():
-                distributed.all_reduce(total)
-                found = summing.all_reduce(integers(world.rank, size))
-                assert torch.equal(found, total), (failed, rounds, size)
-            if rounds == 1:
-                try_halves(summing, world.rank, whole, ((16, 1), (100_001, 1)))
-            summing.close()
 
 
 class Wired:
@@ -168,46 +154,60 @@ def listed(*messages: Message) -> Program:
     return ListedProgram("listed", 3, 1, 1, 3, messages, [0, 1, 2], 1)
 
 
-WRONG: dict[str, Callable[[World, bool], object]] = {
-    "left out": lambda world, _: collective_of(world, listed(*REST)),
-    "twice": lambda world, _: collective_of(world, listed(FIRST, FIRST, *REST)),
-    "link": lambda world, _: collective_of(world, replace(ring_program(3), wire=Wired())),
-    "interfaces": lambda world, _: BcubeAllReduce(world, 2, 1),
-    "programs": lambda world, odd: collective_of(world, (direct_program, ring_program)[odd](3)),
-    "lists": lambda world, odd: collective_of(
-        world, listed(*(one._replace(step=one.step + odd) for one in (FIRST, *REST)))
-    ),
-    "networks": lambda world, odd: BcubeAllReduce(world, *((2, 2), (4, 1))[odd]),
-    "plans": lambda world, odd: BcubeAllReduce(
-        world, 2, 2, planned(2, 2, "nic", ("detour", "trees")[odd])
-    ),
+OTHER = DisagreementError, "the program of the all-reduce: rank {} differs"
+WRONG: dict[int, list[tuple[type[PlannerError], str, Callable[[World, bool], object]]]] = {
+    3: [
+        (
+            InvalidPlanError,
+            "rank 0, chunk 1: has the contribution of rank 0 0 t",
+            lambda world, _: collective_of(world, listed(*REST)),
+        ),
+        (
+            InvalidPlanError,
+            "step 0, rank 0 to rank 1, chunks 1…1: chunk 1 then has",
+            lambda world, _: collective_of(world, listed(FIRST, FIRST, *REST)),
+        ),
+        (
+            InvalidPlanError,
+            "step 0, rank 0 to rank 1: no link 3: ranks have 1",
+            lambda world, _: collective_of(world, replace(ring_program(3), wire=Wired())),
+        ),
+        (*OTHER, lambda world, odd: collective_of(world, (direct_program, ring_program)[odd](3))),
+        (
+            *OTHER,
+            lambda world, odd: collective_of(
+                world, listed(*(one._replace(step=one.step + odd) for one in (FIRST, *REST)))
+            ),
+        ),
+    ],
+    4: [
+        (*OTHER, lambda world, odd: BcubeAllReduce(world, *((2, 2), (4, 1))[odd])),
+        (
+            *OTHER,
+            lambda world, odd: BcubeAllReduce(
+                world, 2, 2, planned(2, 2, "nic", ("detour", "trees")[odd])
+            ),
+        ),
+    ],
 }
-"""What is built; one rank, told so, builds something else."""
+"""By ranks, what is built; one rank, told so, builds something else."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "ranks", "error", "words"),
-    [
-        ("left out", 3, InvalidPlanError, "rank 0, chunk 1: has the contribution of rank 0 0 t"),
-        ("twice", 3, InvalidPlanError, "step 0, rank 0 to rank 1, chunks 1…1: chunk 1 then has"),
-        ("link", 3, InvalidPlanError, "step 0, rank 0 to rank 1: no link 3: ranks have 1"),
-        ("interfaces", 2, InvalidInputError, "interfaces: expected one for each of 1 levels, g"),
-        ("programs", 3, DisagreementError, "the program of the all-reduce: rank 1 differs"),
-        ("lists", 3, DisagreementError, "the program of the all-reduce: rank 1 differs"),
-        ("networks", 4, DisagreementError, "the program of the all-reduce: rank 2 differs"),
-        ("plans", 4, DisagreementError, "the program of the all-reduce: rank 2 differs"),
-    ],
-)
+@pytest.mark.parametrize("ranks", WRONG)
 @in_each_process("ranks")
-def test_what_is_wrong_is_refused_before_the_first_byte(
-    kind: str, ranks: int, error: type[PlannerError], words: str
-) -> None:
-    with join(TIMEOUT_S, ["lo", "lo"] if kind == "interfaces" else None) as world:
-        with pytest.raises(error, match=words) as caught:
-            WRONG[kind](world, world.rank == ranks // 2)
+def test_what_is_wrong_is_refused_before_the_first_byte(ranks: int, store: int) -> None:
+    """What is refused ends the job, and another one begins."""
+    os.environ |= {"MASTER_PORT": str(store), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    odd = ranks // 2
+    for error, words, build in WRONG[ranks]:
+        with (
+            join(TIMEOUT_S) as world,
+            pytest.raises(error, match=words.format(odd)) as caught,
+        ):
+            build(world, world.rank == odd)
         assert type(caught.value) is error
-        assert getattr(caught.value, "ranks", (ranks // 2,)) == (ranks // 2,)
+        assert getattr(caught.value, "ranks", (odd,)) == (odd,)
 
 
 @pytest.mark.slow
@@ -218,22 +218,6 @@ def test_a_wrong_plan_on_one_rank_ends_all(world: World) -> None:
     error, words = (InvalidPlanError, "") if world.rank else (CommunicationError, "rank 1 stopped")
     with pytest.raises(error, match=words):
         BcubeAllReduce(world, 2, 1, plan)
-
-
-@in_each_rank()
-def test_names_tell_programs_apart(world: World) -> None:
-    plans = (None, bml.Schedule(BCube(2, 1)), bml.Schedule(BCube(2, 1), rounds=2))
-    programs = (ring_program(2), hierarchical_program([2]), direct_program(2))
-    named = [
-        *(BcubeAllReduce(world, 2, 1, plan) for plan in plans),
-        *(Interpreter(world, program) for program in programs),
-    ]
-    names = [one.name for one in named]
-    assert names[:2] == ["bml(2, 1)"] * 2  # which are the same program
-    assert len(set(names)) == len(names) - 1
-    for one in named:
-        one.close()
-    assert isinstance(collective_of(world, ring_program(2)), Ring)
 
 
 AWAY_S, LONG_S = 3.0, 12.0
@@ -279,36 +263,53 @@ def test_a_lost_rank_is_named_on_all_others_with_the_link(how: str, word: str) -
 
 
 @pytest.mark.slow
-@in_each_rank(4)
-def test_sums_are_exact_and_the_same_everywhere(world: World) -> None:
-    """Kinds of tensors; the test above has all sizes and networks."""
-    ranks = range(world.size)
-    bcube = BcubeAllReduce(world, 2, 2)
-    assert bcube.name == "bml(2, 2)"
+@in_each_process(4)
+def test_sums_are_exact_and_what_does_not_fit_is_refused() -> None:
+    """Kinds of tensors, each level over its interface; another test has all sizes and networks."""
+    linux = Path("/sys/class/net/lo").exists()
+    with join(TIMEOUT_S, ["lo", "lo"] if linux else None) as world:
+        ranks = range(world.size)
+        bcube = BcubeAllReduce(world, 2, 2)
 
-    def check(make: Any, rtol: float = 0, atol: float = 0) -> None:
-        exact = torch.stack([make(rank).double() for rank in ranks]).sum(0)
-        sums = [make(world.rank) for _ in range(2)]
-        for one in sums:
-            assert bcube.all_reduce(one) is one
-            assert one.shape == exact.shape
-            assert torch.allclose(one.double(), exact, rtol=rtol, atol=atol)
-            world.agree("the sum", bits(one).hex())
-        assert bits(sums[0]) == bits(sums[1])
+        def check(make: Any, rtol: float = 0, atol: float = 0) -> None:
+            exact = torch.stack([make(rank).double() for rank in ranks]).sum(0)
+            sums = [make(world.rank) for _ in range(2)]
+            for one in sums:
+                assert bcube.all_reduce(one) is one
+                assert one.shape == exact.shape
+                assert torch.allclose(one.double(), exact, rtol=rtol, atol=atol)
+                world.agree("the sum", bits(one).hex())
+            assert bits(sums[0]) == bits(sums[1])
 
-    check(lambda rank: floats(rank, 5, 67), rtol=1e-6, atol=1e-5)
-    check(lambda rank: floats(rank, 67, 5).t(), rtol=1e-6, atol=1e-5)
-    check(lambda rank: floats(rank, 100).bfloat16(), rtol=0.05, atol=0.2)
-    for dtype in (torch.int32, torch.uint8):
-        check(lambda _, dtype=dtype: torch.arange(10).to(dtype))
-    leaf = nn.Parameter(torch.tensor(float(world.rank)))
-    bcube.all_reduce(leaf)
-    assert leaf.item() == sum(ranks)
-    with torch.inference_mode():
-        inside = torch.ones(3)
-        bcube.all_reduce(inside)
-    assert inside.tolist() == [world.size] * 3
-    bcube.close()
+        check(lambda rank: floats(rank, 5, 67), rtol=1e-6, atol=1e-5)
+        check(lambda rank: floats(rank, 67, 5).t(), rtol=1e-6, atol=1e-5)
+        check(lambda rank: floats(rank, 100).bfloat16(), rtol=0.05, atol=0.2)
+        for dtype in (torch.int32, torch.uint8):
+            check(lambda _, dtype=dtype: torch.arange(10).to(dtype))
+        leaf = nn.Parameter(torch.tensor(float(world.rank)))
+        bcube.all_reduce(leaf)
+        assert leaf.item() == sum(ranks)
+
+        expected = "tensor: expected a dense one of real numbers on the CPU, got torch."
+        for wrong, message in (
+            (torch.zeros(3, dtype=torch.complex64), f"{expected}strided, torch.complex64, cpu"),
+            (torch.eye(2).to_sparse(), f"{expected}sparse_coo, torch.float32, cpu"),
+        ):
+            with pytest.raises(InvalidInputError, match=f"^{message}$"):
+                bcube.all_reduce(wrong)
+        with pytest.raises(InvalidInputError, match=r"^world: expected 9 ranks for bml\(3, 2\)"):
+            BcubeAllReduce(world, 3, 2)
+        if linux:
+            with pytest.raises(InvalidInputError, match=r"^interfaces: expected one for each"):
+                BcubeAllReduce(world, 4, 1)
+        with torch.inference_mode():
+            inside = torch.ones(3)
+            bcube.all_reduce(inside)  # which is none the worse for it
+        assert inside.tolist() == [world.size] * 3
+        bcube.close()
+        bcube.close()
+        with pytest.raises(PlannerError, match=r"^this all-reduce was closed$"):
+            bcube.all_reduce(torch.zeros(3))
 
 
 FAILED: dict[str, dict[str, Any]] = {
@@ -362,33 +363,3 @@ def test_plans_are_followed(world: World, failures: list[str], ranks: int) -> No
         names.add(bcube.name)
         bcube.close()
     assert len(names) > 1
-
-
-@in_each_rank()
-def test_what_does_not_fit_is_refused(world: World) -> None:
-    plain = BcubeAllReduce(world, 2, 1)
-    expected = "tensor: expected a dense one of real numbers on the CPU, got torch."
-    for wrong, message in (
-        (torch.zeros(3, dtype=torch.complex64), f"{expected}strided, torch.complex64, cpu"),
-        (torch.eye(2).to_sparse(), f"{expected}sparse_coo, torch.float32, cpu"),
-    ):
-        with pytest.raises(InvalidInputError, match=f"^{message}$"):
-            plain.all_reduce(wrong)
-    with pytest.raises(
-        InvalidInputError, match=r"^world: expected 4 ranks for bml\(2, 2\), got 2$"
-    ):
-        BcubeAllReduce(world, 2, 2)
-    assert plain.all_reduce(torch.ones(2)).tolist() == [2, 2]  # which is none the worse for it
-    plain.close()
-    plain.close()
-    with pytest.raises(PlannerError, match=r"^this all-reduce was closed$"):
-        plain.all_reduce(torch.zeros(3))
-
-
-@pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="needs Linux")  # noqa: PTH110
-@in_each_process(4)
-def test_each_level_goes_over_its_interface() -> None:
-    with join(TIMEOUT_S, interfaces=["lo", "lo"]) as world:
-        bcube = BcubeAllReduce(world, 2, 2)
-        assert torch.equal(bcube.all_reduce(torch.arange(9.0)), 4 * torch.arange(9.0))
-        bcube.close()

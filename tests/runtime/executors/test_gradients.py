@@ -5,9 +5,9 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from itertools import count, pairwise
 from pathlib import Path
+from random import Random
 from types import FrameType
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.runtime.executors.test_training import by_any_program
 from tests.runtime.faulty import Spied
 from tests.runtime.jobs import in_each_rank
 from tests.runtime.reference import backward, make_model, make_optimizer, take_steps
-from tests.runtime.sharing import executor_of
+from tests.runtime.sharing import any_batches, executor_of
 
 
 @in_each_rank()
@@ -140,36 +140,15 @@ def test_shards_save_memory(world: World, width: int, most: float) -> None:
     assert 2 < share < most + 0.05
 
 
-RUNTIME = str(Path(planner.runtime.__file__).parent)
+def each_layer(size: int) -> tuple[nn.Module, GradientProgram]:
+    """Return a model of as many layers, and a batch for each."""
+    batches = (Batch((Piece(f"{n}.weight"), Piece(f"{n}.bias"))) for n in range(size))
+    layers = (nn.Linear(4, 4) for _ in range(size))
+    return nn.Sequential(*layers), GradientProgram(tuple(batches))
 
 
-class Instructions:
-    """Counts the instructions that the interpreter carries out in the runtime's own code."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.counting = False
-
-    def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.startswith(RUNTIME):
-            return None
-        frame.f_trace_opcodes = True
-        self.count += self.counting and event == "opcode"
-        return self
-
-
-def layers(count: int) -> nn.Module:
-    return nn.Sequential(*(nn.Linear(4, 4) for _ in range(count)))
-
-
-def each_layer(model: nn.Module) -> GradientProgram:
-    names = [name for name, _ in model.named_children()]
-    batches = (Batch((Piece(f"{name}.weight"), Piece(f"{name}.bias"))) for name in names)
-    return GradientProgram(tuple(batches))
-
-
-def train_step(model: nn.Module, executor: GradientExecutor) -> None:
-    model(torch.ones(2, 4)).sum().backward()
+def train_step(executor: Executor) -> None:
+    executor.model(torch.ones(2, 4)).sum().backward()
     executor.step()
 
 
@@ -179,21 +158,31 @@ def counted_steps(optimizer: Optimizer) -> list[None]:
     return steps
 
 
+RUNTIME = str(Path(planner.runtime.__file__).parent)
+
+
 def count_work(world: World, size: int) -> tuple[int, int]:
-    """Train with a batch and a group for each layer; return instructions, and updates."""
-    counter = Instructions()
-    threading.settrace(counter)
-    model = layers(size)
-    groups = [{"params": list(layer.parameters())} for layer in model.children()]
-    optimizer = SGD(groups, lr=0.1)
+    """Train with a batch and a group for each layer; return instructions of ours, and updates."""
+    counted, counting = 0, False
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal counted
+        if not frame.f_code.co_filename.startswith(RUNTIME):
+            return None
+        frame.f_trace_opcodes = True
+        counted += counting and event == "opcode"
+        return trace
+
+    threading.settrace(trace)
+    model, program = each_layer(size)
+    optimizer = SGD([{"params": [*layer.parameters()]} for layer in model.children()], lr=0.1)
     updates = counted_steps(optimizer)
     permits = threading.Semaphore(0)  # each message waits for somebody who waits for it
 
     def hold() -> None:
         assert permits.acquire(timeout=30)
 
-    held = Spied(world, hold)
-    executor = GradientExecutor(model, each_layer(model), optimizer, world, held)
+    executor = GradientExecutor(model, program, optimizer, world, Spied(world, hold))
     wait = executor.channel.wait
 
     def let_go(ticket: Ticket) -> None:
@@ -202,14 +191,14 @@ def count_work(world: World, size: int) -> tuple[int, int]:
 
     executor.channel.wait = let_go  # type: ignore[method-assign]
     for _ in range(2):
-        train_step(model, executor)
+        train_step(executor)
     updates.clear()
-    counter.counting = True
-    sys.settrace(counter)
-    train_step(model, executor)
+    counting = True
+    sys.settrace(trace)
+    train_step(executor)
     sys.settrace(None)
-    counter.counting = False
-    counts = counter.count, len(updates)
+    counting = False
+    counts = counted, len(updates)
     executor.close()
     return counts
 
@@ -224,12 +213,12 @@ def test_work_grows_with_the_number_of_layers_and_not_faster(world: World) -> No
 
 @in_each_rank()
 def test_all_that_has_arrived_is_updated_by_one_call(world: World) -> None:
-    model = layers(10)
+    model, program = each_layer(10)
     optimizer = SGD(model.parameters(), lr=0.1)
     updates = counted_steps(optimizer)
-    executor = GradientExecutor(model, each_layer(model), optimizer, world)
+    executor = GradientExecutor(model, program, optimizer, world)
     for _ in range(2):
-        train_step(model, executor)
+        train_step(executor)
     while sum(event.kind == "transfer" for event in executor.trace.events) < 20:
         pass
     updates.clear()
@@ -239,38 +228,25 @@ def test_all_that_has_arrived_is_updated_by_one_call(world: World) -> None:
     assert count == 1
 
 
-@st.composite
-def cut_batches(draw: st.DrawFn, parameters: Mapping[str, nn.Parameter]) -> tuple[Batch, ...]:
-    """Draw batches that carry all elements of parameters once, cut anywhere, in any order."""
-    pieces = []
-    for name, parameter in parameters.items():
-        size, width = parameter.numel(), parameter.element_size()
-        cuts = sorted({0, size, *draw(st.lists(st.integers(0, size), max_size=4))})
-        pieces += [Piece(name, width * start, width * stop) for start, stop in pairwise(cuts)]
-    pieces = draw(st.permutations(pieces))
-    marks = [0, *(n for n in range(1, len(pieces)) if draw(st.booleans())), len(pieces)]
-    return tuple(Batch(tuple(pieces[start:stop])) for start, stop in pairwise(marks))
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> tuple[tuple[Batch, ...], dict[str, nn.Parameter]]:
-    """Draw parameters of one or two types, in batches."""
-    sizes = st.tuples(st.integers(1, 6), st.sampled_from([torch.float32, torch.float64]))
-    parameters = {
-        f"p{number}": nn.Parameter(torch.zeros(size, dtype=dtype))
-        for number, (size, dtype) in enumerate(draw(st.lists(sizes, min_size=1, max_size=5)))
-    }
-    return draw(cut_batches(parameters)), parameters
-
-
-@given(batches())
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.sampled_from([torch.float32, torch.float64])),
+        min_size=1,
+        max_size=5,
+    ),
+    st.randoms(use_true_random=False),
+)
 def test_every_mean_is_found_where_its_pieces_were_summed_up(
-    drawn: tuple[tuple[Batch, ...], dict[str, nn.Parameter]],
+    kinds: list[tuple[int, torch.dtype]], draw: Random
 ) -> None:
     """Messages hold their pieces once, and share no memory."""
-    given_batches, parameters = drawn
+    parameters = {
+        f"p{number}": nn.Parameter(torch.zeros(size, dtype=dtype))
+        for number, (size, dtype) in enumerate(kinds)
+    }
+    batches = any_batches(draw, parameters)
     spans = list[tuple[int, int]]()
-    for batch, stretches in zip(given_batches, lay_out(*drawn), strict=True):
+    for batch, stretches in zip(batches, lay_out(batches, parameters), strict=True):
         assert Counter(
             (name, elements.start) for stretch in stretches for name, elements in stretch.pieces
         ) == Counter(
@@ -284,7 +260,7 @@ def test_every_mean_is_found_where_its_pieces_were_summed_up(
     spans.sort()
     assert all(former[1] <= latter[0] for former, latter in pairwise(spans))
 
-    messages = messages_of(given_batches, parameters, 2)
+    messages = messages_of(batches, parameters, 2)
     gradients = [torch.rand_like(parameter) for parameter in parameters.values()]
     for message in messages:
         message.pack([(gradient, 0) for gradient in gradients])

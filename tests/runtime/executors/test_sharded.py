@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,8 +26,6 @@ from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import Elements
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from tests.runtime.executors.test_gradients import cut_batches
-from tests.runtime.executors.test_training import pulled_early
 from tests.runtime.jobs import in_each_rank
 from tests.runtime.launching import errors, launch
 from tests.runtime.reference import (
@@ -36,7 +35,7 @@ from tests.runtime.reference import (
     make_optimizer,
     take_steps,
 )
-from tests.runtime.sharing import Order, attached, slices
+from tests.runtime.sharing import Order, any_batches, attached, pulled_early, slices
 
 NAME = "perceptron"
 WIDTH = 4
@@ -62,10 +61,11 @@ def spots(batch: Batch, cells: Any, ranks: int, least: int) -> Iterator[tuple[in
             yield from ((row, number) for number in numbers if number >= 0)
 
 
-@given(cut_batches(NUMBERS), cut_batches(NUMBERS), st.integers(1, 5), st.integers(1, 200))
+@given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 200))
 def test_every_piece_brings_each_rank_its_own_elements(
-    pulls: tuple[Batch, ...], pushes: tuple[Batch, ...], ranks: int, least: int
+    draw: Random, ranks: int, least: int
 ) -> None:
+    pulls, pushes = (any_batches(draw, NUMBERS) for _ in range(2))
     cells = cells_of(pulls + pushes, NUMBERS)
     owner: dict[float, int] = {}
     for several in cells.values():

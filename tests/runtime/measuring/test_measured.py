@@ -115,11 +115,8 @@ def rows(answers: list[Answer], steps: list[StepTime]) -> dict[str, MeasuredTime
 
 
 def test_each_plan_predicts_what_it_is_about() -> None:
-    steps = [
-        StepTime(100, 60, 50, 50, 40),
-        StepTime(140, 70, 60, 80, 70),
-        StepTime(120, 80, 55, 65, 40),
-    ]
+    times = (100, 60, 50, 50, 40), (140, 70, 60, 80, 70), (120, 80, 55, 65, 40)
+    steps = [StepTime(*each) for each in times]
     found = rows([CARAMEL], steps)
     assert found["step"] == MeasuredTime("step", 10 + 20 + 64 + 5, (100, 140, 120))
     assert found["exposed communication"].predicted_ns == 69
@@ -135,27 +132,16 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     found = rows([PULL], steps)
     assert not {"backward phase", "computation"} & set(found)
     assert found["step"] == MeasuredTime("step", None, (100, 140, 120))
-    slices = solved(
-        problem="bigdl",
-        elements=100,
-        element_bytes=4,
-        nodes=2,
-        partitions_per_node=1,
-        link_bytes_per_s=1e9,
-    )
+    sizes = {"elements": 100, "element_bytes": 4, "nodes": 2, "partitions_per_node": 1}
+    slices = solved(problem="bigdl", link_bytes_per_s=1e9, **sizes)
     found = rows([slices], steps)
     assert found["exposed communication"].predicted_ns == slices.objective_ns
     assert found["step"].predicted_ns is None
 
 
-@pytest.mark.parametrize(
-    ("predicted", "measured", "error"),
-    [(None, 5, None), (0, 5, -1), (9, 6, 0.5), (5, 0, None)],  # the third too long
-)
-def test_errors_are_relative_to_what_was_measured(
-    predicted: int | None, measured: int, error: float | None
-) -> None:
-    assert MeasuredTime("x", predicted, (measured,)).error == error
+def test_errors_are_relative_to_what_was_measured() -> None:
+    for predicted, measured, error in ((None, 5, None), (0, 5, -1), (9, 6, 0.5), (5, 0, None)):
+        assert MeasuredTime("x", predicted, (measured,)).error == error  # the third too long
 
 
 # ---

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from planner.model.errors import CommunicationError
 from planner.runtime.executors.base import Executor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.jobs import in_each_process
-from tests.runtime.launching import errors, launch
 from tests.runtime.recipes import Plain, Shared
 from tests.runtime.reference import (
     STEPS,
@@ -162,32 +162,25 @@ def after_reset(model: nn.Module) -> Call:
     return call
 
 
-def train_behind_our_back() -> None:
-    with join() as world, executor_on("gradients", make(), world) as executor:
-        train(after_reset(executor.model), world.rank, executor.step)
-
-
+@in_each_process(1)
 def test_what_slips_through_ends_with_a_sentence() -> None:
-    (error,) = errors(launch(train_behind_our_back, 1))
-    assert error.type == "CommunicationError", error.trace
-    assert "a function was compiled, and may have read parameters before" in error.text
-    assert error.attributes["step"] == 2
+    words = "a function was compiled, and may have read parameters before"
+    with (
+        pytest.raises(CommunicationError, match=words) as error,
+        join() as world,
+        executor_on("gradients", make(), world) as executor,
+    ):
+        train(after_reset(executor.model), world.rank, executor.step)
+    assert error.value.step == 2
 
 
-Case = tuple[str, str, str]
-"""A way, an executor, and a backend."""
-
-CASES: list[Case] = [
+CASES = [
     (way, executor, ("eager", "aot_eager")[(number + place) % 2])
     for number, way in enumerate(WAYS)
     for place, executor in enumerate(KINDS)
+    if THOROUGH or place == number % 3
 ]
-"""Each way with each executor; each of both with either backend."""
-
-FEW = [case for case in CASES if case[0] in ("WrappedBefore", "FunctionBefore")]
-OTHERS = [case for case in CASES if case not in FEW]
-IN_TURN = [case for place, case in enumerate(OTHERS) if place % 3 == place // 3 % 3]
-"""Each of the other ways with one executor."""
+"""A way, an executor and a backend: in a thorough run each way with each executor."""
 
 INDUCED = [("WrappedBefore", "gradients", "inductor")]
 """What is compiled to machine code as well, in all these ways in a thorough run."""
@@ -207,7 +200,7 @@ def test_compiled_models_train_as_ddp_does() -> None:
     By default rank 0 compiles by the backend named, and all others by the cheapest.
     """
     with join(200) as world:  # while rank 0 compiles
-        for name, executor, backend in [*FEW, *(OTHERS if THOROUGH else IN_TURN), *INDUCED]:
+        for name, executor, backend in CASES + INDUCED:
             losses, weights = expected(world.rank, piecewise=name == "Piecewise")
             torch._dynamo.reset()  # else what was compiled before would be known of
             own = backend if world.rank == 0 or THOROUGH else "eager"

@@ -1,21 +1,23 @@
 """Ranks that die, hang, leave or are cut off: all others end, with the reason, in time.
 
 A launch fails by itself if a process does not end within `LIMIT_S`. What can be read after a fault
-is of one step, and training goes on from the last checkpoint.
+is of one step.
 """
 
 import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from emulated_hosts import Layout
+from emulated_network import cluster
 from torch import Tensor, nn
 
 from planner.model.errors import CommunicationError, PlannerError
@@ -28,6 +30,7 @@ from planner.runtime.world.world import World
 from tests.runtime.faulty import LIMIT_S, TIMEOUT_S, Spied, end, strike
 from tests.runtime.launching import Outcome, launch
 from tests.runtime.reference import backward, make_inputs, make_model, make_optimizer
+from tests.thorough import THOROUGH
 
 STEPS = 4
 BAD_STEP = 2
@@ -43,11 +46,13 @@ PROGRAM = GradientProgram(
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to which ranks, and in which phase of step `BAD_STEP`."""
+    """What happens to which ranks, and in which phase of step `BAD_STEP`, or when attaching."""
 
     what: str
     ranks: tuple[int, ...]
     phase: str = "forward"
+    held: bool = False  # a launcher holds the store
+    script: bool = False  # processes end as those of a script
 
 
 def during(phase: str, model: nn.Module, act: Callable[[], object]) -> None:
@@ -70,79 +75,98 @@ def attached(
     return GradientExecutor(model, PROGRAM, make_optimizer("sgd", model), world, spied)
 
 
-def train(fault: Fault, store: int | None = None) -> None:
-    """Train, while something happens to some ranks."""
-    if store is not None:
-        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
-        os.environ["MASTER_PORT"] = str(store)
+def train(fault: Fault, store: int) -> dict[str, Tensor]:
+    """Train, while something happens to some ranks; return the weights."""
+    if fault.held:
+        os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(store)}
     model, batches = make_model(NAME), count()
     with join(TIMEOUT_S) as world:
         what, phase = (fault.what, fault.phase) if world.rank in fault.ranks else ("", "")
+        if phase == "attach":
+            strike(what, world)
 
         def struck() -> None:
-            if next(batches) == len(PROGRAM.batches) * BAD_STEP + BAD_BATCH:
+            if phase == "transfer" and next(batches) == len(PROGRAM.batches) * BAD_STEP + BAD_BATCH:
                 strike(what, world)
 
-        spied = struck if phase == "transfer" else lambda: None
-        with attached(world, model, spied) as executor:
-            for step in range(STEPS):
+        plain = fault.what == "leave" or fault.phase == "attach"
+        with attached(world, model, None if plain else struck) as executor:
+            for step in range(BAD_STEP if what == "leave" else STEPS):
                 if step == BAD_STEP:
                     during(phase, model, lambda: strike(what, world))
                 backward(model, NAME, world.rank, step)
                 executor.step()
-
-
-def expected(ranks: int, steps: int, kind: str = "sgd") -> dict[str, Tensor]:
-    """Return the weights after training in one process, with the gradients of all ranks."""
-    model = make_model(NAME)
-    optimizer = make_optimizer(kind, model)
-    for step in range(steps):
-        optimizer.zero_grad()
-        for rank in range(ranks):
-            backward(model, NAME, rank, step)
-        for parameter in model.parameters():
-            assert parameter.grad is not None
-            parameter.grad /= ranks
-        optimizer.step()
     return model.state_dict()
 
 
-def close_to(weights: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
-    return weights.keys() == others.keys() and all(
-        torch.allclose(value, others[name], rtol=1e-4, atol=1e-6) for name, value in weights.items()
-    )
+def train_as_a_script(fault: Fault, store: int) -> None:
+    """End as a script does, unlike the workers of `launch`, which leave threads as they are."""
+    try:
+        train(fault, store)
+    except (PlannerError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}")
+        sys.stdout.flush()
+        ctypes.pythonapi.Py_Exit(3)
 
 
-def failed(outcome: Outcome, kind: str = "CommunicationError") -> Any:
-    """Return the error of a rank that ended by itself."""
+def check_weights(weights: dict[str, Tensor]) -> None:
+    """Compare with `BAD_STEP` steps in one process, with the gradients of three ranks."""
+    model = make_model(NAME)
+    optimizer = make_optimizer("sgd", model)
+    for step in range(BAD_STEP):
+        optimizer.zero_grad()
+        for rank in range(3):
+            backward(model, NAME, rank, step)
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad /= 3
+        optimizer.step()
+    torch.testing.assert_close(weights, dict(model.state_dict()), rtol=1e-4, atol=1e-6)
+
+
+def check_struck(outcome: Outcome, fault: Fault) -> None:
+    """Check how a rank ended to which something happened."""
+    if fault.what == "leave":
+        check_weights(outcome.value)
+    elif fault.what in ("kill", "stop", "exit"):
+        assert outcome.exit_code == (0 if fault.what == "exit" else -signal.SIGKILL)
+    elif fault.script:
+        assert outcome.exit_code == 3
+    else:
+        assert outcome.error is not None
+        if fault.phase == "transfer":
+            assert "no such picture" in outcome.error.text
+        else:
+            assert (outcome.error.type, outcome.error.text) == ("ValueError", "no such picture")
+
+
+def check_other(outcome: Outcome, fault: Fault, text: str, batches: set[int | None]) -> None:
+    """Check that another rank names those struck, the step, and one of the batches."""
+    if fault.script:
+        assert outcome.exit_code == 3, outcome.output
+        assert f"CommunicationError: step {BAD_STEP}" in outcome.output
+        assert f"rank {fault.ranks[0]}" in outcome.output
+        return
     assert outcome.exit_code == 1, outcome.output
-    assert outcome.error is not None
-    assert outcome.error.type == kind, outcome.error.trace
-    return outcome.error
-
-
-def check(outcomes: Sequence[Outcome], fault: Fault, text: str, batches: set[int | None]) -> None:
-    """Check that all ranks but the struck ones name them, the step, and one of the batches."""
-    for outcome in outcomes:
-        if outcome.rank in fault.ranks and fault.what in ("kill", "stop", "exit"):
-            assert outcome.exit_code == (0 if fault.what == "exit" else -signal.SIGKILL)
-            continue
-        if outcome.rank in fault.ranks and fault.what == "raise" and fault.phase != "transfer":
-            assert failed(outcome, "ValueError").text == "no such picture"
-            continue
-        error = failed(outcome)
-        assert error.attributes["peers"] == fault.ranks, error.text
+    error = outcome.error
+    assert error is not None
+    assert error.type == "CommunicationError", error.trace
+    assert error.attributes["peers"] == fault.ranks, error.text
+    if fault.phase != "attach":
         assert error.attributes["step"] == BAD_STEP, error.text
         assert error.attributes["batch"] in batches, error.text
         assert error.text.startswith(f"step {BAD_STEP}"), error.text
-        for rank in fault.ranks:
-            assert text.format(rank) in error.text
-        assert "\n" not in error.text
+    for rank in fault.ranks:
+        assert text.format(rank) in error.text
+    assert "\n" not in error.text
 
 
 NOT_THERE = "rank {} does not answer: it was killed, has ended, hangs or is cut off"
 NO_STORE = "the job's store cannot be reached: rank {}"
 RAISED = "rank {} stopped: ValueError: no such picture"
+LEFT = "rank {} has left the job"
+HUNG = "rank {} has not begun this transfer: it still computes or"
+CUT = "interface eth0 of rank {} is down"
 
 
 @pytest.mark.slow
@@ -153,116 +177,50 @@ RAISED = "rank {} stopped: ValueError: no such picture"
         (4, Fault("kill", (2,), "backward"), NOT_THERE, {0}),
         (4, Fault("kill", (1,), "transfer"), NOT_THERE, {BAD_BATCH}),
         (4, Fault("kill", (1, 2), "transfer"), NOT_THERE, {BAD_BATCH}),
-        # Who is in no transfer at that moment names none.
+        # Where rank 0 holds the store, nobody reaches that any more; and who is in no transfer at
+        # that moment names none.
         (3, Fault("kill", (0,), "backward"), NO_STORE, {None, 0, BAD_BATCH}),
         (3, Fault("kill", (0,), "transfer"), NO_STORE, {None, 0, BAD_BATCH}),
+        (3, Fault("kill", (0,), "transfer", held=True), NOT_THERE, {BAD_BATCH}),
         (3, Fault("stop", (0,), "transfer"), NO_STORE, {BAD_BATCH}),
         (3, Fault("stop", (2,), "transfer"), NOT_THERE, {BAD_BATCH}),
-        (3, Fault("hang", (1,)), "rank {} has not begun this transfer: it still computes or", {0}),
+        (3, Fault("stop", (0,), "attach"), NO_STORE, set()),
+        (3, Fault("stop", (2,), "attach"), "rank {}", set()),
+        (3, Fault("hang", (1,)), HUNG, {0}),
         (3, Fault("raise", (1,)), RAISED, {None}),
         (3, Fault("raise", (1,), "transfer"), RAISED, {BAD_BATCH}),
-        (3, Fault("exit", (0,)), "rank {} has left the job", {0}),
-        (3, Fault("exit", (1,)), "rank {} has left the job", {0}),
+        (3, Fault("exit", (0,)), LEFT, {0}),
+        (3, Fault("exit", (1,)), LEFT, {0}),
+        (3, Fault("leave", (0,)), LEFT, {0}),
+        (3, Fault("leave", (2,)), LEFT, {0}),
+        (3, Fault("raise", (1,), script=True), "", set()),
+        (3, Fault("raise", (1,), "transfer", script=True), "", set()),
+        (3, Fault("kill", (2,), "backward", script=True), "", set()),
+        (3, Fault("stop", (0,), script=True), "", set()),
+        *(
+            pytest.param(
+                3, Fault("cut", (rank,), "transfer"), CUT, {BAD_BATCH}, marks=pytest.mark.emulated
+            )
+            for rank in (0, 1)
+        ),
     ],
     ids=str,
 )
 def test_all_others_end_with_the_reason(
-    size: int, fault: Fault, text: str, batches: set[int | None]
+    size: int, fault: Fault, text: str, batches: set[int | None], store: int
 ) -> None:
-    """Where rank 0 holds the store, nobody reaches that any more."""
     meanwhile = end(fault.ranks[0]) if fault.what == "stop" else None
-    outcomes = launch(train, size, fault, timeout_s=LIMIT_S, meanwhile=meanwhile)
-    if (fault.what, fault.phase) == ("raise", "transfer"):
-        struck = outcomes.pop(1)
-        assert struck.error is not None
-        assert "no such picture" in struck.error.text
-    check(outcomes, fault, text, batches)
-
-
-@pytest.mark.slow
-def test_rank_0_is_killed_and_a_launcher_holds_the_store(store: int) -> None:
-    fault = Fault("kill", (0,), "transfer")
-    outcomes = launch(train, 3, fault, store, timeout_s=LIMIT_S)
-    check(outcomes, fault, NOT_THERE, {BAD_BATCH})
-
-
-def stop_and_attach(rank: int) -> None:
-    with join(TIMEOUT_S) as world:
-        if world.rank == rank:
-            strike("stop", world)
-        attached(world, make_model(NAME))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 2])
-def test_a_process_is_stopped_before_the_first_step(rank: int) -> None:
-    outcomes = launch(stop_and_attach, 3, rank, timeout_s=LIMIT_S, meanwhile=end(rank))
+    worker: Any = train_as_a_script if fault.script else train
+    machines: Any = cluster(Layout.flat(3), 50_000_000) if fault.what == "cut" else nullcontext()
+    with machines as hosts:
+        outcomes = launch(
+            worker, size, fault, store, timeout_s=LIMIT_S, meanwhile=meanwhile, hosts=hosts
+        )
     for outcome in outcomes:
-        if outcome.rank != rank:
-            error = failed(outcome)
-            assert error.attributes["peers"] == (rank,)
-            assert (NO_STORE.format(0) if rank == 0 else "rank 2") in error.text
-
-
-@pytest.mark.slow
-@pytest.mark.emulated
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_link_is_cut(rank: int) -> None:
-    from emulated_hosts import Layout
-    from emulated_network import cluster
-
-    fault = Fault("cut", (rank,), "transfer")
-    with cluster(Layout.flat(3), 50_000_000) as hosts:
-        outcomes = launch(train, 3, fault, timeout_s=LIMIT_S, hosts=hosts)
-    check(outcomes, fault, "interface eth0 of rank {} is down", {BAD_BATCH})
-
-
-def train_for(steps: Sequence[int]) -> dict[str, Tensor]:
-    """Train for a number of steps that depends on the rank."""
-    model = make_model(NAME)
-    with join(TIMEOUT_S) as world, attached(world, model) as executor:
-        for step in range(steps[world.rank]):
-            backward(model, NAME, world.rank, step)
-            executor.step()
-    return model.state_dict()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("short", [0, 2])
-def test_ranks_do_different_numbers_of_steps(short: int) -> None:
-    steps = [STEPS] * 3
-    steps[short] = BAD_STEP
-    outcomes = launch(train_for, 3, steps, timeout_s=LIMIT_S)
-    assert close_to(outcomes[short].value, expected(3, BAD_STEP))
-    others = [outcome for outcome in outcomes if outcome.rank != short]
-    check(others, Fault("leave", (short,)), "rank {} has left the job", {0})
-
-
-def train_and_wind_up(fault: Fault) -> None:
-    """End as a script does, unlike the workers of `launch`, which leave threads as they are."""
-    try:
-        train(fault)
-    except (PlannerError, ValueError) as error:
-        print(f"{type(error).__name__}: {error}")
-        sys.stdout.flush()
-        ctypes.pythonapi.Py_Exit(3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "phase", "rank"),
-    [("raise", "forward", 1), ("raise", "transfer", 1), ("kill", "backward", 2), ("stop", "", 0)],
-)
-def test_the_interpreter_ends_by_itself(what: str, phase: str, rank: int) -> None:
-    fault = Fault(what, (rank,), phase or "forward")
-    meanwhile = end(rank) if what == "stop" else None
-    outcomes = launch(train_and_wind_up, 3, fault, timeout_s=LIMIT_S, meanwhile=meanwhile)
-    for outcome in outcomes:
-        dies = outcome.rank == rank and what != "raise"
-        assert outcome.exit_code == (-signal.SIGKILL if dies else 3), outcome.output
-        if outcome.rank != rank:
-            assert f"CommunicationError: step {BAD_STEP}" in outcome.output
-            assert f"rank {rank}" in outcome.output
+        if outcome.rank in fault.ranks and fault.what not in ("hang", "cut"):
+            check_struck(outcome, fault)
+        else:
+            check_other(outcome, fault, text, batches)
 
 
 def ended(read: Callable[[], object]) -> str:
@@ -302,39 +260,6 @@ def test_weights_of_different_steps_cannot_be_read() -> None:
         assert outcomes[rank].value == ["read"] * 2 + ["CommunicationError"] * 6
 
 
-def train_with_checkpoints(file: Path, fault_at: int | None) -> int:
-    """Train from the last checkpoint on; return the step it was of."""
-    model, begin = make_model(NAME), 0
-    optimizer = make_optimizer("adam", model)
-    if file.exists():
-        saved = torch.load(file)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        begin = saved["step"]
-    with join(TIMEOUT_S) as world, GradientExecutor(model, PROGRAM, optimizer, world) as executor:
-        for step in range(begin, STEPS):
-            if world.rank == 1 and step == fault_at:
-                during("backward", model, lambda: strike("kill", world))
-            backward(model, NAME, world.rank, step)
-            executor.step()
-            if world.rank == 0:
-                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-                torch.save({**states, "step": step + 1}, file.with_suffix(".new"))
-                file.with_suffix(".new").replace(file)
-    return begin
-
-
-@pytest.mark.slow
-def test_the_last_checkpoint_is_usable(tmp_path: Path) -> None:
-    file = tmp_path / "checkpoint.pt"
-    outcomes = launch(train_with_checkpoints, 3, file, 3, timeout_s=LIMIT_S)
-    assert [outcome.exit_code for outcome in outcomes] == [1, -signal.SIGKILL, 1]
-    assert torch.load(file)["step"] == 3
-    outcomes = launch(train_with_checkpoints, 3, file, None, timeout_s=LIMIT_S)
-    assert [outcome.value for outcome in outcomes] == [3] * 3
-    assert close_to(torch.load(file)["model"], expected(3, STEPS, "adam"))
-
-
 def end_after_a_fault(sharded: bool, way: str) -> tuple[str, bool]:
     """Take a last step in which a rank dies; return how it ended, and whether that was known."""
     model, known = make_model(NAME), False
@@ -369,14 +294,19 @@ def end_after_a_fault(sharded: bool, way: str) -> tuple[str, bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize(
-    ("way", "heard"),
+    ("way", "heard", "sharded"),
     [
-        ("leave", "CommunicationError"),
-        ("close", "CommunicationError"),
-        ("told", "read"),
-        ("raise", "ValueError"),
+        (way, heard, sharded)
+        for number, (way, heard) in enumerate(
+            [
+                ("leave", "CommunicationError"),
+                ("close", "CommunicationError"),
+                ("told", "read"),
+                ("raise", "ValueError"),
+            ]
+        )
+        for sharded in ((False, True) if THOROUGH else (number % 2 > 0,))
     ],
 )
 def test_whoever_ends_after_the_last_step_hears_of_a_fault_once(
