@@ -13,7 +13,7 @@ import pytest
 import record
 import versions
 from results import FOLDER, Section, Table, dumps, load, markdown, sections
-from same_answers import answers, differences, documented, main, requests_in
+from same_answers import documented, main
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
@@ -54,13 +54,6 @@ def is_number(value: object) -> bool:
     if isinstance(value, str):
         return re.fullmatch(r"[≥≤<] [\d.e+-]+", value) is not None
     return value is None or isinstance(value, int | float | list)
-
-
-def test_every_benchmark_on_the_page_has_results() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"_generated/results/(\w+)\.md", page)) - {"index"}
-    assert len(named) > 10
-    assert named <= set(NAMES)
 
 
 def test_numbers_have_one_unit_a_column_or_stay_as_printed() -> None:
@@ -105,19 +98,6 @@ def run_record(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     record.main()
 
 
-def test_a_run_has_the_shape_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "made.json"
-    run_record(monkeypatch, "reproduction/bigdl", "-o", str(path), "3")
-    monkeypatch.setattr("results.FOLDER", tmp_path)
-    made = load("made")
-    monkeypatch.undo()
-    kept = load("reproduction/bigdl")
-    assert made.sections == [kept.section("Fig. 3")]
-    assert made.command == "python benchmarks/reproduction/bigdl.py 3"
-    assert (made.benchmark, made.about) == (kept.benchmark, kept.about)
-    assert made.commit == versions.commit()
-
-
 @pytest.mark.slow
 def test_a_short_run_is_checked_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     short = ("--check", "ibatch_quality", "data/profiles/lenet5.json")
@@ -142,7 +122,9 @@ def test_all_files_are_recorded_by_their_own_commands(
     monkeypatch.setattr(record, "FOLDER", tmp_path)
     with pytest.raises(SystemExit, match=r"not recorded: wrong\.json"):
         run_record(monkeypatch, "--all")
-    assert load("old").sections == [kept.section("Fig. 3")]
+    made = load("old")
+    assert (made.benchmark, made.about, made.command) == (old.benchmark, old.about, old.command)
+    assert (made.commit, made.sections) == (versions.commit(), [kept.section("Fig. 3")])
     assert load("new").date == "1.1."
 
 
@@ -227,30 +209,19 @@ def _ms(time: object, unit: str) -> float | None:
     return float(words[0]) * factors[words[1]] if len(words) == 2 else None
 
 
-def test_requests_are_found_in_pages() -> None:
-    text = 'echo \'{"problem": "x", "n": [1]}\' | cat {"problem": "y", "status": "optimal"}'
-    text += ' {"problem": …}'
-    assert list(requests_in(text)) == [{"problem": "x", "n": [1]}]
-
-
-def test_all_families_are_asked_and_answer() -> None:
-    named = [document for document in documented(ROOT, ()) if document[1]["problem"] != "iteration"]
+def test_documented_requests_are_asked_and_differences_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     families = {"ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"}
-    assert {one["problem"] for _, one in named} == families
-    small = [one for _, one in named if one["problem"] in ("ibatch", "drizzle")]
-    found = list(answers(ROOT, small))
-    assert len(found) == len(small)
-    assert all("status" in one for one in found)
-
-
-def test_differences_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert differences({"a": 1, "runtime_s": 1}, {"a": 1, "runtime_s": 2}) == []
-    assert differences({"a": 1}, {"b": 1}) == ["a"]
-    for folder, objective in (("old", 1), ("new", 2)):
+    assert {one["problem"] for _, one in documented(ROOT, ())} == families | {"iteration"}
+    text = 'echo \'{"problem": "x", "n": [1]}\' | cat {"problem": "y", "status": "optimal"}'
+    for folder, number in (("old", 1), ("new", 2)):
         (tmp_path / folder / "planner").mkdir(parents=True)
-        code = f"def solve(request): return {{'objective_ns': {objective}}}"
+        answer = f"{{**request, 'a': {number}, '{folder}': 0, 'runtime_s': {number}}}"
+        code = f"def solve(request): return {answer}"
         (tmp_path / folder / "planner" / "__init__.py").write_text(code)
-        (tmp_path / folder / "README.md").write_text('{"problem": "x"}')
+        (tmp_path / folder / "README.md").write_text(f'{text} {{"problem": …}}')
     assert main([str(tmp_path / "old"), str(tmp_path / "old")]) == 0
     assert main([str(tmp_path / "old"), str(tmp_path / "new")]) == 1
-    assert "objective_ns: 1 → 2" in capsys.readouterr().out
+    told = "README.md 0: a: 1 → 2, old: 0 → None\n1 requests, 1 answered otherwise\n"
+    assert capsys.readouterr().out == f"1 requests, 0 answered otherwise\n{told}"

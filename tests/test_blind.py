@@ -29,9 +29,6 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blind_model, "parts", lambda _: (layer,))
 
 
-# The rows
-
-
 @pytest.mark.parametrize("name", SOURCES)
 def test_rows_fit_their_clusters(name: str) -> None:
     for group in read_source(name).groups:
@@ -53,9 +50,6 @@ def test_models_have_as_many_parameters_as_published() -> None:
     assert models["bert_large"]["parameters"] == 336_226_108
     assert models["bart_large"]["parameters"] == 406_291_456
     assert sum(part.count * part.parameters for part in parts("resnet50")) == 25_557_032
-
-
-# The predictions
 
 
 def test_sharded_parts_by_hand() -> None:
@@ -101,16 +95,14 @@ def test_one_layer_by_hand() -> None:
     assert affine_ns(group_of(BASE, ROW), ROW) == (100_000_000 - within) // 2 + across
 
 
-def test_one_accelerator_sends_nothing() -> None:
+def test_one_accelerator_sends_nothing_and_the_smallest_scale_is_predicted_as_measured() -> None:
     row = Row(1, 1, 8, Fraction(80))
     assert step_ns(group_of(row, model="bert_base"), row, 12_345) == 12_345
-
-
-def test_the_smallest_scale_is_predicted_as_measured() -> None:
-    for name in ("llm-foundry", "examples"):
-        for group in read_source(name).groups[:8]:
-            off = step_ns(group, group.base, computation_of(group)) - group.base.step_ns
-            assert abs(off) <= group.base.step_ns / 10**4
+    for group in (
+        one for name in ("llm-foundry", "examples") for one in read_source(name).groups[:8]
+    ):
+        off = step_ns(group, group.base, computation_of(group)) - group.base.step_ns
+        assert abs(off) <= group.base.step_ns / 10**4
 
 
 def test_computation_shrinks_with_the_samples_but_for_a_share() -> None:
@@ -147,9 +139,6 @@ def test_reasons() -> None:
         assert reason_of(group, row, errors, alone) == reason
     fewer = replace(group, rows=(*rows[:3], small))
     assert reason_of(fewer, small, {8: 0.0, 32: -0.2}, 0.0) == "fewer samples"
-
-
-# The results
 
 
 def test_the_results_are_what_the_script_prints(

@@ -45,13 +45,12 @@ def test_bcube_is_cabled_as_its_authors_do(bcube: BCube) -> None:
         (server, level): bcube.switch(server, level)
         for server, level in product(range(servers), range(bcube.k))
     }
-    for level, count in enumerate(switches):
-        for switch in range(count):
-            ends = {one for one, at, to in cables if (at, to) == (level, switch)}
-            assert sorted(bcube.on_switch(level, switch)) == sorted(ends)
-            assert len(ends) == bcube.n
-            for server in ends:
-                assert sorted([*bcube.neighbours(server, level), server]) == sorted(ends)
+    for level, switch in {(level, switch) for _, level, switch in cables}:
+        ends = sorted(one for one, *joined in cables if joined == [level, switch])
+        assert sorted(bcube.on_switch(level, switch)) == ends
+        assert len(ends) == bcube.n
+        for server in ends:
+            assert sorted([*bcube.neighbours(server, level), server]) == ends
 
 
 @given(bcubes, st.data())
@@ -81,11 +80,10 @@ def test_nobody_is_sent_to_by_two_in_the_same_turn(bcube: BCube, data: st.DataOb
 
 
 def test_the_papers_figures() -> None:
-    assert (BCube(3, 2).servers, BCube(3, 2).switches) == (9, 6)
+    small, tree = BCube(3, 2), FatTree(16)
+    assert (small.servers, small.switches, small.digits(5)) == (9, 6, (1, 2))
     assert BCube(16, 4).servers == 65536
-    assert BCube(3, 2).digits(5) == (1, 2)
-    assert FatTree(4).servers == 16
-    assert (FatTree(16).servers, FatTree(16).switches) == (1024, 320)
+    assert (FatTree(4).servers, tree.servers, tree.switches) == (16, 1024, 320)
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 56), (2**30, 2), (2**62, 1)])
@@ -145,26 +143,17 @@ def test_workers_are_machines_or_their_accelerators(one: Cluster) -> None:
     assert one.workers == (one.machines - len(one.failed.servers)) * each
 
 
-def test_memory_of_a_worker() -> None:
-    assert cluster().worker_memory_bytes is None
-    assert cluster(memory_bytes=7).worker_memory_bytes == 7
-    assert cluster(**RAILS, memory_bytes=8 * 80 + 7).worker_memory_bytes == 80
-    assert cluster(**RAILS, accelerator_memory_bytes=80).worker_memory_bytes == 80
-
-
-def test_a_machine_s_memory_that_is_an_accelerator_s_is_doubted() -> None:
+def test_memory_of_a_worker_and_doubts_that_a_machine_s_is_an_accelerator_s() -> None:
+    sure: tuple[tuple[dict[str, Any], int | None], ...] = (
+        ({}, None),
+        ({"memory_bytes": 80 * 10**9}, 80 * 10**9),
+        (RAILS, None),
+        ({**RAILS, "memory_bytes": 640 * 10**9 + 7}, 80 * 10**9),
+        ({**RAILS, "accelerator_memory_bytes": 80}, 80),
+    )
+    for options, memory in sure:
+        made = cluster(**options)
+        assert (made.worker_memory_bytes, made.memory_caveats) == (memory, ())
     (text,) = cluster(**RAILS, memory_bytes=80 * 10**9).memory_caveats
     assert "that of a machine: 74.51 GiB, 9.313 GiB for each of its 8 accelerators" in text
     assert "accelerator_memory_bytes" in text
-    for sure in (
-        {**RAILS, "memory_bytes": 640 * 10**9},
-        {**RAILS, "accelerator_memory_bytes": 80 * 10**9},
-        {"memory_bytes": 80 * 10**9},
-        RAILS,
-    ):
-        assert cluster(**sure).memory_caveats == ()
-
-
-def test_a_fat_tree_need_not_be_full() -> None:
-    for machines in range(1, 17):
-        assert cluster(machines=machines, topology=FatTree(4)).workers == machines

@@ -28,75 +28,33 @@ load("networks")
 NETWORKS = {network.name: network for network in load("make_profiles").NETWORKS}
 
 
-def meta_model(name: str) -> Any:
-    """Return the model without memory for its tensors."""
+def made(name: str, **options: int) -> Any:
+    """Return the model without memory for its tensors, and its inputs."""
     with torch.device("meta"):
-        model, _ = NETWORKS[name].factory()
-    return model
+        return NETWORKS[name].factory(**options)
 
 
-def sizes(model: Any, *, but: str | None = None) -> list[int]:
+def sizes(model: Any, *, but: str = "-") -> list[int]:
     """Return the numbers of elements of the parameters but those whose names end so."""
-    named = model.named_parameters()
-    return [one.numel() for name, one in named if but is None or not name.endswith(but)]
+    return [one.numel() for name, one in model.named_parameters() if not name.endswith(but)]
 
 
 def mebibytes(parameters: int) -> float:
-    return 4 * parameters / 2**20
-
-
-def test_all_ten_are_listed_under_the_names_of_their_factories() -> None:
-    assert len(NETWORKS) == 10
-    assert all(name == network.factory.__name__ for name, network in NETWORKS.items())
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_total_is_the_published_one_and_nothing_works_in_place(name: str) -> None:
-    model = meta_model(name)
-    assert sum(sizes(model)) == NETWORKS[name].parameters
-    assert all(module.training for module in model.modules())
-    assert not any(getattr(module, "inplace", False) for module in model.modules())
-
-
-@pytest.mark.parametrize(
-    ("name", "without", "tensors", "mib"),
-    [
-        ("alexnet_v2", None, 16, 191.9),
-        ("vgg16", None, 32, 527.8),
-        ("inception_v3", "norm.weight", 196, 103.5),
-        ("resnet50", "norm.weight", 108, 97.4),
-    ],
-)
-def test_caramel_s_figures_follow(name: str, without: str | None, tensors: int, mib: float) -> None:
-    counted = sizes(meta_model(name), but=without)
-    assert len(counted) == tensors
-    assert round(mebibytes(sum(counted)), 1) == mib
-
-
-def test_caramel_s_figures_of_resnet_v2_and_bml_s_follow() -> None:
-    model = meta_model("resnet152")
-    biased = sizes(model, but="norm.weight")
-    blocks = [module for module in model.modules() if type(module).__name__ == "Bottleneck"]
-    norms = [block.body.conv1.conv.in_channels for block in blocks]
-    norms.append(blocks[-1].body.conv3.conv.out_channels)
-    assert len(biased) + len(norms) == 363
-    assert sum(biased) + sum(norms) == 60_165_032
-    assert round(mebibytes(60_165_032), 1) == 229.5
-    # Those of BML.
-    assert round(sum(sizes(meta_model("vgg19"), but="bias")) / 1e6, 2) == 143.65
-    assert round(mebibytes(NETWORKS["vgg19"].parameters)) == 548
-    assert round(NETWORKS["lenet5"].parameters / 1e6, 2) == 3.27
-    assert round(mebibytes(NETWORKS["lenet5"].parameters), 1) == 12.5
+    return round(4 * parameters / 2**20, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_runs_forward_and_backward_without_numbers(name: str) -> None:
-    """For the least inputs; a backward pass reaches every parameter."""
+def test_total_is_the_published_one_and_a_backward_pass_reaches_every_parameter(name: str) -> None:
+    """Of the least inputs; nothing works in place."""
+    assert len(NETWORKS) == 10
+    assert NETWORKS[name].factory.__name__ == name
     batch_size = 2 if name == "inception_v3" else 1
     length = {"length": 64} if name == "gpt2_small" else {}
-    with torch.device("meta"):
-        model, inputs = NETWORKS[name].factory(batch_size=batch_size, **length)
+    model, inputs = made(name, batch_size=batch_size, **length)
+    assert sum(sizes(model)) == NETWORKS[name].parameters
+    assert all(module.training for module in model.modules())
+    assert not any(getattr(module, "inplace", False) for module in model.modules())
     outputs = model(*(one.to("meta") for one in inputs))
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     assert len(outputs) == (2 if name == "inception_v3" else 1)
@@ -104,3 +62,33 @@ def test_runs_forward_and_backward_without_numbers(name: str) -> None:
     assert all(output.shape == (batch_size, *classes) for output in outputs)
     sum(output.sum() for output in outputs).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "without", "tensors", "mib"),
+    [
+        ("alexnet_v2", "-", 16, 191.9),
+        ("vgg16", "-", 32, 527.8),
+        ("inception_v3", "norm.weight", 196, 103.5),
+        ("resnet50", "norm.weight", 108, 97.4),
+    ],
+)
+def test_caramel_s_figures_follow(name: str, without: str, tensors: int, mib: float) -> None:
+    counted = sizes(made(name)[0], but=without)
+    assert (len(counted), mebibytes(sum(counted))) == (tensors, mib)
+
+
+def test_caramel_s_figures_of_resnet_v2_and_bml_s_follow() -> None:
+    model, _ = made("resnet152")
+    biased = sizes(model, but="norm.weight")
+    blocks = [module for module in model.modules() if type(module).__name__ == "Bottleneck"]
+    norms = [block.body.conv1.conv.in_channels for block in blocks]
+    norms.append(blocks[-1].body.conv3.conv.out_channels)
+    assert len(biased) + len(norms) == 363
+    assert sum(biased) + sum(norms) == 60_165_032
+    assert mebibytes(60_165_032) == 229.5
+    # Those of BML.
+    assert round(sum(sizes(made("vgg19")[0], but="bias")) / 1e6, 2) == 143.65
+    assert mebibytes(NETWORKS["vgg19"].parameters) == 548.0
+    assert round(NETWORKS["lenet5"].parameters / 1e6, 2) == 3.27
+    assert mebibytes(NETWORKS["lenet5"].parameters) == 12.5

@@ -30,9 +30,11 @@ def test_fails(number, value):
 AGAIN = "again with --hypothesis-seed="
 
 
-def run(folder: Path, *options: str) -> tuple[list[str], str]:
+def run(folder: Path, *options: str) -> tuple[list[list[str]], str]:
     """Return what each of the tests saw, and what pytest said."""
     (folder / "seen").unlink(missing_ok=True)
+    copyfile(Path(__file__).with_name("conftest.py"), folder / "conftest.py")
+    (folder / "test_properties.py").write_text(PROPERTIES)
     plugins = ["-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, *options],
@@ -43,40 +45,25 @@ def run(folder: Path, *options: str) -> tuple[list[str], str]:
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     rows = [line.split() for line in (folder / "seen").read_text().splitlines()]
-    seen = [" ".join(value for one, value in rows if one == str(number)) for number in range(16)]
-    return seen, done.stdout
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    copyfile(Path(__file__).with_name("conftest.py"), tmp_path / "conftest.py")
-    (tmp_path / "test_properties.py").write_text(PROPERTIES)
-    return tmp_path
+    return [[value for it, value in rows if it == str(one)] for one in range(16)], done.stdout
 
 
 @pytest.mark.slow
-def test_a_seed_brings_its_examples_back_and_another_one_others(folder: Path) -> None:
-    first, said = run(folder)
-    seed = said.partition(AGAIN)[2].split()[0]
-    again, _ = run(folder, f"--hypothesis-seed={seed}")
+def test_a_seed_brings_its_examples_back_and_another_one_others(tmp_path: Path) -> None:
+    first, told = run(tmp_path)
+    again, _ = run(tmp_path, f"--hypothesis-seed={told.partition(AGAIN)[2].split()[0]}")
     assert again == first
-    other, said = run(folder, "--hypothesis-seed=2")
+    other, told = run(tmp_path, "--hypothesis-seed=2")
     differ = sum(one != two for one, two in zip(first, other, strict=True))
     assert 0 < differ < len(first)  # most tests see the same in every run
-    failures = said.partition("FAILURES")[2]
+    failures = told.partition("FAILURES")[2]
     assert 0 < failures.count(f"this test's are drawn: {AGAIN}2") < len(first)
-    assert {len(values.split()) for values in first} == {8}
+    assert {len(values) for values in first} == {8}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        (["--hypothesis-profile=thorough"], 60),
-        (["-m", "not slow"], 8),
-        (["-m", "not slow", "--hypothesis-profile=thorough"], 60),
-    ],
-)
-def test_a_run_has_few_examples_unless_told(folder: Path, options: list[str], count: int) -> None:
-    seen, _ = run(folder, "-k", "anything", *options)
-    assert {len(values.split()) for values in seen} == {count}
+def test_a_run_has_few_examples_unless_told(tmp_path: Path) -> None:
+    thorough, quick = "--hypothesis-profile=thorough", ("-m", "not slow")
+    for options, count in (((thorough,), 60), (quick, 8), ((*quick, thorough), 60)):
+        seen, _ = run(tmp_path, "-k", "anything", *options)
+        assert {len(values) for values in seen} == {count}

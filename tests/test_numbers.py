@@ -36,6 +36,7 @@ Number = Callable[[int], Any]
 WHOLE: tuple[Number, ...] = (np.int16, np.int32, np.int64, np.uint64)
 EXACT = (*WHOLE, float, np.float16, np.float32, np.float64, Decimal, Fraction)
 
+NAN = float("nan")
 LINE = AffineCost(3, Fraction(2))
 OPS = Op("f", 3, "forward"), Op("b", 5, "backward", ("f",))
 GRAPH = Graph(OPS, (Parameter("w", 8, ("b",), ("f",)),))
@@ -165,19 +166,21 @@ def test_numbers_of_numpy_are_numbers(make: Callable[..., Any], given: tuple[Any
 
 
 @pytest.mark.parametrize(("make", "given"), MAKERS.values(), ids=MAKERS)
-@pytest.mark.parametrize(
-    "wrong", [bool, np.bool_, str, lambda _: float("nan"), lambda _: np.float64("nan"), complex]
-)
-def test_what_is_no_number_is_refused_wherever_it_stands(
-    make: Callable[..., Any], given: tuple[Any, ...], wrong: Number
+@pytest.mark.parametrize("wrong", [bool, np.bool_, str, complex, NAN, np.float64(NAN), -1])
+def test_what_is_no_number_or_below_0_is_refused_wherever_it_stands(
+    make: Callable[..., Any], given: tuple[Any, ...], wrong: Any
 ) -> None:
-    none = Wrong(0, wrong)
+    def kind(value: int) -> Any:
+        return wrong(value) if callable(wrong) else wrong
+
+    none = Wrong(0, kind)
     remade(given, none, none)
     assert none.left < 0
     for place in range(1, 1 - none.left):
-        put = Wrong(place, wrong)
-        with pytest.raises(InvalidInputError, match="expected"):
+        put = Wrong(place, kind)
+        with pytest.raises(InvalidInputError, match="expected") as refused:
             make(*remade(given, put, put))
+        assert refused.value.path
 
 
 @given(st.integers(0, 2**62), st.sampled_from([np.int64, np.uint64]))

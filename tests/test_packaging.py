@@ -29,11 +29,10 @@ def built(source: Path, kind: str, target: Path) -> Path:
     return target / printed(*words, path="", folder=source).splitlines()[-1]
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+@pytest.fixture
+def wheels(tmp_path: Path) -> list[Path]:
     pytest.importorskip("setuptools", minversion="77", reason="setuptools is too old")
-    folder = tmp_path_factory.mktemp("packaging")
-    source, archives = folder / "source", folder / "archives"
+    source, archives = tmp_path / "source", tmp_path / "archives"
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -49,8 +48,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     archives.mkdir()
     archive = built(source, "sdist", archives)
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    unpacked = folder / archive.name.removesuffix(".tar.gz")
+        packed.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
     (archives / "again").mkdir()
     return [built(source, "wheel", archives), built(unpacked, "wheel", archives / "again")]
 
@@ -61,23 +60,20 @@ def contents(wheel: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_source_archive_makes_the_same_wheel(wheels: list[Path]) -> None:
+def test_the_source_archive_makes_the_same_wheel_and_it_plans(
+    wheels: list[Path], tmp_path: Path
+) -> None:
     first, second = map(contents, wheels)
     assert first == second
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "planner").rglob("*.py")}
-    assert modules <= first
-    assert {"planner/py.typed", "planner/view/page.css"} <= first
-    clusters = {path.name for path in (ROOT / "data" / "clusters").glob("*.json")}
-    assert {f"planner/data/clusters/{name}" for name in clusters} <= first
+    expected = {str(path.relative_to(ROOT)) for path in (ROOT / "planner").rglob("*.py")}
+    expected |= {"planner/py.typed", "planner/view/page.css"}
+    clusters = (ROOT / "data" / "clusters").glob("*.json")
+    assert {*expected, *(f"planner/data/clusters/{path.name}" for path in clusters)} <= first
     assert not {name for name in first if not name.startswith("planner/")}
     assert wheels[1].name.split("-")[:2] == ["dl_comm_planner", planner.__version__]
     with zipfile.ZipFile(wheels[1]) as packed:
         (named,) = (name for name in packed.namelist() if name.endswith("/entry_points.txt"))
         assert "planner = planner.__main__:entry_point" in packed.read(named).decode()
-
-
-@pytest.mark.slow
-def test_what_is_installed_plans(wheels: list[Path], tmp_path: Path) -> None:
     site = str(tmp_path / "site")
     words = ("install", "--quiet", "--no-deps", "--no-index", "--target", site, str(wheels[1]))
     printed("-m", "pip", *words, path="", folder=tmp_path)

@@ -1,7 +1,10 @@
 """Profiles, their chains, and dataflow graphs."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,28 +21,30 @@ def layer(name: str, size: int, block: int | None = None, time: int = 1) -> Laye
     return Layer(name, time, 2 * time, size, block=block, gradient_ready_ns=time)
 
 
+def made(*layers: Layer, graph: Graph | None = None) -> Profile:
+    return Profile("m", layers, Provenance("synthetic", "a test"), graph=graph)
+
+
 @pytest.mark.slow
 @given(profiles())
-def test_a_chain_keeps_all_sums_and_leaves_no_unit_without_parameters(profile: Profile) -> None:
+def test_a_chain_and_a_graph_keep_all_sums(profile: Profile) -> None:
     chain = profile.chain()
     assert all(unit.parameter_bytes for unit in chain.layers)
     for total in ("forward_ns", "backward_ns", "parameter_bytes"):
         assert getattr(chain, total) == getattr(profile, total)
-    sent = sum(unit.pushed_bytes for unit in chain.layers)
-    assert sent == sum(one.pushed_bytes for one in profile.layers)
+    sent = sum(one.pushed_bytes for one in profile.layers)
+    assert sum(unit.pushed_bytes for unit in chain.layers) == sent
     assert chain.chain() == chain
-
-
-def made(*layers: Layer, graph: Graph | None = None) -> Profile:
-    return Profile("m", layers, Provenance("synthetic", "a test"), graph=graph)
+    if sent:
+        alone = made(graph=profile.dataflow())
+        known = (profile.forward_ns, profile.backward_ns, sent)
+        assert (alone.forward_ns, alone.backward_ns, alone.parameter_bytes) == known
 
 
 def test_layers_without_parameters_join_the_preceding_one_leading_ones_the_next() -> None:
     sizes = {"pad": 0, "conv": 8, "pool": 0, "fc": 4, "out": 0}
     chain = made(*(layer(name, size) for name, size in sizes.items())).chain()
     assert [(unit.name, unit.forward_ns) for unit in chain.layers] == [("conv", 3), ("fc", 2)]
-    with pytest.raises(InvalidInputError, match="parameters"):
-        made(layer("a", 0)).chain()
 
 
 GRAPH = Graph(
@@ -51,9 +56,16 @@ GRAPH = Graph(
     ),
     (Parameter("w", 7, ("F", "G"), ("f",)), Parameter("v", 8, ("G",), ("g",))),
 )
+COMPRESSED = Layer("a", 1, 1, 8, gradient_bytes=2)
+FROZEN = Layer("b", 1, 1, 8, gradient_bytes=0)
+LISTED = (
+    replace(layer("a", 4, 0), parameters=("w",)),
+    layer("r", 0, 1),
+    replace(layer("b", 4, 1), parameters=("x", "y")),
+)
 
 
-def test_the_dataflow_of_layers_is_a_chain() -> None:
+def test_the_dataflow_of_layers_is_a_chain_of_what_is_sent() -> None:
     layers = (layer("a", 8), layer("b", 0, time=3), layer("c", 4))
     assert made(*layers).dataflow() == Graph(
         (
@@ -69,29 +81,8 @@ def test_the_dataflow_of_layers_is_a_chain() -> None:
             Parameter("c", 4, ("c/backward",), ("c/forward",)),
         ),
     )
-
-
-def test_the_dataflow_counts_what_is_sent() -> None:
-    compressed = Layer("a", 1, 1, 8, gradient_bytes=2)
-    frozen = Layer("b", 1, 1, 8, gradient_bytes=0)
-    graph = made(compressed, frozen).dataflow()
-    assert [(parameter.name, parameter.size_bytes) for parameter in graph.parameters] == [("a", 2)]
-    with pytest.raises(InvalidInputError, match="gradients to send") as caught:
-        made(frozen).dataflow()
-    assert caught.value.path == "layers"
-
-
-@given(profiles())
-def test_the_dataflow_keeps_times_and_sizes(profile: Profile) -> None:
-    sent = sum(one.pushed_bytes for one in profile.layers)
-    if not sent:
-        return
-    graph = profile.dataflow()
-    assert sum(parameter.size_bytes for parameter in graph.parameters) == sent
-    only_graph = made(graph=graph)
-    assert only_graph.forward_ns == profile.forward_ns
-    assert only_graph.backward_ns == profile.backward_ns
-    assert only_graph.parameter_bytes == sent
+    (parameter,) = made(COMPRESSED, FROZEN).dataflow().parameters
+    assert (parameter.name, parameter.size_bytes) == ("a", 2)
 
 
 def test_a_graph_goes_before_the_layers_and_may_be_all_there_is() -> None:
@@ -104,12 +95,40 @@ def test_a_graph_goes_before_the_layers_and_may_be_all_there_is() -> None:
     profile = made(graph=GRAPH)
     assert (profile.forward_ns, profile.backward_ns, profile.parameter_bytes) == (7, 11, 15)
     assert profile.dataflow() is GRAPH
-    with pytest.raises(InvalidInputError, match="'m' has a dataflow graph only") as caught:
-        profile.chain()
-    assert caught.value.path == "layers"
+
+
+def test_layers_may_list_their_parameters() -> None:
+    profile = made(*LISTED, graph=GRAPH)
+    assert replace(profile, layers=(layer("a", 1),)).layer_parameters() is None
+    assert profile.layer_parameters() == (("w",), (), ("x", "y"))
+    assert profile.chain().layer_parameters() == (("w",), ("x", "y"))
+    partly = made(*LISTED, layer("c", 1, 1))
+    assert partly.layer_parameters() is None
+    assert partly.chain().layer_parameters() is None
+
+
+WX, XX = (replace(LISTED[2], parameters=("x", name)) for name in ("w", "x"))
+LONG = layer("a", 1, time=2**61), layer("b", 1, time=2**61)
+REFUSED: list[tuple[Callable[[], Any], str, str]] = [
+    (made, "layers", "at least one layer"),
+    (made(layer("a", 0)).chain, "layers", "parameters"),
+    (made(FROZEN).dataflow, "layers", "gradients to send"),
+    (made(graph=GRAPH).chain, "layers", "'m' has a dataflow graph only"),
+    (partial(made, graph="a, b"), "graph", ""),  # type: ignore[arg-type]
+    (partial(made, *LISTED[:2], WX), "layers[2].parameters[1]", "given twice"),
+    (partial(made, *LISTED[:2], XX), "layers[2].parameters[1]", "given twice"),
+    (partial(made, layer("a", 2**62), layer("b", 2**62)), "layers: sum of parameter_bytes", ""),
+    (partial(made, *LONG), "layers: sum of backward_ns", ""),
+    (partial(Provenance, "guessed", ""), "kind", ""),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "path", "message"), REFUSED)
+def test_what_cannot_be_is_refused(make: Callable[[], Any], path: str, message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        made(graph="a, b")  # type: ignore[arg-type]
-    assert caught.value.path == "graph"
+        make()
+    assert caught.value.path == path
+    assert message in caught.value.message
 
 
 @given(st.lists(st.sampled_from(["a", "b", "a#2", "a#3", "a#2#2"])))
@@ -121,26 +140,6 @@ def test_names_are_made_distinct(names: list[str]) -> None:
         assert (made == name) == (name not in names[:index])
 
 
-def test_layers_may_list_their_parameters() -> None:
-    layers = (
-        replace(layer("a", 4, 0), parameters=("w",)),
-        layer("r", 0, 1),
-        replace(layer("b", 4, 1), parameters=("x", "y")),
-    )
-    profile = made(*layers, graph=GRAPH)
-    assert replace(profile, layers=(layer("a", 1),)).layer_parameters() is None
-    assert profile.layer_parameters() == (("w",), (), ("x", "y"))
-    assert profile.chain().layer_parameters() == (("w",), ("x", "y"))
-    partly = made(*layers, layer("c", 1, 1))
-    assert partly.layer_parameters() is None
-    assert partly.chain().layer_parameters() is None
-    for again in ("w", "x"):
-        twice = replace(layers[2], parameters=("x", again))
-        with pytest.raises(InvalidInputError, match="given twice") as caught:
-            made(*layers[:2], twice)
-        assert caught.value.path == "layers[2].parameters[1]"
-
-
 @given(st.integers(1, 8), st.data())
 def test_blocks_are_what_lies_between_clean_cuts(count: int, data: st.DataObject) -> None:
     pairs = [(a, b) for b in range(count) for a in range(b)]
@@ -150,23 +149,6 @@ def test_blocks_are_what_lies_between_clean_cuts(count: int, data: st.DataObject
     for node, (one, other) in enumerate(pairwise(blocks)):
         clean = all(not (a < node < b) for a, b in edges)
         assert (other == one + 1) if clean else (other == one)
-
-
-def test_sums_beyond_the_range_are_refused() -> None:
-    for layers in (
-        (layer("a", 2**62), layer("b", 2**62)),
-        (layer("a", 1, time=2**61), layer("b", 1, time=2**61)),
-    ):
-        with pytest.raises(InvalidInputError, match="sum of"):
-            made(*layers)
-    with pytest.raises(InvalidInputError):
-        made()
-    with pytest.raises(InvalidInputError):
-        Provenance("guessed", "")  # type: ignore[arg-type]
-
-
-F1, B1 = Op("f1", 1, "forward"), Op("b1", 1, "backward", ("f1",))
-W1 = Parameter("w1", 4, ("b1",), ("f1",))
 
 
 @given(graphs())
@@ -184,14 +166,9 @@ def test_the_topological_order_is_one_and_stable(graph: Graph) -> None:
     assert sorted([*both[0], *both[1]]) == list(range(len(graph.ops)))
 
 
-def test_neighbours_are_seen_from_both_sides() -> None:
-    graph = Graph((B1, F1), (W1,))
-    assert graph.predecessors == ((1,), ())
-    assert graph.successors == ((), (0,))
-    assert graph.topological == (1, 0)
-    assert graph.updaters == ((0,),)
-    assert graph.readers == ((1,),)
-
-
-def test_a_backward_op_may_depend_on_the_forward_pass_through_others() -> None:
-    Graph((F1, B1, Op("b2", 0, "backward", ("b1",))), (W1,))
+def test_neighbours_are_seen_from_both_sides_and_backward_ops_may_follow_one_another() -> None:
+    ops = Op("b1", 1, "backward", ("f1",)), Op("f1", 1, "forward")
+    graph = Graph(ops, (Parameter("w1", 4, ("b1",), ("f1",)),))
+    assert (graph.predecessors, graph.successors) == (((1,), ()), ((), (0,)))
+    assert (graph.topological, graph.updaters, graph.readers) == ((1, 0), ((0,),), ((1,),))
+    Graph((*ops, Op("b2", 0, "backward", ("b1",))), graph.parameters)

@@ -14,6 +14,7 @@ from planner import Profile
 from planner.cli import main
 from planner.jsonio import decode_profile
 from tests import schemas
+from tests.present import present
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data"
@@ -52,8 +53,6 @@ PROFILES = {
     "gpt2_small": 124_439_808,
 }
 YAN = run_path(str(DATA / "make_yan.py"))["requests"]()
-
-every_profile = pytest.mark.parametrize("name", PROFILES)
 
 
 def load(kind: str, name: str) -> dict[str, Any]:
@@ -100,8 +99,8 @@ def test_the_page_lists_every_cluster() -> None:
     assert set(re.findall(r"`([a-z0-9]+-(?:[0-9]+|bcube|switch))`", table)) == set(CLUSTERS)
 
 
-@every_profile
-def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles_say_where_their_numbers_come_from_and_list_their_parameters(name: str) -> None:
     profile = profile_of(name)
     assert profile.name == name
     assert profile.parameter_bytes == 4 * PROFILES[name]
@@ -115,36 +114,26 @@ def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
     for layer in profile.layers:
         assert None not in (layer.forward_spread_ns, layer.backward_spread_ns)
         assert layer.gradient_ready_ns is not None or not layer.parameter_bytes
-    ready = [layer.gradient_ready_ns for layer in profile.chain().layers]
-    assert None not in ready
-    assert ready == sorted(ready, key=lambda time: -(time or 0))
-
-
-@every_profile
-def test_listed_parameters_have_the_bytes_of_their_layers(name: str) -> None:
-    profile = profile_of(name)
-    assert profile.graph is not None
-    sizes = {parameter.name: parameter.size_bytes for parameter in profile.graph.parameters}
+    ready = [present(layer.gradient_ready_ns) for layer in profile.chain().layers]
+    assert ready == sorted(ready, reverse=True)
+    sizes = {it.name: it.size_bytes for it in present(profile.graph).parameters}
     for one in (profile, profile.chain()):
-        names = one.layer_parameters()
-        assert names is not None
+        names = present(one.layer_parameters())
         assert sorted(sum(names, ())) == sorted(sizes)
         for layer, found in zip(one.layers, names, strict=True):
             assert sum(map(sizes.__getitem__, found)) == layer.parameter_bytes
-            if one is profile:
-                assert {parameter.rpartition(".")[0] for parameter in found} <= {layer.name}
+            owners = {parameter.rpartition(".")[0] for parameter in found}
+            assert owners <= {layer.name} or one is not profile
 
 
 def test_a_tied_parameter_counts_where_it_is_read_first() -> None:
     profile = profile_of("gpt2_small")
-    assert profile.graph is not None
-    (tied,) = (parameter for parameter in profile.graph.parameters if len(parameter.read_by) > 1)
-    names = profile.layer_parameters()
-    assert names is not None
-    (owner,) = (at for at, found in enumerate(names) if tied.name in found)
+    (tied,) = (it for it in present(profile.graph).parameters if len(it.read_by) > 1)
+    names = present(profile.layer_parameters())
+    (owner,) = (layer for layer, of in zip(profile.layers, names, strict=True) if tied.name in of)
     users = [layer.name for layer in profile.layers if f"{layer.name}/forward" in tied.read_by]
-    assert profile.layers[owner].name == users[0]
     assert len(users) == 2
+    assert owner.name == users[0]
 
 
 @pytest.mark.parametrize("direction", ["pull", "push"])
@@ -162,15 +151,12 @@ def test_a_plan_of_a_profile_names_the_parameters_it_moves(direction: str, tmp_p
 
 def test_the_stand_ins_of_yan_are_what_the_script_writes_and_meet_the_printed_totals() -> None:
     assert {name: load("yan", name) for name in YAN} == YAN
-    for name, layers, least, most in (
-        ("mnist", 5, 2.45e6, 2.55e6),
-        ("imagenet22k", 8, 2e9, 2.2e9),
-    ):
+    printed = ("mnist", 5, 2.45e6, 2.55e6), ("imagenet22k", 8, 2e9, 2.2e9)
+    for name, layers, least, most in printed:
         request = YAN[name]
-        assert len(request["layers"]) == layers
+        assert (request["machines"], request["cores"], len(request["layers"])) == (20, 16, layers)
         assert least <= sum(layer["connections"] for layer in request["layers"]) <= most
         assert request["note"].startswith("Synthetic")
-        assert (request["machines"], request["cores"]) == (20, 16)
 
 
 @pytest.mark.parametrize(

@@ -75,33 +75,25 @@ def test_what_is_done_in_every_time_is_what_there_was_to_do(case: Case) -> None:
 
 
 @given(disturbed())
-def test_the_same_schedule_comes_of_what_ops_and_transfers_took(case: Case) -> None:
+def test_the_same_schedule_comes_of_what_ops_and_transfers_took_none_of_it_earlier(
+    case: Case,
+) -> None:
     """Readers of answers know only the times, and simulate them again."""
     backward, forward, transfers, barrier = case
     result = simulate(backward, forward, transfers, barrier=barrier)
-    took = [
-        TimedTransfer(0, end - start, transfer.needed_by, ready)
-        for transfer, ready, (start, end) in zip(
-            transfers, result.ready, result.transfers, strict=True
-        )
-    ]
+    rows = zip(transfers, result.ready, result.transfers, strict=True)
+    took = [TimedTransfer(0, end - start, one.needed_by, at) for one, at, (start, end) in rows]
     backward, forward = (
         [end - start for start, end in spans] for spans in (result.backward, result.forward)
     )
     again = simulate(backward, forward, took, barrier=barrier)
     assert replace(again, ready=result.ready) == result
-
-
-@given(disturbed())
-def test_interference_makes_nothing_earlier(case: Case) -> None:
-    backward, forward, transfers, barrier = case
-    disturbed = simulate(backward, forward, transfers, barrier=barrier)
     alone = [transfer._replace(processor_ns=0, slower_ns=0) for transfer in transfers]
-    free = simulate(backward, forward, alone, barrier=barrier)
-    for late, early in zip(disturbed.transfers, free.transfers, strict=True):
+    free = simulate(case[0], case[1], alone, barrier=barrier)
+    for late, early in zip(result.transfers, free.transfers, strict=True):
         assert late[0] >= early[0]
         assert late[1] >= early[1]
-    assert disturbed.end_ns >= free.end_ns
+    assert result.end_ns >= free.end_ns
 
 
 def test_stalls_and_transfers_beside_computation_by_hand() -> None:

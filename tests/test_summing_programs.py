@@ -21,6 +21,7 @@ from planner.programs.from_plans import transfers
 from planner.solving.transfers import Kind
 from tests.jsonio.requests import CARAMEL
 from tests.jsonio.test_iteration import BCUBE, CLUSTER, REQUEST
+from tests.large import synthetic_iteration
 from tests.test_programs import BIGDL, BML, solved
 
 THROUGH_A_DRIVER = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
@@ -137,31 +138,14 @@ def test_ranks_are_known_without_making_the_program(generator: str) -> None:
         assert ranks_of(Recipe(generator, shape)) == program.ranks
 
 
+LAYERS: list[dict[str, Any]] = [
+    {"name": name, "forward_ns": 100_000, "backward_ns": backward_ns, "parameter_bytes": size}
+    for name, backward_ns, size in (("small", 10**6, 4_000), ("large", 10**5, 16_000_000))
+]
 RAILS = {"kind": "rails", "accelerators": 4, "link_bytes_per_s": 3e10, "link_startup_ns": 500}
+NIC = {"bytes_per_s": 1e10, "startup_ns": 2000, "per_machine": 4, "message_ns": 2000}
 MIXED: dict[str, Any] = {
-    "problem": "iteration",
-    "profile": {
-        "name": "one large, one small",
-        "provenance": {"kind": "synthetic", "source": "a test"},
-        "batch_size": 1,
-        "ops": [
-            {"name": "f0", "ns": 100_000, "pass": "forward"},
-            {"name": "f1", "ns": 100_000, "pass": "forward", "after": ["f0"]},
-            {"name": "b1", "ns": 100_000, "pass": "backward", "after": ["f1"]},
-            {"name": "b0", "ns": 1_000_000, "pass": "backward", "after": ["b1"]},
-        ],
-        "parameters": [
-            {"name": "small", "bytes": 4_000, "updated_by": "b0", "read_by": "f0"},
-            {"name": "large", "bytes": 16_000_000, "updated_by": "b1", "read_by": "f1"},
-        ],
-    },
-    "cluster": {
-        "name": "rails",
-        "source": "a test",
-        "machines": 3,
-        "topology": RAILS,
-        "nic": {"bytes_per_s": 1e10, "startup_ns": 2000, "per_machine": 4, "message_ns": 2000},
-    },
+    **synthetic_iteration(LAYERS, 3, topology=RAILS, nic=NIC),
     "modes": ["replicated"],
     "element_bytes": 4,
 }

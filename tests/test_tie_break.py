@@ -24,6 +24,8 @@ from planner.solving.deadline import NEVER
 from planner.solving.simulator import TimedTransfer, simulate
 from tests.caramel.graph_strategies import graphs
 from tests.oracles import all_boundaries, objective
+from tests.present import present
+from tests.solved import Solved
 from tests.strategies import affine_costs, problems, table_costs
 from tests.test_numbers import PROBLEMS
 
@@ -34,7 +36,6 @@ def test_ibatch_has_the_fewest_batches_of_all_best_plans(problem: ibatch.Problem
     result = ibatch.solve(problem)
     if result.plan is None:
         return
-    assert result.objective_ns is not None
     prices = {bounds: objective(problem, bounds) for bounds in all_boundaries(problem)}
     least = min(prices.values())
     fewest = min(len(bounds) for bounds, price in prices.items() if price == least) - 1
@@ -57,18 +58,15 @@ def test_caramel_has_the_fewest_transfers_of_whole_parameters(
     graph: Graph, cost: AffineCost | TableCost
 ) -> None:
     problem = caramel.Problem(graph, cost)
-    result = caramel.solve(problem, method="exact")
-    assert result.plan is not None
-    assert result.objective_ns is not None
+    plan, least, _ = Solved.of(caramel.solve(problem, method="exact"))
     sizes = problem.windows.sizes
     pricer = LoadPricer(problem.windows, cost)
     fewest = min(
         len(groups)
         for groups in every_order(tuple(range(len(sizes))))
-        if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups])
-        <= result.objective_ns
+        if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups]) <= least
     )
-    assert len(result.plan.groups) == fewest
+    assert len(plan.groups) == fewest
 
 
 def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
@@ -77,8 +75,7 @@ def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
     parameters = tuple(Parameter(f"w{size}", size, ("made",), ("read",)) for size in (55, 2, 4))
     cost = TableCost(((0, 0), (55, 0), (57, 1), (59, 1), (61, 0), (62, 0)))
     result = caramel.solve(caramel.Problem(Graph(ops, parameters), cost), method="exact")
-    assert result.plan is not None
-    assert (result.objective_ns, len(result.plan.groups)) == (0, 1)
+    assert (result.objective_ns, len(present(result.plan).groups)) == (0, 1)
 
 
 def test_fewest_whole_transfers_end_within_every_limit() -> None:
@@ -111,13 +108,10 @@ def test_under_contention_the_plan_stays_as_it_is() -> None:
 
 
 def test_baselines_keep_to_their_rule() -> None:
+    """Which costs as much."""
     problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[0, 100])
-    one = ibatch.solve(problem).plan
-    assert one is not None
-    assert len(one.batches) == 1  # which costs as much
-    alone = ibatch.solve(problem, method="layer_by_layer")
-    assert alone.plan is not None
-    assert len(alone.plan.batches) == 2
+    for method, batches in ("auto", 1), ("layer_by_layer", 2):
+        assert len(present(ibatch.solve(problem, method=method).plan).batches) == batches
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -27,21 +27,15 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
 
 
-def test_the_python_example(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
     tuned, example = blocks("python")
     compile(tuned, "README.md", "exec")  # examples/with_tune.py runs these lines
     exec(compile(example, "README.md", "exec"), {})
     assert capsys.readouterr().out.startswith("status       optimal\n")
-
-
-def test_the_json_example() -> None:
-    (example,) = [block for block in blocks("sh") if block.startswith("echo")]
-    request = re.search(r"'(\{.*\})'", example)
-    assert request
-    assert planner.solve(json.loads(request[1]))["status"] == "optimal"
+    (echo,) = [block for block in blocks("sh") if block.startswith("echo")]
+    (request,) = re.findall(r"'(\{.*\})'", echo)
+    assert planner.solve(json.loads(request))["status"] == "optimal"
 
 
 def test_the_measured_sentence_is_that_of_the_results() -> None:

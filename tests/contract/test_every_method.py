@@ -1,6 +1,6 @@
 """Every method of every family keeps every promise of `planner.testing`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,17 +13,11 @@ from planner.testing import check_method
 from tests import oracles
 from tests.thorough import THOROUGH
 
-FAMILIES: Mapping[str, Family[Any, Any, Any]] = {
-    "ibatch": ibatch.IBATCH,
-    "caramel": caramel.CARAMEL,
-    "iteration": iteration.ITERATION,
-    "fsdp": fsdp.FSDP,
-    "overlap": overlap.OVERLAP,
-    "yan": yan.YAN,
-    "bml": bml.BML,
-    "bigdl": bigdl.BIGDL,
-    "drizzle": drizzle.DRIZZLE,
-}
+ALL: Sequence[Family[Any, Any, Any]] = (
+    *(ibatch.IBATCH, caramel.CARAMEL, iteration.ITERATION, fsdp.FSDP, overlap.OVERLAP),
+    *(yan.YAN, bml.BML, bigdl.BIGDL, drizzle.DRIZZLE),
+)
+FAMILIES = {family.name: family for family in ALL}
 
 
 def least_of_batches(problem: ibatch.Problem) -> int | None:
@@ -55,20 +49,16 @@ OPTIMAL: Mapping[tuple[str, str], Callable[[Any], bool]] = {
 
 def renamed(graph: Graph) -> Graph:
     """Return the graph with other names, in the same order."""
-    names = {op.name: f"x{op.name}" for op in graph.ops}
 
-    def others(known: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names[name] for name in known)
+    def others(known: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"x{name}" for name in known)
 
-    ops = (replace(op, name=names[op.name], after=others(op.after)) for op in graph.ops)
+    ops = (replace(op, name=f"x{op.name}", after=others(op.after)) for op in graph.ops)
     parameters = (
         replace(
-            one,
-            name=f"x{one.name}",
-            updated_by=others(one.updated_by),
-            read_by=others(one.read_by),
+            it, name=f"x{it.name}", updated_by=others(it.updated_by), read_by=others(it.read_by)
         )
-        for one in graph.parameters
+        for it in graph.parameters
     )
     return Graph(tuple(ops), tuple(parameters))
 

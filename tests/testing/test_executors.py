@@ -9,20 +9,14 @@ from planner.programs import Batch, GradientProgram
 from planner.testing import check_executor
 from planner.testing.executors import ELEMENT_BYTES, Gradient, Run
 
-AllReduce = Callable[[Gradient], None]
+Gradients = dict[str, Gradient]
 
 
-def views(batch: Batch, gradients: dict[str, Gradient]) -> list[Gradient]:
-    """Return what a batch holds, in the order of the message."""
-    found = []
+def send(batch: Batch, gradients: Gradients, all_reduce: Callable[[Gradient], None]) -> None:
+    parts = []
     for piece in batch.pieces:
         stop = None if piece.stop is None else piece.stop // ELEMENT_BYTES
-        found.append(gradients[piece.parameter][piece.start // ELEMENT_BYTES : stop])
-    return found
-
-
-def send(batch: Batch, gradients: dict[str, Gradient], all_reduce: AllReduce) -> None:
-    parts = views(batch, gradients)
+        parts.append(gradients[piece.parameter][piece.start // ELEMENT_BYTES : stop])
     message = np.concatenate(parts)
     all_reduce(message)
     for part in parts:
@@ -31,9 +25,9 @@ def send(batch: Batch, gradients: dict[str, Gradient], all_reduce: AllReduce) ->
 
 def follow(
     program: GradientProgram,
-    gradients: dict[str, Gradient],
+    gradients: Gradients,
     ready: Iterator[str],
-    all_reduce: AllReduce,
+    all_reduce: Callable[[Gradient], None],
 ) -> None:
     """Send each batch once all before it are sent and all that it holds is ready."""
     there = set[str]()
@@ -44,45 +38,12 @@ def follow(
             send(waiting.pop(0), gradients, all_reduce)
 
 
-def at_once(
-    program: GradientProgram,
-    gradients: dict[str, Gradient],
-    ready: Iterator[str],
-    all_reduce: AllReduce,
-) -> None:
-    for batch in program.batches:
-        send(batch, gradients, all_reduce)
-    list(ready)
+def together(program: GradientProgram) -> GradientProgram:
+    return GradientProgram((Batch(tuple(it for batch in program.batches for it in batch.pieces)),))
 
 
-def backwards(
-    program: GradientProgram,
-    gradients: dict[str, Gradient],
-    ready: Iterator[str],
-    all_reduce: AllReduce,
-) -> None:
-    follow(GradientProgram(program.batches[::-1]), gradients, ready, all_reduce)
-
-
-def all_together(
-    program: GradientProgram,
-    gradients: dict[str, Gradient],
-    ready: Iterator[str],
-    all_reduce: AllReduce,
-) -> None:
-    pieces = tuple(piece for batch in program.batches for piece in batch.pieces)
-    follow(GradientProgram((Batch(pieces),)), gradients, ready, all_reduce)
-
-
-def forgets_the_sums(
-    program: GradientProgram,
-    gradients: dict[str, Gradient],
-    ready: Iterator[str],
-    all_reduce: AllReduce,
-) -> None:
-    list(ready)
-    own = {name: values.copy() for name, values in gradients.items()}
-    follow(program, own, iter(own), all_reduce)
+def inside_out(program: GradientProgram) -> GradientProgram:
+    return GradientProgram(tuple(Batch(batch.pieces[::-1]) for batch in program.batches))
 
 
 def test_an_executor_that_follows_the_plan_passes() -> None:
@@ -92,11 +53,21 @@ def test_an_executor_that_follows_the_plan_passes() -> None:
 @pytest.mark.parametrize(
     ("run", "why"),
     [
-        (at_once, "not ready"),
-        (backwards, "something else"),
-        (all_together, "1 transfers, not"),
-        (forgets_the_sums, "is not the sum"),
+        (lambda program, own, _, sums: follow(program, own, iter(own), sums), "not ready"),
+        (
+            lambda program, *given: follow(GradientProgram(program.batches[::-1]), *given),
+            "something else",
+        ),
+        (lambda program, *given: follow(inside_out(program), *given), "something else"),
+        (lambda program, *given: follow(together(program), *given), "1 transfers, not"),
+        (
+            lambda program, own, ready, sums: follow(
+                program, {name: own[name].copy() for name in ready}, iter(own), sums
+            ),
+            "is not the sum",
+        ),
     ],
+    ids=["at once", "backwards", "pieces backwards", "all together", "forgets the sums"],
 )
 def test_one_that_does_something_else_is_caught(run: Run, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
