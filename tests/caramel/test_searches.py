@@ -1,7 +1,7 @@
 """Searches for better transfers: never worse, as literal attempts find them, of bounded work."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import to_builtins
 
-import planner
 from planner.families.caramel import (
     CARAMEL,
     METHODS,
@@ -30,7 +28,6 @@ from planner.families.caramel.one_machine import list_schedule
 from planner.families.caramel.pricing import Load, LoadPricer, merged_loads
 from planner.families.caramel.transfer_sizes import _Simulation, resize
 from planner.families.caramel.windows import Windows
-from planner.jsonio.graphs import documents_of
 from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost
 from planner.model.errors import NotApplicableError
@@ -213,29 +210,6 @@ def test_without_time_there_is_a_plan_or_the_limit_is_named(
         with pytest.raises(NotApplicableError) as error:
             solve(problem, method=method, time_limit=1e-9)
         assert error.value.path == refused[method, len(sizes)]
-
-
-@pytest.mark.parametrize(
-    ("method", "more"),
-    [
-        ("auto", {}),
-        ("auto", {"regret": True}),
-        ("auto", {"scenarios": [{"bandwidth": 0.5}]}),
-        ("bytescheduler", {}),
-        ("bytescheduler", {"regret": True}),
-    ],
-)
-def test_an_answer_without_time_is_no_fault(method: str, more: Mapping[str, Any]) -> None:
-    ops, parameters = to_builtins(documents_of(layers((9, 9, 4 * 10**10))))
-    graph = {"problem": "caramel", "ops": ops, "parameters": parameters, "op_order": ["f0", "b0"]}
-    network = {"startup_ns": 9, "ns_per_byte": 1}
-    answer = planner.solve(
-        {**graph, "network": network, "method": method, "time_limit_s": 1e-9, **more}
-    )
-    if method == "auto":
-        assert answer["status"] in ("optimal", "time_limit")
-    else:
-        assert answer["error"]["path"] == "time_limit_s"
 
 
 def partitions(count: int) -> tuple[LoadPricer, list[Load]]:

@@ -1,9 +1,7 @@
 """Regret, plans for scenarios, advice: against prices by hand, enumeration and literal buckets."""
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
 from math import ceil
 
 import pytest
@@ -16,13 +14,15 @@ from planner.model.costs import AffineCost
 from planner.model.graphs import Graph
 from planner.model.validation import MAX_VALUE
 from planner.solving.advice import Advice, advise
+from planner.solving.bucketing import ddp_buckets
 from planner.solving.deadline import NEVER
 from planner.solving.scenarios import MAX_LOSS, SCENARIOS, ExpectedCost, Scenario, ScenarioSet
-from planner.solving.what_if import regrets, robust_plan
-from tests.caramel.exact_oracles import best_split, price, whole_plans
-from tests.caramel.graph_strategies import graphs
+from planner.solving.what_if import robust_plan
+from tests.caramel.exact_oracles import price, whole_plans
+from tests.caramel.graph_strategies import graphs, sizes
 from tests.caramel.making import chain, solved
-from tests.caramel.test_targets import end_of
+from tests.caramel.test_targets import end_of, spans
+from tests.iteration.pricing import run
 from tests.outlooks import counted, outlooks
 from tests.present import present
 from tests.solved import Solved
@@ -31,52 +31,29 @@ MEBIBYTE = 2**20
 
 
 @st.composite
-def problems(
-    draw: st.DrawFn, sizes: st.SearchStrategy[int] | None = None, most: int = 3
-) -> Problem:
+def problems(draw: st.DrawFn, sizes: st.SearchStrategy[int] = sizes, most: int = 3) -> Problem:
     """Small graphs whose times can be scaled without rounding, under one op order."""
-    kept = {} if sizes is None else {"sizes": sizes}
-    graph = draw(graphs(max_ops=6, max_parameters=most, **kept))
-    graph = Graph(
-        tuple(replace(op, duration_ns=100 * op.duration_ns) for op in graph.ops), graph.parameters
-    )
+    graph = draw(graphs(max_ops=6, max_parameters=most, sizes=sizes)).scaled(Fraction(100))
     cost = AffineCost(2 * draw(st.integers(0, 400)), Fraction(91 * draw(st.integers(0, 3))))
     free = Problem(graph, cost)
     order = graph.names_of((*free.order.forward, *free.order.backward))
     return Problem(graph, cost, op_order=order)
 
 
-def takes(problem: Problem, plan: Plan, scenario: Scenario) -> int:
+def takes(problem: Problem, plan: Plan, scenario: Scenario) -> Fraction:
     """What a plan lasts in a scenario, worked out from the numbers of the problem as it is."""
-    graph, cost = problem.graph, problem.cost
+    cost = problem.cost
     assert isinstance(cost, AffineCost)
-    startup = round(cost.startup_ns * scenario.startup)
-    rate = Fraction(cost.ns_per_byte) / scenario.bandwidth
-    backward = scenario.computation * (1 + scenario.late)
-    lasting = [
-        round(op.duration_ns * (backward if op.phase == "backward" else scenario.computation))
-        for op in graph.ops
-    ]
-    ends: dict[str, int] = {}  # of backward ops, on the last worker
-    for order in plan.backward_orders:
-        for index, end in zip(order, accumulate(lasting[one] for one in order), strict=True):
-            name = graph.ops[index].name
-            ends[name] = max(end, ends.get(name, 0))
-    free, arrived = 0, [0] * len(graph.parameters)
-    for group in plan.groups:
-        sent = ceil(sum(part.stop - part.start for part in group.parts) * plan.traffic)
-        carried = [graph.parameters[part.parameter] for part in group.parts]
-        ready = (ends[op] for one in carried for op in one.updated_by)
-        free = max(free, group.not_before_ns, *ready) + startup + ceil(rate * sent)
-        for part in group.parts:
-            arrived[part.parameter] = free
-    now = sum(lasting[index] for index in plan.backward_orders[0])
-    now = max(now, free) if plan.barrier else now
-    for index in plan.forward_order:
-        name = graph.ops[index].name
-        read = (arrived[j] for j, one in enumerate(graph.parameters) if name in one.read_by)
-        now = max(now, *read, 0) + lasting[index]
-    return now
+    startup, rate = round(cost.startup_ns * scenario.startup), cost.ns_per_byte / scenario.bandwidth
+    factors = {"forward": scenario.computation, "backward": scenario.computation}
+    factors["backward"] *= 1 + scenario.late
+    ops = (
+        replace(op, duration_ns=round(op.duration_ns * factors[op.phase]))
+        for op in problem.graph.ops
+    )
+    sizes = (sum(stop - start for _, start, stop in one.parts) for one in plan.groups)
+    prices = [startup + ceil(rate * ceil(size * plan.traffic)) for size in sizes]
+    return run(Graph(tuple(ops), problem.graph.parameters), plan, prices)
 
 
 def robust(problem: Problem, outlook: ScenarioSet) -> tuple[Solved[Plan], ExpectedCost]:
@@ -93,23 +70,13 @@ def large() -> Problem:
     return small(duration=1, startup=MAX_VALUE // 8 * 3)
 
 
-def buckets(problem: Problem, first: int, others: int) -> Iterator[list[int]]:
-    """DDP's buckets, filled one gradient at a time as they become ready."""
-    heads, limit = problem.windows.heads, first
-    bucket: list[int] = []
-    for j in sorted(range(len(heads)), key=lambda j: (heads[j], -j)):
-        bucket.append(j)
-        if sum(problem.windows.sizes[one] for one in bucket) >= limit:
-            yield bucket
-            bucket, limit = [], others
-    if bucket:
-        yield bucket
-
-
-def lasts(problem: Problem, sent: Iterable[Sequence[int]]) -> int:
-    """What an iteration lasts if its forward pass waits for all of that."""
+def bucketed(problem: Problem, *limits: int) -> int:
+    """What an iteration lasts if its forward pass waits for DDP's buckets."""
     known = problem.windows
-    end = end_of(sent, known.heads, known.sizes, problem.cost)
+    order = sorted(range(len(known.heads)), key=lambda j: (known.heads[j], -j))
+    counts = ddp_buckets([known.sizes[j] for j in order], *limits)
+    buckets = (order[start:stop] for start, stop in spans(counts))
+    end = end_of(buckets, known.heads, known.sizes, problem.cost)
     return max(end, known.backward_ns) + known.forward_ns
 
 
@@ -118,9 +85,9 @@ def test_ddp_is_priced_with_its_best_buckets(problem: Problem) -> None:
     result = solve(problem)
     least = Solved.of(result).iteration_ns
     found = present(advise(CARAMEL, problem, result, NEVER))
-    default = lasts(problem, buckets(problem, MEBIBYTE, 25 * MEBIBYTE))
+    default = bucketed(problem, MEBIBYTE, 25 * MEBIBYTE)
     sizes = {
-        size: lasts(problem, buckets(problem, size * MEBIBYTE, size * MEBIBYTE))
+        size: bucketed(problem, size * MEBIBYTE, size * MEBIBYTE)
         for size in (1, 5, 10, 25, 50, 100)
     }
     assert found.ddp_ns == min(default, *sizes.values())
@@ -207,22 +174,3 @@ def test_orders_nobody_enforces_become_one() -> None:
     assert not problem.fixed_order
     found, _ = robust(problem, ScenarioSet(((SCENARIOS[0], Fraction(1)),)))
     assert len(found.plan.backward_orders) == 1
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(problems(st.integers(1, 4), 2), outlooks())
-def test_the_best_plans_there_are_lie_between_bounds_and_what_is_found(
-    problem: Problem, outlook: ScenarioSet
-) -> None:
-    def best(scenario: Scenario) -> int:
-        other = CARAMEL.perturb(problem, scenario)
-        return best_split(other.windows, other.cost)
-
-    for row in regrets(CARAMEL, problem, solved(problem, "caramel").plan, NEVER):
-        least = best(row.scenario)
-        assert present(row.bound_ns) <= least <= row.best_ns
-        if least:
-            assert row.at_least <= Fraction(row.plan_ns, least) <= present(row.at_most)
-    _, prospect = robust(problem, outlook)
-    assert prospect.bound <= counted(outlook, [best(one) for one, _ in outlook.scenarios])

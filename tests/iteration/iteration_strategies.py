@@ -13,7 +13,7 @@ from planner.model.measured import COLLECTIVES, Measured, MeasuredNetwork
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.testing import strategies as testing
 from tests.bml.networks import connected, failures, links_left
-from tests.caramel.graph_strategies import graphs, training_graphs
+from tests.caramel.graph_strategies import graphs
 from tests.iteration.making import on_switch
 
 
@@ -60,9 +60,7 @@ def problems(
     one_order: bool = False,
 ) -> Problem:
     """Any small graph on any cluster, with every option."""
-    small = graphs(max_ops=8, max_parameters=max_parameters)
-    branching = training_graphs(max_blocks=2, max_branches=2, max_depth=1)
-    graph = draw(small | branching.filter(lambda one: len(one.parameters) <= max_parameters))
+    graph = draw(graphs(max_ops=8, max_parameters=max_parameters))
     count = len(graph.parameters)
     pulls = st.lists(st.integers(1, 60), min_size=count, max_size=count)
     caps = {None: st.none() | st.integers(1, 80), True: st.integers(1, 80), False: st.none()}

@@ -5,12 +5,14 @@ one channel carries, and at every event each of them does what it may. It knows 
 each other, and rounds nothing but the times of transfers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
+from planner.families.caramel import Plan as Gradients
 from planner.families.iteration import Plan, Problem, Synchronisation, Transfer
 from planner.families.iteration.plan import How
+from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.graphs import Graph
 
 
@@ -23,7 +25,7 @@ def takes(synchronisation: Synchronisation, transfer: Transfer) -> int:
     return ceil(halves * (cost.startup_ns + Fraction(cost.ns_per_byte) * sent))
 
 
-def ready_times(graph: Graph, plan: Plan) -> list[int]:
+def ready_times(graph: Graph, plan: Gradients) -> list[int]:
     """When each gradient is there on every worker."""
     ready = [0] * len(graph.parameters)
     for order in plan.backward_orders:
@@ -47,10 +49,17 @@ def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:
 def lasts(
     problem: Problem, plan: Plan, known: Mapping[How, Synchronisation] | None = None
 ) -> Fraction:
-    """Run a plan by shares of work at constant rates, exactly; return when it has computed all."""
-    graph, contention = problem.graph, problem.cluster.interference
+    """Return what an iteration takes with a plan, by algorithms that are known to cost so much."""
     if known is None:
         known = {(option.algorithm, option.depth): option for option in problem.single}
+    prices = [takes(known[plan.how(transfer)], transfer) for transfer in plan.transfers]
+    return run(problem.graph, plan.as_gradients, prices, problem.cluster.interference)
+
+
+def run(
+    graph: Graph, plan: Gradients, prices: Sequence[int], contention: Interference = NO_CONTENTION
+) -> Fraction:
+    """Run a plan by shares of work at constant rates, exactly; return when it has computed all."""
     ready = ready_times(graph, plan)
     backward = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
     starts, total = {}, backward  # work before each forward op
@@ -67,7 +76,7 @@ def lasts(
         ]
         return min([total, *waiting])
 
-    to_send = list(plan.transfers)
+    to_send, durations = list(plan.groups), list(prices)
     under_way: Transfer | None = None
     left = now = done = Fraction(0)  # of the transfer, alone; of the clock; of computation
     while done < total or to_send or under_way is not None:
@@ -81,7 +90,7 @@ def lasts(
                 amount = max(ready[part.parameter] for part in one.parts)
             if done >= amount and now >= one.not_before_ns:
                 under_way = to_send.pop(0)
-                alone = left = Fraction(takes(known[plan.how(under_way)], under_way))
+                alone = left = Fraction(durations.pop(0))
                 share = 1 if under_way.kind == "all_reduce" else 2
                 sent = sum(stop - start for _, start, stop in under_way.parts)
                 taken = Fraction(-(-contention.startup_ns // share))

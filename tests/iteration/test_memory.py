@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 
 import planner
 from planner import Layer, Profile, Provenance
-from planner.families.iteration import METHODS, Footprint, Problem, network_bound, solve
+from planner.families.iteration import METHODS, Footprint, Problem, solve
 from planner.families.iteration.bounds import bound
 from planner.families.iteration.plan import MODES, Mode
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
+from planner.model.measured import COLLECTIVES
 from planner.model.topologies import Rails
 from planner.model.units import format_bytes
+from tests.formats.refused import refused
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.making import binding, chain, on_switch, solved
-from tests.large import tiny_iteration
+from tests.large import DISTURBING, Request, tiny_iteration
 
 
 def layers(*sizes: int) -> Graph:
@@ -40,7 +42,6 @@ def machines(count: int, memory: int | None) -> Cluster:
         # 100 of parameters, 100 of gradients, 30 of activations; the copy updated is sharded too.
         (Fraction(0), 4, 230, 255),
         (Fraction(2), 4, 430, 305),
-        (Fraction(1), 8, 330, 255),
         (Fraction(1, 3), 3, 264, 275),  # 33⅓ rounded up; 133⅓ / 3 rounded up
         (Fraction(2), 1, 430, 530),
     ],
@@ -78,7 +79,6 @@ def test_what_layers_keep_counts_where_it_is_known() -> None:
         Layer("unknown", 1, 2, 4, activation_bytes=9),
     )
     assert Footprint.of(known).activation_bytes == 79
-    assert Footprint.of(known, activation_bytes=5).activation_bytes == 5
     assert Footprint.of(known.chain()).activation_bytes == 79
     planned = partial(Problem.from_profile, known, machines(4, 200))
     for options, room in (
@@ -137,25 +137,19 @@ def test_a_cap_below_an_element_or_a_parameter_is_named() -> None:
 
 
 @settings(max_examples=25)
-@given(problems(capped=True), st.integers(0, 200))
-def test_caps_are_kept(problem: Problem, memory: int) -> None:
-    footprint = Footprint(40, 40, 5, Fraction(1))
+@given(problems(capped=True), st.integers(100, 300))
+def test_there_is_no_plan_only_where_no_element_fits(problem: Problem, memory: int) -> None:
     cluster = problem.cluster
     if not isinstance(cluster.topology, Rails):
-        cluster = replace(cluster, memory_bytes=memory + 100)
-    tight = replace(problem, cluster=cluster, footprint=footprint)
-    result = solve(tight)
-    if result.plan is None or result.objective_ns is None:
-        assert result.infeasibility is not None
-        # around failures there is no sharded plan, whatever the room
-        modes = MODES if "cluster.failed" not in result.infeasibility.binding else MODES[:1]
-        rooms = [tight.transfer_limit(mode) for mode in modes]
-        assert all(room is not None and room < problem.element_bytes for room in rooms)
-        return
-    room = tight.transfer_limit(result.plan.mode)
-    assert room is not None
-    assert all(transfer.size_bytes <= room for transfer in result.plan.transfers)
-    assert network_bound(tight, result.plan) <= result.objective_ns
+        cluster = replace(cluster, memory_bytes=memory)
+    tight = replace(problem, cluster=cluster, footprint=Footprint(40, 40, 5, Fraction(1)))
+    missing = solve(tight).infeasibility
+    # Around failures there is no sharded plan, whatever the room.
+    modes = MODES if missing and "cluster.failed" not in missing.binding else MODES[:1]
+    rooms = [tight.transfer_limit(mode) for mode in modes]
+    assert missing is None or all(
+        room is not None and room < problem.element_bytes for room in rooms
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,10 +169,9 @@ def test_caps_are_kept(problem: Problem, memory: int) -> None:
         ({"element_bytes": 0}, "element_bytes"),
     ],
 )
-def test_problems_that_are_none(options: dict[str, object], path: str) -> None:
-    with pytest.raises(InvalidInputError) as raised:
-        replace(Problem(layers(5, 5), machines(2, None)), **options)  # type: ignore[arg-type]
-    assert raised.value.path == path
+def test_problems_that_are_none(options: dict[str, Any], path: str) -> None:
+    with refused(path, ""):
+        replace(Problem(layers(5, 5), machines(2, None)), **options)
 
 
 @settings(max_examples=25)
@@ -193,9 +186,7 @@ def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: i
     try:
         problem = Problem(Graph(graph.ops, parameters), on_switch(4, 2**startup))
     except InvalidInputError as error:
-        problem, path = None, error.path
-    if problem is None:
-        assert path in {"parameters", "cluster", "cluster.nic"}
+        assert error.path in {"parameters", "cluster", "cluster.nic"}  # noqa: PT017
         return
     for method in ("ps", "ibatch", "ddp"):
         solved(problem, method)
@@ -204,17 +195,14 @@ def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: i
 def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def at_most(count: int) -> None:
-        module = sys.modules["planner.families.iteration.transfers"]
-        monkeypatch.setattr(module, "MAX_TRANSFERS", count)
-
+    limit = "planner.families.iteration.transfers.MAX_TRANSFERS"
     options: dict[str, Any] = {"pull_bytes": (31, 9), "max_transfer_bytes": 1}
     problem = Problem(layers(60, 10), machines(4, None), **options)
-    at_most(69)
+    monkeypatch.setattr(limit, 69)
     binds, reason = binding(problem)
     assert binds == ("max_transfer_bytes",)
     assert "at most 69 transfers are planned" in reason
-    at_most(70)
+    monkeypatch.setattr(limit, 70)
     plan, _, lowest = solved(problem)
     assert len(plan.transfers) == 70
     assert plan.mode == "replicated"  # 110 pushes and pulls are too many
@@ -236,15 +224,10 @@ def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
 # Plans of many transfers: nothing is priced more often than it has to be.
 
 
-Request = dict[str, Any]
-
-BESIDE = {"startup_ns": 20_000, "ns_per_byte": 0.1, "slowdown": 1.3, "delay_ns": 5000}
-
-
 def request(**fields: Any) -> Request:
     """Return a request whose parameters, 4,800 bytes in all, are sent by 16 bytes."""
     asked = {**tiny_iteration(4), "max_transfer_bytes": 16, **fields}
-    asked["cluster"]["interference"] = BESIDE
+    asked["cluster"]["interference"] = DISTURBING
     return asked
 
 
@@ -277,27 +260,25 @@ def test_the_plan_of_the_chosen_size_is_made_once(
     before = planner.solve(asked)
     chosen = {**request(), "cluster": {**asked["cluster"], "machines": before["machines"]}}
     if not limit:
-        assert before["transfers"] == planner.solve(chosen)["transfers"]
-        assert before["why"] == planner.solve(chosen)["why"]
-
-    def again(*_: Any, **__: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(sys.modules["planner.families.iteration"], "solve_all", again)
+        alone = planner.solve(chosen)
+        assert [before[field] for field in ("transfers", "why")] == [
+            alone["transfers"],
+            alone["why"],
+        ]
+    monkeypatch.delattr(sys.modules["planner.families.iteration"], "solve_all")
     answer = planner.solve(asked)
     assert len(answer["alternatives"]) == len(before["alternatives"])
     assert answer["transfers"] == before["transfers"]
 
 
-@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather"])
+@pytest.mark.parametrize("collective", COLLECTIVES)
 def test_tables_of_times_that_cannot_be_added_up_are_refused(collective: str) -> None:
     asked = tiny_iteration(4)
-    ranks = {"ranks": asked["cluster"]["machines"], "ranks_per_host": 1}
-    tables = {
-        name: [{**ranks, "table": [[1, 1000], [10**6, most]]}]
-        for name in ("all_reduce", "reduce_scatter", "all_gather")
-        for most in [4 * 10**18 if name == collective else 10**6]
+    row = {"ranks": asked["cluster"]["machines"], "ranks_per_host": 1}
+    tables: dict[str, Any] = {
+        name: [{**row, "table": [[1, 1000], [10**6, 10**6]]}] for name in COLLECTIVES
     }
+    tables[collective][0]["table"] = [[1, 1000], [10**6, 4 * 10**18]]
     asked["cluster"]["network"] = {"collectives": tables}
     error = planner.solve(asked)["error"]
     assert error["path"] == "cluster"

@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner import Layer, Profile, Provenance, read_cluster
-from planner.families import fsdp
 from planner.families.iteration.fsdp_from_profile import (
     costs_of_part,
     meshes_of,
@@ -22,7 +21,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.topologies import FatTree, Rails, Switch
 from planner.testing.strategies import clusters, rates
-from tests.iteration.making import layered, on_switch
+from tests.iteration.making import on_switch
 
 SECOND = 10**9
 
@@ -102,24 +101,6 @@ def test_all_parts_together_keep_to_every_rate(drawn: tuple[Cluster, int], size:
         for link, busy in loads(cluster, groups).items():
             assert min(gather, scatter) >= busy * size, link
             assert both >= 2 * busy * size, link
-
-
-@settings(max_examples=100)
-@given(parted(), st.lists(st.integers(1, 1000), min_size=1, max_size=3), st.integers(0, 200))
-@example((SHARING, 9), [527, 13], 2)
-@example((on_rails(4, 8, link=1, nic=2), 4), [527, 13], 2)
-def test_an_iteration_keeps_to_every_rate(
-    drawn: tuple[Cluster, int], sizes: list[int], compute: int
-) -> None:
-    """It gathers, scatters and sums up all bytes once at least, on links that all of it shares."""
-    cluster, shards = drawn
-    profile = layered(*((compute, compute, size) for size in sizes))
-    problem = sharded_problem(profile, cluster, shards=[shards], ignore_memory=True)
-    lasts = fsdp.solve(problem, method="search").objective_ns
-    assert lasts is not None
-    within, between = (loads(cluster, groups) for groups in groups_of(cluster.workers, shards))
-    for link, busy in within.items():
-        assert lasts >= 2 * sum(sizes) * (busy + between[link] / shards), link
 
 
 def slow_medium(machines: int, **fields: Any) -> Cluster:

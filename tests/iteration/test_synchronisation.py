@@ -28,11 +28,12 @@ from planner.families.iteration.synchronisation import (
     synchronisations,
 )
 from planner.model.clusters import Cluster, Nic, scaled_cluster
-from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.errors import InvalidPlanError
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from tests.bml.networks import damaged_networks, links_left
 from tests.collectives.pricing import half_of, time_of
+from tests.formats.refused import refused
 from tests.iteration.iteration_strategies import clusters
 from tests.iteration.making import binding, chain, solved
 
@@ -119,7 +120,6 @@ def test_what_parts_cost_is_what_the_program_says(
         (BCube(3, 2), 9, {"hierarchical", "bml"}),
         (BCube(4, 2), 16, {"halving_doubling", "hierarchical", "bml"}),
         (Rails(3, 4, SPEED), 3, {"hierarchical"}),
-        (Rails(4, 2, SPEED), 4, {"halving_doubling", "hierarchical"}),
     ],
 )
 def test_what_a_topology_allows(topology: Topology, machines: int, more: set[str]) -> None:
@@ -138,16 +138,16 @@ def test_nothing_undercuts_the_least_and_twice_the_speed_halves_the_time_of_a_by
     found, _ = synchronisations(cluster)
     assert found
     for one in found:
-        assert one.half.ns_per_byte >= lowest.ns_per_byte
+        half, whole = one.half, one.all_reduce
+        assert half.ns_per_byte >= lowest.ns_per_byte
         assert one.steps % 2 == 0 or one.algorithm == IN_ROUNDS
+        # At a depth the second half begins before the first one has ended.
+        assert 2 * lowest.ns_per_byte <= whole.ns_per_byte <= 2 * half.ns_per_byte
         if one.depth == 1:
             # Rounds may be odd: half a nanosecond is rounded up.
-            odd = one.all_reduce.startup_ns % 2 if one.algorithm == IN_ROUNDS else 0
-            assert one.all_reduce.startup_ns == 2 * one.half.startup_ns - odd
-            assert one.all_reduce.ns_per_byte == 2 * one.half.ns_per_byte
-        else:  # the second half begins before the first one has ended
-            assert one.all_reduce.ns_per_byte <= 2 * one.half.ns_per_byte
-            assert one.all_reduce.ns_per_byte >= 2 * lowest.ns_per_byte
+            odd = whole.startup_ns % 2 if one.algorithm == IN_ROUNDS else 0
+            assert whole.startup_ns == 2 * half.startup_ns - odd
+            assert whole.ns_per_byte == 2 * half.ns_per_byte
     faster, _ = synchronisations(scaled_cluster(cluster, bandwidth=Fraction(2)))
     for one, other in zip(found, faster, strict=True):
         assert other.half.ns_per_byte * 2 == one.half.ns_per_byte
@@ -342,6 +342,5 @@ def four(topology: Topology, *servers: int) -> Callable[[], object]:
 def test_failures_and_programs_around_them_that_cannot_be(
     make: Callable[[], object], path: str
 ) -> None:
-    with pytest.raises((InvalidInputError, NotApplicableError)) as caught:
+    with refused(path, ""):
         make()
-    assert caught.value.path == path

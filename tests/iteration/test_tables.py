@@ -25,7 +25,8 @@ from planner.families.iteration.transfers import split_where_cheaper
 from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost
 from planner.solving.deadline import NEVER
 from tests.caramel.exact_oracles import best_split
-from tests.caramel.window_strategies import nested_windows, sides, windows_strategy
+from tests.caramel.test_bounds import few
+from tests.caramel.window_strategies import windows_strategy
 from tests.iteration.brute_force import best_sharded
 from tests.iteration.iteration_strategies import measured
 from tests.iteration.making import chain
@@ -51,15 +52,6 @@ def costs(draw: st.DrawFn) -> TransferCost:
 
 
 grids = st.sampled_from([1, 2, 5, 16, 60])
-few = nested_windows(3).map(
-    lambda one: Windows(
-        tuple(1 + size % 4 for size in one.sizes),
-        one.heads,
-        one.tails,
-        one.backward_ns,
-        one.forward_ns,
-    )
-)
 
 
 @settings(max_examples=300)
@@ -130,19 +122,6 @@ def test_no_plan_that_cuts_beats_the_bound_for_tables(
     assert table_bound(windows, GridCost.of_cost(cost, sum(windows.sizes)), high, (grid,)) <= best
 
 
-@settings(max_examples=300)
-@given(sides((3, 3, 2, 1)), costs(), grids)
-def test_no_sharded_plan_undercuts_the_bound_for_tables(
-    drawn: tuple[Windows, list[int], list[int]], cost: TransferCost, grid: int
-) -> None:
-    windows, pushed, pulled = drawn
-    best = best_sharded(windows.heads, windows.tails, pushed, pulled, cost, windows.backward_ns)
-    known = GridCost.of_cost(cost, max(sum(pushed), sum(pulled)))
-    found = right_pushes_bound(windows, pushed, pulled, (known, known), 10**6, grid)
-    assert found <= best
-    assert right_pushes_bound(windows, pushed, pulled, (known, known), best, grid) == found
-
-
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4)), min_size=1, max_size=4), costs())
 def test_batches_of_one_side_are_the_best_and_meet_the_bound_of_cells_of_a_byte(
@@ -178,17 +157,6 @@ def test_batches_of_one_side_are_the_best_and_meet_the_bound_of_cells_of_a_byte(
         assert end > best - 1 - len(ready)  # each time was rounded up
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.integers(1, 30))
-def test_places_end_with_each_parameter(some: list[tuple[int, int]], count: int) -> None:
-    moments, sizes = zip(*some, strict=True)
-    order, cuts = places(moments, sizes, count)
-    assert sorted(order) == list(range(len(sizes)))
-    assert [moments[j] for j in order] == sorted(moments)
-    for j, inside in zip(order, cuts, strict=True):
-        assert inside[-1] == sizes[j]
-        assert inside == sorted(inside)
-
-
 @settings(max_examples=40)
 @given(measured(3))
 def test_cutting_where_a_table_says_so_makes_no_plan_longer(problem: Problem) -> None:
@@ -218,3 +186,14 @@ def test_a_transfer_is_cut_into_the_pieces_of_a_table_that_take_least() -> None:
     batches = table_batches([0], [4_000_000], cost, 1)
     assert [sum(size for _, size in load) for load in batches] == [2_000_000, 2_000_000]
     assert list(accumulate(cost.cost_ns(2_000_000) for _ in batches)) == [100, 200]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.integers(1, 30))
+def test_places_end_with_each_parameter(some: list[tuple[int, int]], count: int) -> None:
+    moments, sizes = zip(*some, strict=True)
+    order, cuts = places(moments, sizes, count)
+    assert sorted(order) == list(range(len(sizes)))
+    assert [moments[j] for j in order] == sorted(moments)
+    for j, inside in zip(order, cuts, strict=True):
+        assert inside[-1] == sizes[j]
+        assert inside == sorted(inside)

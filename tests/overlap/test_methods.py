@@ -23,7 +23,6 @@ from planner.families.overlap import (
     own_order,
     solve,
 )
-from planner.families.overlap.bounds import least_ns
 from planner.solving.deadline import NEVER
 from planner.solving.result import Status
 from planner.testing import check_method, problems
@@ -80,19 +79,6 @@ def test_of_larger_graphs_none_is_slower_than_its_own_order(problem: Problem) ->
     for method in ("greedy", "search"):
         result = solve(problem, method=method).objective_ns
         assert own is None or (result is not None and result <= own)
-
-
-@settings(max_examples=100)
-@given(problems("overlap"), st.data())
-def test_least_time_is_a_share_of_any_transfer(problem: Problem, data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(problem.kinds))
-    sizes = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=4))
-    merged = kind.time_ns(sum(sizes))
-    most, count = data.draw(st.integers(sum(sizes), 60)), data.draw(st.integers(len(sizes), 5))
-    if kind.mergeable:
-        assert sum(least_ns(kind, size, most, count) for size in sizes) <= merged
-    else:
-        assert least_ns(kind, sizes[0], most, count) == kind.time_ns(sizes[0])
 
 
 Nodes = Iterable[tuple[Sequence[int], int]]
