@@ -1,8 +1,6 @@
 """Scripts of ranks, played in one process: any order of threads gives every sum exactly once."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable
-from fractions import Fraction
 from itertools import product
 from random import Random
 from typing import Any, NamedTuple
@@ -13,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families import bml
-from planner.families.bml.program import replanned
 from planner.families.collectives.checker import check
 from planner.families.collectives.exchange import bml_program, direct_program
 from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
@@ -21,9 +18,9 @@ from planner.families.collectives.script import Script, ScriptHop, scripts, talk
 from planner.jsonio import solve
 from planner.model.errors import InvalidPlanError
 from planner.model.network import Network
-from planner.model.topologies import BCube, Failures
+from planner.model.topologies import BCube
 from planner.programs.collectives import bcube_program
-from tests.collectives.programs import all_programs, around_failures
+from tests.collectives.programs import all_programs
 from tests.formats.refused import refused
 
 
@@ -163,7 +160,7 @@ def owned(program: Program, rank: int, elements: int, width: int, parts: int) ->
     return found
 
 
-PROGRAMS = [one for one in (*all_programs(), *around_failures()) if one.ranks <= 9]
+PROGRAMS = [program for program in all_programs() if program.ranks <= 9]
 
 
 @pytest.mark.slow
@@ -206,7 +203,9 @@ def trees(draw: st.DrawFn) -> ListedProgram:
 
 @pytest.mark.slow
 @given(trees(), st.sampled_from(KINDS), st.integers(0, 20), st.integers(1, 3), st.randoms())
-def test_trees(program: ListedProgram, kind: Any, elements: int, parts: int, draw: Random) -> None:
+def test_random_programs_in_any_order(
+    program: ListedProgram, kind: Any, elements: int, parts: int, draw: Random
+) -> None:
     check(program.half(kind))
     play(program.half(kind), elements, draw, 4, parts)
 
@@ -265,53 +264,84 @@ def test_parts_do_not_wait_for_each_other() -> None:
     ]
 
 
-# --- plans of BML around failures: followed, or refused
-
-
-def test_groups_are_without_what_failed() -> None:
-    for program, members in (
-        (bml_program(BCube(3, 2)), [0, 1, 2]),
-        (replanned(BCube(3, 2), Failures(nics=frozenset({(0, 0)})), 1), [1, 2]),
-    ):
-        groups = list(talking(list(program.messages())))
-        assert (0, members) in groups
-        assert (1, [2, 5, 8]) in groups
-        assert len(groups) == 6
-
+# --- answers around failures: followed, or refused
 
 NIC = {"nics": [[[0, 0], 0]]}
+SWITCH = {"switches": [[1, [0]]]}
+SERVER = {"servers": [[1, 0]]}
 
 
 def answer(n: int, k: int, **fields: Any) -> dict[str, Any]:
     request = {"problem": "bml", "n": n, "k": k, "link_bytes_per_s": 10**6, "latency_ns": 10**5}
-    return solve({**request, "gradient_bytes": 4000, "with_plan": True} | fields)
+    if "layer_bytes" not in fields:
+        request["gradient_bytes"] = 4000
+    return solve({**request, "element_bytes": 4, "with_plan": True} | fields)
 
 
-@pytest.mark.parametrize("schedule", ["none", {"server": [0, 0]}])
-def test_a_plan_that_names_its_program_needs_no_list(schedule: Any) -> None:
-    named = bcube_program(BCube(2, 2), answer(2, 2, with_plan=False, schedule=schedule))
-    assert (named.program.name, named.depth, named.size_bytes) == ("bml(2, 2)", 1, None)
-    assert list(named.program.messages()) == list(bml_program(BCube(2, 2)).messages())
+def play_all(routes: tuple[Program, int, int | None], elements: int, width: int = 4) -> None:
+    program, depth, _ = routes
+    for seed in range(2):
+        play(program, elements, Random(seed), width, depth)
 
 
-def test_a_typed_plan_is_followed_in_its_rounds() -> None:
-    network = Network(Fraction(10**6), startup_ns=1000)
-    failed = Failures(nics=frozenset({(0, 1)}))
-    plan = bml.solve(bml.Problem(BCube(3, 2), network, 40_000, failed=failed)).plan
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["detour", "trees"])
+@pytest.mark.parametrize("failed", [NIC, SWITCH, SERVER])
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2)])
+def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method: str) -> None:
+    routes = bcube_program(BCube(n, k), answer(n, k, failed=failed, method=method))
+    assert routes[0].ranks == n**k - len(failed.get("servers", []))
+    play_all(routes, 1000)
+    play_all(routes, 2000, 2)
+
+
+def test_layers_are_followed() -> None:
+    play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_typed_plans_fit_every_size(method: str) -> None:
+    bcube = BCube(3, 2)
+    failed = bml.Failures(nics=frozenset({(0, 1)}), servers=frozenset({5}))
+    network = Network(10**6, startup_ns=1000)  # type: ignore[arg-type]
+    plan = bml.solve(bml.Problem(bcube, network, 40_000, failed=failed), method=method).plan
     assert plan is not None
-    found = bcube_program(BCube(3, 2), plan)
-    assert found.depth == plan.rounds > 1
-    check(found.program)
+    assert plan.rounds > 1
+    routes = bcube_program(bcube, plan)
+    assert routes.depth == plan.rounds
+    assert routes.program.ranks == 8
+    for elements in (0, 5, 333):
+        play_all(routes, elements)
 
 
-def with_trees(change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return an answer whose trees are others."""
-    found = answer(2, 2, method="trees", failed=NIC)
-    whole = found["plan"]["plan"]
-    return found | {"plan": found["plan"] | {"plan": whole | {"trees": change(whole["trees"])}}}
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_groups_are_without_what_failed(method: str) -> None:
+    program = bcube_program(BCube(3, 2), answer(3, 2, failed=NIC, method=method)).program
+    groups = list(talking(list(program.messages())))
+    assert (0, [1, 2]) in groups  # server 0 has lost its NIC at level 0
+    all_groups = list(talking(list(bml_program(BCube(3, 2)).messages())))
+    assert (0, [0, 1, 2]) in all_groups
+    assert (1, [2, 5, 8]) in all_groups
+    assert len(groups) == len(all_groups) == 6
 
 
-OTHER = {"servers": [], "nics": [[[0, 1], 1]], "links": [], "switches": []}
+def test_a_plan_that_does_not_go_around_what_has_failed_is_refused() -> None:
+    other = {"servers": [], "nics": [[[0, 1], 1]], "links": [], "switches": []}
+    with pytest.raises(InvalidPlanError):
+        bcube_program(BCube(2, 2), {**answer(2, 2, failed=NIC), "failed": other})
+
+
+def test_a_changed_plan_is_refused() -> None:
+    plan = answer(2, 2, method="trees", failed=NIC)
+    kind, whole = plan["plan"]["kind"], plan["plan"]["plan"]
+    tree, *others = whole["trees"]
+    for trees in ([[tree[0], tree[1][1:]], *others], others):
+        with refused(None, ""):
+            changed = {"kind": kind, "plan": {**whole, "trees": trees}}
+            bcube_program(BCube(2, 2), {**plan, "plan": changed})
+    with refused(None, r"^plan\."):
+        bcube_program(BCube(2, 2), {**plan, "plan": {"kind": "drizzle.Plan", "plan": {}}})
 
 
 @pytest.mark.parametrize(
@@ -323,12 +353,16 @@ OTHER = {"servers": [], "nics": [[[0, 1], 1]], "links": [], "switches": []}
         (lambda: answer(2, 2, failed={"nics": [[[0, 0], 0], [[0, 0], 1]]}), "steps"),
         (lambda: bml.Schedule(BCube(2, 1)), "plan"),
         (lambda: {"problem": "caramel"}, None),
-        (lambda: {**answer(2, 2, failed=NIC), "failed": OTHER}, None),
-        (lambda: with_trees(lambda trees: trees[1:]), None),
-        (lambda: with_trees(lambda trees: [[trees[0][0], trees[0][1][1:]], *trees[1:]]), None),
-        (lambda: {**answer(2, 2), "plan": {"kind": "drizzle.Plan", "plan": {}}}, None),
     ],
 )
 def test_other_plans_are_refused(plan: Any, path: str | None) -> None:
     with refused(path, ""):
         bcube_program(BCube(2, 2), plan())
+
+
+def test_a_plan_that_names_its_program_needs_no_list() -> None:
+    for schedule in ("none", {"server": [0, 0]}):
+        plan = answer(2, 2, with_plan=False, schedule=schedule)
+        named = bcube_program(BCube(2, 2), plan)
+        assert (named.program.name, named.depth, named.size_bytes) == ("bml(2, 2)", 1, None)
+        assert list(named.program.messages()) == list(bml_program(BCube(2, 2)).messages())

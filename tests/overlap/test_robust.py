@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from planner.families.overlap import OVERLAP, Collective, Kind, Node, Plan, Problem, check, solve
 from planner.families.overlap.robust import SCENARIOS, USUAL, perturbed
 from planner.jsonio.service import solve_or_raise
+from planner.model.errors import InvalidInputError
 from planner.solving.deadline import NEVER
 from planner.solving.methods import Outcome
 from planner.solving.scenarios import Scenario
@@ -61,6 +62,21 @@ def test_what_costs_a_twentieth_more_is_not_chosen_however_much_room_it_has() ->
     variants = [perturbed(problem, scenario) for scenario, _ in USUAL.scenarios]
     prices = [OVERLAP.price(variant, merged) for variant in variants]
     assert present(prospect).value > USUAL.of(prices)
+
+
+@given(problems("overlap"), st.sampled_from(SCENARIOS))
+def test_other_times_are_checked_as_those_of_a_new_problem(
+    problem: Problem, scenario: Scenario
+) -> None:
+    found = perturbed(problem, scenario)
+    rows = {name: getattr(found, name) for name in ("nodes", "kinds", "collectives")}
+    assert found == replace(problem, **rows)
+    assert sum(node.duration_ns for node in found.nodes) == pytest.approx(
+        float(problem.computation_ns * scenario.computation), abs=len(problem.nodes)
+    )
+    if problem.computation_ns > 1:
+        with pytest.raises(InvalidInputError, match="the sum of all times"):
+            perturbed(problem, replace(scenario, computation=Fraction(2**62)))
 
 
 def test_channels_that_share_carry_one_transfer_at_a_time() -> None:

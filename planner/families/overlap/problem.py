@@ -9,6 +9,7 @@ Source: own; the operations are those of PyTorch's functional collectives in an 
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral
@@ -251,9 +252,8 @@ class Problem:
             integer(node.duration_ns, f"nodes[{place}].duration_ns")
             for number, other in enumerate(node.after):
                 _known(other, count, f"nodes[{place}].after[{number}]", "node")
-        for place, kind in enumerate(self.kinds):
-            _check_times(kind, f"kinds[{place}].times")
         self._check_collectives()
+        _check_durations(self)
         self._check_tensors()
         check_order([node.after for node in self.nodes], [node.name for node in self.nodes])
         check_waits(self)
@@ -288,15 +288,6 @@ class Problem:
                     raise InvalidInputError(
                         f"nodes[{node}].duration_ns", f"expected 0 of {path}.{name}"
                     )
-        moved = sum(collective.size_bytes for collective in self.collectives)
-        total(moved, "collectives", "the sum of size_bytes")
-        spent = sum(node.duration_ns for node in self.nodes)
-        alone = sum(
-            self.kinds[it.kind].time_ns(it.size_bytes) + it.pack_ns + it.unpack_ns
-            for it in self.collectives
-        )
-        merged = sum(kind.time_ns(moved) for kind in self.kinds)
-        total(spent + alone + merged, "nodes", "the sum of all times")
 
     def _check_tensors(self) -> None:
         count = len(self.nodes)
@@ -313,6 +304,16 @@ class Problem:
             return
         limit = integer(self.memory_limit_bytes, "memory_limit_bytes")
         object.__setattr__(self, "memory_limit_bytes", limit)
+
+    def retimed(
+        self, nodes: Sequence[Node], kinds: Sequence[Kind], collectives: Sequence[Collective]
+    ) -> "Problem":
+        """Return the problem with other durations: what depends on what is not checked again."""
+        made = copy(self)
+        for name, rows in (("nodes", nodes), ("kinds", kinds), ("collectives", collectives)):
+            object.__setattr__(made, name, tuple(rows))
+        _check_durations(made)
+        return made
 
     @property
     def computation_ns(self) -> int:
@@ -369,6 +370,20 @@ def _known(number: object, count: int, path: str, what: str) -> None:
         raise InvalidInputError(
             path, f"expected a {what} from 0 to {count - 1}, got {shown(number)}"
         )
+
+
+def _check_durations(problem: Problem) -> None:
+    for place, kind in enumerate(problem.kinds):
+        _check_times(kind, f"kinds[{place}].times")
+    moved = sum(collective.size_bytes for collective in problem.collectives)
+    total(moved, "collectives", "the sum of size_bytes")
+    spent = sum(node.duration_ns for node in problem.nodes)
+    alone = sum(
+        problem.kinds[it.kind].time_ns(it.size_bytes) + it.pack_ns + it.unpack_ns
+        for it in problem.collectives
+    )
+    merged = sum(kind.time_ns(moved) for kind in problem.kinds)
+    total(spent + alone + merged, "nodes", "the sum of all times")
 
 
 def _check_times(kind: Kind, path: str) -> None:

@@ -23,7 +23,7 @@ from planner.families.overlap.merging import (
     split_or_join,
     unmerged,
 )
-from planner.families.overlap.problem import Collective, Kind, Problem
+from planner.families.overlap.problem import Collective, Kind, Node, Problem
 from planner.families.overlap.search import LARGE, listed
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.scenarios import Scenario, ScenarioSet, refuse_changes
@@ -61,10 +61,10 @@ def perturbed(problem: Problem, scenario: Scenario) -> Problem:
     refuse_changes(scenario, ("late", "spread", "part"), reason)
     nodes, collectives, factor = problem.nodes, problem.collectives, scenario.computation
     if factor != 1:
-        nodes = tuple(replace(node, duration_ns=round(node.duration_ns * factor)) for node in nodes)
+        nodes = tuple(_slowed(node, factor) for node in nodes)
         collectives = tuple(_packed(it, factor) for it in collectives)
     kinds = tuple(_scaled(kind, scenario) for kind in problem.kinds)
-    return replace(problem, nodes=nodes, kinds=kinds, collectives=collectives)
+    return problem.retimed(nodes, kinds, collectives)
 
 
 def _scaled(kind: Kind, scenario: Scenario) -> Kind:
@@ -78,8 +78,16 @@ def _scaled(kind: Kind, scenario: Scenario) -> Kind:
     return replace(kind, channel=channel, times=tuple(times))
 
 
+def _slowed(node: Node, factor: Fraction) -> Node:
+    """Return a node whose computation takes another time."""
+    spent = node.duration_ns
+    return replace(node, duration_ns=round(spent * factor)) if spent else node
+
+
 def _packed(collective: Collective, factor: Fraction) -> Collective:
     """Return a collective whose packing and unpacking take other times."""
+    if not (collective.pack_ns or collective.unpack_ns):
+        return collective
     pack, unpack = round(collective.pack_ns * factor), round(collective.unpack_ns * factor)
     return replace(collective, pack_ns=pack, unpack_ns=unpack)
 
