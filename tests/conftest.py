@@ -192,10 +192,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return two workers for each core, and one: jobs leave them idle half of the time.
 
-    Quick tests do not, and each worker takes ten seconds to find them all.
+    Quick tests do not, nor do those of pages, and each worker takes ten seconds to find them all.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return cores if "not slow" in config.option.markexpr else 2 * cores + 1
+    chosen = config.option.markexpr
+    return cores if "not slow" in chosen or chosen == "pages" else 2 * cores + 1
 
 
 @pytest.hookimpl(optionalhook=True)
