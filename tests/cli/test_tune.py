@@ -57,7 +57,9 @@ def test_a_page_tells_the_same_and_how_it_is_made_again(line: Line) -> None:
     root = read(page)
     names = [section.attributes["id"] for section in root.all("section")]
     assert names == ["verdict", "gantt", "time", "buckets", "sure", "origin"]
-    verdict, drawn, *_, again = root.all("section")
+    verdict, drawn, _, buckets, _, again = root.all("section")
+    assert [name.text for name in buckets.one("thead").all("th")][1:] == ["recorded", "planned"]
+    assert buckets.one("table").rows()[0] == ["1", "80 B", "80 B"]
     assert verdict.all("strong")[0].text.lower() == f"{text.splitlines()[-1]}."
     for step, lane in product(("recorded", "predicted", "planned"), ("computation", "network")):
         assert f"{step}: {lane}" in drawn.text
