@@ -146,7 +146,7 @@ class Disturbed(Words):
 def said(
     kept: int, auto: Outcome[str], deadline: Deadline = NEVER, **rules: int
 ) -> list[int | Fraction | None]:
-    """Return what is said of a plan that costs `kept`, where `auto` has another, which costs 5."""
+    """Return the text about a plan that costs `kept`; the plan of `auto` costs 5."""
 
     def method(_: str, given: Deadline) -> Outcome[str]:
         assert (given.remaining_s is None) == (deadline is NEVER)

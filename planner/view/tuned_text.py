@@ -86,7 +86,7 @@ def gain_text(proposal: Proposal) -> str:
 
 
 def verdict_of(proposal: Proposal, settings: Mapping[str, Any] | None) -> Verdict:
-    """Return what to do, and why; `settings` are those of the target if they are worth setting."""
+    """Return the advice; `settings` of the target are None if they are not worth setting."""
     if settings is not None:
         return _worth(proposal, settings)
     if proposal.doubtful:

@@ -51,7 +51,7 @@ def closure(graph: Graph, parameter: int, marked: set[int]) -> frozenset[int]:
 
 
 def literal_steps(graph: Graph) -> list[tuple[int, frozenset[int]]]:
-    """Return what the paper's greedy rule picks, taken literally, and which ops it marks.
+    """Return the picks of the paper's greedy rule, and the ops that each of them marks.
 
     Every closure is computed anew at each pick.
     """

@@ -1,6 +1,6 @@
 """Requests that mean something, for each problem, from tiny to large.
 
-Most begin as requests of other tests; then sizes, times and what is asked for are drawn.
+Most are requests of other tests with other sizes, times and options.
 """
 
 import json

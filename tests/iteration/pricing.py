@@ -49,7 +49,7 @@ def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:
 def lasts(
     problem: Problem, plan: Plan, known: Mapping[How, Synchronisation] | None = None
 ) -> Fraction:
-    """Return what an iteration takes with a plan, by algorithms that are known to cost so much."""
+    """Return the iteration time of a plan, given the costs of its algorithms."""
     if known is None:
         known = {(option.algorithm, option.depth): option for option in problem.single}
     prices = [takes(known[plan.how(transfer)], transfer) for transfer in plan.transfers]

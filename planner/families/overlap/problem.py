@@ -308,7 +308,7 @@ class Problem:
     def retimed(
         self, nodes: Sequence[Node], kinds: Sequence[Kind], collectives: Sequence[Collective]
     ) -> "Problem":
-        """Return the problem with other durations: what depends on what is not checked again."""
+        """Return the problem with other durations; its dependences are not checked again."""
         made = copy(self)
         for name, rows in (("nodes", nodes), ("kinds", kinds), ("collectives", collectives)):
             object.__setattr__(made, name, tuple(rows))
@@ -394,8 +394,7 @@ def _check_times(kind: Kind, path: str) -> None:
         integer(time, f"{path}[{place}][1]")
     for place, ((size, time), (larger, later)) in enumerate(pairwise(kind.times), 1):
         if larger <= size:
-            raise InvalidInputError(
-                f"{path}[{place}][0]", f"expected more than {size}, got {larger}"
-            )
+            expected = f"expected more than {size}, got {larger}"
+            raise InvalidInputError(f"{path}[{place}][0]", expected)
         if later < time:
             raise InvalidInputError(f"{path}[{place}][1]", f"expected at least {time}, got {later}")
