@@ -40,7 +40,7 @@ from runtime_real_shards import COLLECTIVES, shards
 
 from planner.model.fitting import sweep_sizes
 from planner.model.measured import Collective
-from planner.runtime import join
+from planner.runtime import World, join
 from planner.runtime.measuring.sweep import measure_network
 
 MEASURE: dict[str, Callable[..., Setting]] = {
@@ -81,18 +81,21 @@ def collectives_of(task: Task) -> dict[str, Collective]:
     return COLLECTIVES if task.part == "shards" else {"all_reduce": "all_reduce"}
 
 
-def pinned(rank: int, part: str) -> None:
-    """Give each host a core; more hosts than cores share them, or layers that wait use any."""
+def joined(part: str) -> World:
+    """Give this host a core and join; more hosts than cores share them, layers that wait use any.
+
+    Threads inherit the core only if they start later, and gloo's start on joining.
+    """
     if part != "waiting":
-        os.sched_setaffinity(0, {rank % (os.cpu_count() or 1)})
+        os.sched_setaffinity(0, {int(os.environ["RANK"]) % (os.cpu_count() or 1)})
+    return join(120)
 
 
 def time_network(
     part: str, collectives: Sequence[Collective], size: int, samples: int
 ) -> dict[str, list[list[int]]]:
     """Time collectives on one host; rank 0 returns their tables."""
-    world = join(120)
-    pinned(world.rank, part)
+    world = joined(part)
     try:
         return {
             kind: table_of(measure_network(world, kind, sweep_sizes(size), samples, warmup=1))
@@ -104,8 +107,7 @@ def time_network(
 
 def measure_setting(task: Task, rows: Any, options: argparse.Namespace) -> Setting:
     """Measure one setting on one host; rank 0 returns what it found."""
-    world = join(120)
-    pinned(world.rank, task.part)
+    world = joined(task.part)
     begun = Load.now()
     try:
         setting: Setting = MEASURE[task.part](world, task, rows, options)

@@ -23,7 +23,7 @@ from emulated_hosts import Layout
 from emulated_network import reason_unavailable
 from real_models import MODELS
 from runtime_jobs import Variant, on_hosts, take_turns, updates_of
-from runtime_real import pinned
+from runtime_real import joined
 from runtime_real_gradients import interfering
 from runtime_report import Measured, measured, ranking, ratio, table
 from tables import rows_below
@@ -37,7 +37,7 @@ from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
 from planner.model.fitting import fit_network, sweep_sizes
 from planner.profiling.samples import loss_of
-from planner.runtime import World, join
+from planner.runtime import World
 from planner.runtime.measuring.sweep import measure_network
 from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS
@@ -89,8 +89,7 @@ def traced(world: World, name: str, limit_mb: float, folder: str) -> None:
 
 def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Circle:
     """Trace, plan and run one setting, on one host; rank 0 returns what came of it."""
-    world = join(120)
-    pinned(world.rank, "gradients")
+    world = joined("gradients")
     try:
         model, _ = MODELS[name]()
         sizes = [4 * parameter.numel() for parameter in model.parameters()]
