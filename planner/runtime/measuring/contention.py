@@ -2,9 +2,9 @@
 
 Problem: what a transfer takes from the computing core depends on what it meets.
 Method: Transfers run through an executor's channel; products of matrices, or passes of the model,
-run in this thread. Each round times transfers of all sizes alone, one after the other, and then
-computes without a pause: some passes alone, and for each size some with transfers until the last
-transfer ends. The computing thread releases these at a pace, as gradients become ready: a transfer
+run in this thread. Each round times transfers of all sizes alone, by a thread that polls (`Ring`),
+and then computes without a pause: some passes alone, and for each size some with transfers until
+the last one ends. The computing thread releases these at a pace, as gradients become ready: one
 that finds the network idle costs more than one that waits behind another. The computation's delay
 per transfer is the transfer's processor time, copies and hand-overs included. For each size the
 median over the rounds counts, of the rank that loses most; lines through the medians of all sizes
@@ -42,9 +42,8 @@ from planner.runtime.world.world import World
 SAMPLE_S = 0.3
 """Duration of the transfers in one round, alone and with computation."""
 
-SIZES = (2**17, 2**19, 2**21)
-"""Sizes (bytes) of the transfers, as plans have them. In smaller transfers ranks mostly wait for
-each other, and longer where nothing computes, because processors sleep."""
+SIZES = (2**14, 2**17, 2**19, 2**21)
+"""Sizes (bytes) of the transfers, as plans have them: of a bias, of layers, of a bucket."""
 
 PACE = 4 / 3
 """Time between the releases of two transfers, over the time of one alone: some transfers find the
@@ -95,14 +94,19 @@ def measure_interference(
             tick()
             return torch.mm(matrix, matrix, out=out)
 
-    ring = Ring(world.new_group()) if collective == "all_reduce" else collective
-    kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
+    awake = during = collective
+    if collective == "all_reduce":
+        group = world.new_group()
+        awake, during = Ring(group, polls=True), Ring(group)
+    elements = [size // ELEMENT_BYTES for size in sizes]
+    apart = [_transfers(world, awake, count) for count in elements]
+    kinds = [_transfers(world, during, count) for count in elements]
     counts, passes, rows = [1] * len(sizes), list[float](), list[list[_Round]]()
     trace = Trace()
     with closing(Channel(world, trace)) as channel, world.transferring():
         clock = _Clock(world, compute, channel, trace)
         for number in range(rounds + 1):
-            alone = [clock.alone(*pair) for pair in zip(kinds, counts, strict=True)]
+            alone = [clock.alone(*pair) for pair in zip(apart, counts, strict=True)]
             compute(_nothing)  # the first pass after a pause takes longer
             passes.append(clock.computing())
             row = []

@@ -3,7 +3,8 @@
 Method: Each round goes through all sizes, every other one backwards, so that a disturbance affects
 more than one size. All ranks enter a sample together, after a small all-reduce. Short transfers are
 repeated within a sample, in gloo's queue where executors use it, behind half as many untimed ones;
-their number comes from the warm-up. The time of a sample is that of the slowest rank.
+their number comes from the warm-up. The time of a sample is that of the slowest rank. All-reduces
+are polled for: where processors sleep, small ones take up to three times as long as in training.
 Guarantee: Ranks with different arguments stop with an error before the first transfer. All ranks
 return the same sweep.
 Complexity: (warm-up + repetitions) · sizes · depths samples, each 1.5 times as long as its timing.
@@ -129,7 +130,7 @@ def measure_network(
     world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
-        line = Ring(world.new_group()) if collective == "all_reduce" else None
+        line = Ring(world.new_group(), polls=True) if collective == "all_reduce" else None
         repeated = []
         for depth, size in points:
             elements = size // ELEMENT_BYTES

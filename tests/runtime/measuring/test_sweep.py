@@ -20,6 +20,7 @@ from planner.model.errors import (
     PlannerError,
 )
 from planner.model.measured import COLLECTIVES
+from planner.runtime.collectives.ring import Ring
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.trace import Event, Trace
 from planner.runtime.measuring import contention
@@ -184,6 +185,18 @@ def test_bad_arguments() -> None:
         arguments: Any = {"world": None, "sizes": SIZES, **change}
         with pytest.raises(InvalidInputError, match=expected):
             measure_network(**arguments)
+
+
+@pytest.mark.parametrize(("polls", "asked"), [(True, 3), (False, 0)])
+def test_a_ring_that_polls_waits_awake(polls: bool, asked: int) -> None:
+    """It sleeps in gloo only after the sum has ended, when that raises its error or returns."""
+    ends = iter([False, False, True])
+    work = Mock(is_completed=Mock(side_effect=lambda: next(ends)))
+    work.wait.side_effect = lambda: work.is_completed.call_count == asked or pytest.fail("slept")
+    flat = torch.zeros(5)
+    Ring(Mock(allreduce=lambda _: work), polls=polls).begin(flat)()
+    assert work.is_completed.call_count == asked
+    work.wait.assert_called_once_with()
 
 
 # ---
