@@ -36,6 +36,9 @@ WHOLE = "`exact`, whole parameters"
 PAPER = "`caramel`"
 OURS = "DDP's buckets, ours"
 TUNED = "`planner.tune`"
+ALONE = "no transfers"
+"""Steps of the plain model on all ranks at once: the machine's speed in these rounds."""
+
 COMPUTE_S = 0.3
 """What layers that wait wait for in a step."""
 
@@ -239,9 +242,11 @@ def _run(
         Named(Variant(one["name"], one["plan"], one["predicted_ns"], one["options"]), one["key"])
         for one in documents
     ]
-    found = measured_once(world, make, variants, options, task.title)
     graph = own.dataflow()
     compute_ns = sum(op.duration_ns for op in graph.ops)
+    plain = Variant(ALONE, None, compute_ns, wrap=lambda model: model)
+    variants.append(Named(plain, ALONE))
+    found = measured_once(world, make, variants, options, task.title)
     size = sum(parameter.size_bytes for parameter in graph.parameters)
     cost = TableCost(tuple((size, ns) for size, ns in rows))
     transfer_ns = cost.cost_ns(size)

@@ -6,6 +6,7 @@ from math import exp, log
 from statistics import fmean, median
 
 from runtime_real_gradients import (
+    ALONE,
     BLIND,
     BY_LAYER,
     DDP,
@@ -21,6 +22,7 @@ from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
 from planner.model.units import counted
+from planner.runtime.measuring.measured import off_by
 from planner.solving.advice import MARGIN, WORTH, gain_to_ask
 
 BEST = "best DDP"
@@ -76,7 +78,8 @@ def told_apart(setting: Setting) -> list[Measured]:
     """Return the variants with predictions of what happened, each kind of them once."""
     kinds: dict[tuple[tuple[int, ...], ...], Measured] = {}
     for variant in setting.variants:
-        if variant.name != BLIND:  # its prediction leaves out what was measured
+        # One prediction leaves out what was measured, the other only repeats the profile.
+        if variant.name not in (BLIND, ALONE):
             kinds.setdefault(variant.rounds, variant)
     return list(kinds.values())
 
@@ -225,7 +228,29 @@ def _missed(settings: Sequence[tuple[Setting, Sequence[Measured]]]) -> str:
     if errors[False]:
         run = errors[False]
         text += f" (where it is to run {median(run):.1%}, {max(run):.1%})"
+    slower, rest = zip(*(_slower(variants) for _, variants in settings), strict=True)
+    if None not in rest:
+        text += (
+            f". Steps without transfers took {median(slower):.1%} longer than in the profile in "
+            f"the median ({min(slower):.1%} to {max(slower):.1%}); at their speed {PLANNED} is "
+            f"predicted {median(rest):.1%} off, {max(rest):.1%} at worst"
+        )
     return f"{text}."
+
+
+def _slower(variants: Sequence[Measured]) -> tuple[float, float | None]:
+    """Return by how much a step without transfers took longer than the profile says.
+
+    And the error of the chosen plan's prediction if its computation had been predicted so; None if
+    no such steps were measured.
+    """
+    known = {variant.name: variant for variant in variants}
+    alone, plan = known.get(ALONE), known[PLANNED]
+    if alone is None or alone.predicted_ns is None or plan.predicted_ns is None:
+        return 0.0, None
+    longer_ns = alone.median_ns - alone.predicted_ns
+    error = off_by(plan.predicted_ns + longer_ns, plan.median_ns)
+    return longer_ns / alone.predicted_ns, abs(error or 0.0)
 
 
 def _measured_gain(variants: Sequence[Measured]) -> float:

@@ -11,7 +11,7 @@ import runtime_real
 import runtime_real_gradients
 from runtime_ablations import ABLATIONS, bucketed, ddp_plan
 from runtime_cluster import fitted, unmeasured
-from runtime_real_gradients import BLIND, BY_LAYER, DDP, PLANNED, STATIC, TUNED
+from runtime_real_gradients import ALONE, BLIND, BY_LAYER, DDP, PLANNED, STATIC, TUNED
 from runtime_real_kept import Kept, Setting, Task
 from runtime_real_report import summaries
 from runtime_real_shards import COLLECTIVES, requests
@@ -260,6 +260,12 @@ def test_summaries_over_all_settings() -> None:
     text = summaries([(TASK, kept), (TASK, run)])
     off = "`search` is predicted 4.5% off in the median, 9.1% at worst"
     assert f"{off} (where it is to run 0.0%, 0.0%)." in text
+    # Of the 10 that the first takes longer than predicted, 8 are those of its computation.
+    plain = Measured(ALONE, 80, ((88,), (88,)))
+    text = summaries([(TASK, replace(kept, variants=(*kept.variants, plain)))])
+    assert "took 10.0% longer than in the profile in the median (10.0% to 10.0%); at" in text
+    assert "at their speed `search` is predicted 1.8% off, 1.8% at worst." in text
+    assert "5 predictions" in text
 
 
 def test_one_model_left_out_and_what_tune_chose() -> None:
