@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 import planner
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.families import caramel, ibatch
+from planner.families import caramel, ibatch, iteration
 from planner.families.caramel.exact_whole import fewest_whole
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.families.drizzle import DRIZZLE
+from planner.model.clusters import Cluster, Nic
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Rails
 from planner.solving import tie_break
 from planner.solving.deadline import NEVER
 from planner.solving.simulator import TimedTransfer, simulate
@@ -76,6 +78,24 @@ def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
     cost = TableCost(((0, 0), (55, 0), (57, 1), (59, 1), (61, 0), (62, 0)))
     result = caramel.solve(caramel.Problem(Graph(ops, parameters), cost), method="exact")
     assert (result.objective_ns, len(present(result.plan).groups)) == (0, 1)
+
+
+def test_of_equally_fast_algorithms_the_one_counts_that_can_merge_more() -> None:
+    """Pushes and pulls are two transfers as they are found; two all-reduces become one."""
+    forward = (
+        Op("f0", 4, "forward"),
+        Op("f1", 1, "forward", ("f0",)),
+        Op("f2", 0, "forward", ("f1",)),
+    )
+    backward = Op("b0", 0, "backward", ("f0",)), Op("b1", 0, "backward", ("f0", "b0"))
+    parameters = Parameter("p0", 1, ("b0",), ("f1",)), Parameter("p1", 5, ("b0",), ("f2",))
+    rails = Rails(1, 3, Fraction(3 * 10**9), 0)
+    cluster = Cluster(
+        "one host", "tests", 1, rails, Nic(Fraction(10**9), 0, per_machine=3), cores=1
+    )
+    graph = Graph((*forward, *backward), parameters)
+    result = iteration.solve(iteration.Problem(graph, cluster))
+    assert (result.objective_ns, len(present(result.plan).transfers)) == (5, 1)
 
 
 def test_fewest_whole_transfers_end_within_every_limit() -> None:
