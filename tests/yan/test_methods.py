@@ -20,6 +20,7 @@ from yan_spread import spread
 from planner.families.yan import METHODS, Fixed, LayerChoice, Problem, estimate, family, solve
 from planner.families.yan.configuration import Configuration, Triple
 from planner.families.yan.greedy import Greedy
+from planner.families.yan.layer_program import LayerState
 from planner.families.yan.pareto import pareto_front
 from planner.families.yan.problem import choices
 from planner.families.yan.search import configuration_of
@@ -206,6 +207,21 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
         epoch = estimate(problem, configuration_of(triple, path.states, path.mappings)).epoch
         assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
     assert solver.solve(triple) == found.epoch
+
+
+@settings(max_examples=60)
+@given(problems(max_machines=9, min_layers=2, max_layers=3), st.data())
+def test_greedy_maps_any_layers_by_its_rule(problem: Problem, data: st.DataObject) -> None:
+    """Also those that are never the best."""
+    solver, workers = Greedy(problem), problem.machines - 1
+    drawn = [data.draw(st.sampled_from(choices(problem, one, workers))) for one in problem.layers]
+    triple, states = Triple(workers, 1, 1), [LayerState(p, r, 1) for p, r in drawn]
+    found = solver.path(solver.layerwise.only(triple, states), workers)
+    layers = [LayerChoice(p, 1, r, ()) for p, r in drawn]
+    mapped = greedily_mapped(problem, layers, workers)
+    assert found.mappings == tuple(layer.mapping for layer in mapped)
+    priced = estimate(problem, configuration_of(triple, found.states, found.mappings)).epoch
+    assert found.epoch == pytest.approx(float(priced), rel=1e-12)
 
 
 @pytest.mark.slow
