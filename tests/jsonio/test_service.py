@@ -18,7 +18,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.families import ibatch
-from planner.jsonio import reply
+from planner.jsonio import reply, streams
 from planner.jsonio.streams import CancellableLines, limited_replies, read_lines, solve_many
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.errors import InvalidInputError
@@ -60,6 +60,14 @@ def test_the_id_of_a_request_over_a_limit_comes_back() -> None:
     assert json.loads(answer.data)["id"] == json.loads(refused.data)["id"] == "long"
     assert json.loads(refused.data)["error"]["code"] == "limit_exceeded"
     assert {json.loads(line)["progress"]["id"] for line in told} == {"long"}
+
+
+def test_the_id_of_a_request_whose_process_dies_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "reply", lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+    (answer,) = limited_replies([json.dumps({**EXAMPLE, "id": 7}).encode()], Limits())
+    found = json.loads(answer.data)
+    assert (found["id"], found["error"]["code"], answer.exit_status) == (7, "internal_error", 1)
+    assert "SIGSEGV" in found["error"]["message"]
 
 
 @pytest.mark.slow
