@@ -8,6 +8,7 @@ Complexity: O(n²) up to `MAX_EXACT` nodes; beyond, chains and loads only, O(n l
 Source: Carlier, J., "The one-machine sequencing problem" (1982); own for merging.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from planner.families.overlap.problem import Kind, Problem, followers
@@ -60,9 +61,10 @@ class _Loads:
         channels = {name: number for number, name in enumerate(problem.channels, 1)}
         starts = {it.start: number for number, it in enumerate(problem.collectives)}
         waits = {it.wait: number for number, it in enumerate(problem.collectives)}
-        of_kind: dict[int, list[int]] = {}
+        most, count = Counter[int](), Counter[int]()  # bytes and collectives of each kind
         for it in problem.collectives:
-            of_kind.setdefault(it.kind, []).append(it.size_bytes)
+            most[it.kind] += it.size_bytes
+            count[it.kind] += 1
         self.machines = len(channels) + 1
         self.after: list[list[int]] = []
         self.machine: list[int] = []
@@ -77,11 +79,11 @@ class _Loads:
             place[node] = self._add(earlier, 0, about.duration_ns, about.duration_ns)
             if node in starts:
                 it = problem.collectives[starts[node]]
-                kind, sizes = problem.kinds[it.kind], of_kind[it.kind]
+                kind = problem.kinds[it.kind]
                 self.transfer[starts[node]] = self._add(
                     [place[node]],
                     channels[kind.channel],
-                    least_ns(kind, it.size_bytes, sum(sizes), len(sizes)),
+                    least_ns(kind, it.size_bytes, most[it.kind], count[it.kind]),
                     kind.time_ns(it.size_bytes),
                 )
 
