@@ -162,7 +162,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, Interference]":
-    from planner.runtime.measuring.contention import SIZES, measure_interference, passes_of
+    from planner.runtime.measuring.contention import measure_interference, passes_of, sizes_for
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.world.joining import join
 
@@ -197,7 +197,7 @@ def _measured(options: argparse.Namespace, progress: Progress) -> "tuple[Sweep, 
         interference = NO_CONTENTION
         if not options.alone:
             largest = options.sizes[-1]
-            smaller = [size for size in SIZES if size < largest] or [_LEAST_BESIDE]
+            smaller = [size for size in sizes_for(collective) if size < largest] or [_LEAST_BESIDE]
             interference = measure_interference(
                 world,
                 collective,

@@ -2,13 +2,13 @@
 
 Problem: what a transfer takes from the computing core depends on what it meets.
 Method: Transfers run through an executor's channel; products of matrices, or passes of the model,
-run in this thread. Each round times transfers of all sizes alone, by a thread that polls (`Ring`),
-and then computes without a pause: some passes alone, and for each size some with transfers until
-the last one ends. The computing thread releases these at a pace, as gradients become ready: one
-that finds the network idle costs more than one that waits behind another. The computation's delay
-per transfer is the transfer's processor time, copies and hand-overs included. For each size the
-median over the rounds counts, of the rank that loses most; lines through the medians of all sizes
-are fitted by least squares.
+run in this thread. Each round times transfers of all sizes alone (all-reduces are polled for:
+`Ring`), and then computes without a pause: some passes alone, and for each size some with transfers
+until the last one ends. The computing thread releases these at a pace, as gradients become ready:
+one that finds the network idle costs more than one that waits behind another. The computation's
+delay per transfer is the transfer's processor time, copies and hand-overs included. For each size
+the median over the rounds counts, of the rank that loses most; lines through the medians of all
+sizes are fitted by least squares.
 Guarantee: All ranks return the same result.
 Complexity: (1 + rounds) · (1 + 2 · sizes) samples, each of `SAMPLE_S` or of one longer pass.
 Source: own.
@@ -43,7 +43,8 @@ SAMPLE_S = 0.3
 """Duration of the transfers in one round, alone and with computation."""
 
 SIZES = (2**14, 2**17, 2**19, 2**21)
-"""Sizes (bytes) of the transfers, as plans have them: of a bias, of layers, of a bucket."""
+"""Sizes (bytes) of the transfers, as plans have them: of a bias, of layers, of a bucket. The first
+only if a thread polls: else processors sleep where nothing computes, and its time alone is long."""
 
 PACE = 4 / 3
 """Time between the releases of two transfers, over the time of one alone: some transfers find the
@@ -71,10 +72,15 @@ class _Sample(NamedTuple):
     longer_ns: float
 
 
+def sizes_for(collective: Collective | AllReduce) -> tuple[int, ...]:
+    """Return the sizes (bytes) at which a collective's contention is measured."""
+    return SIZES if collective == "all_reduce" else SIZES[1:]
+
+
 def measure_interference(
     world: World,
     collective: Collective | AllReduce,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] | None = None,
     rounds: int = 5,
     *,
     compute: Callable[[Tick], object] | None = None,
@@ -82,10 +88,10 @@ def measure_interference(
 ) -> Interference:
     """Measure contention of transfers and computation; all ranks call it with the same arguments.
 
-    `sizes` holds at least two sizes (bytes), multiples of 4. An unmeasured round comes before the
-    `rounds`. `compute` computes for a while and calls its argument now and then, such as
-    `passes_of` a model; by default it multiplies matrices. `progress` is called after each round
-    with the number done and the total.
+    `sizes` holds at least two sizes (bytes), multiples of 4; by default `sizes_for` the collective.
+    An unmeasured round comes before the `rounds`. `compute` computes for a while and calls its
+    argument now and then, such as `passes_of` a model; by default it multiplies matrices.
+    `progress` is called after each round with the number done and the total.
     """
     if compute is None:
         matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
@@ -94,6 +100,7 @@ def measure_interference(
             tick()
             return torch.mm(matrix, matrix, out=out)
 
+    sizes = sizes_for(collective) if sizes is None else sizes
     awake = during = collective
     if collective == "all_reduce":
         group = world.new_group()

@@ -4,7 +4,7 @@ Method: Each round goes through all sizes, every other one backwards, so that a 
 more than one size. All ranks enter a sample together, after a small all-reduce. Short transfers are
 repeated within a sample, in gloo's queue where executors use it, behind half as many untimed ones;
 their number comes from the warm-up. The time of a sample is that of the slowest rank. All-reduces
-are polled for: where processors sleep, small ones take up to three times as long as in training.
+are polled for: where processors sleep, small ones take up to three times as long.
 Guarantee: Ranks with different arguments stop with an error before the first transfer. All ranks
 return the same sweep.
 Complexity: (warm-up + repetitions) · sizes · depths samples, each 1.5 times as long as its timing.

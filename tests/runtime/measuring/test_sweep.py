@@ -1,7 +1,7 @@
 """Timing collectives among the ranks of a job: what is sent, who agrees, what is refused."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -214,6 +214,27 @@ def test_all_ranks_find_the_same_interference(world: World) -> None:
     world.agree("the interference", repr(found))
     assert found.slowdown >= 1
     assert done == [12, 22]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("collective", "least"), [("all_reduce", 2**14), ("all_gather", 2**17)])
+@in_each_rank()
+def test_small_transfers_are_measured_where_a_thread_polls(
+    world: World, collective: Any, least: int
+) -> None:
+    """Where all threads wait asleep, their times alone would be too long."""
+    contention.SAMPLE_S = 0.01
+    found = list[int]()
+    fitted = contention._fitted
+
+    def noticed(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
+        found.extend(sizes)
+        return fitted(sizes, samples)
+
+    contention._fitted = noticed
+    measure_interference(world, collective, rounds=1)
+    assert found == [size for size in contention.SIZES if size >= least]
+    assert found[-1] == 2**21
 
 
 @pytest.mark.parametrize(
