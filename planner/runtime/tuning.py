@@ -1,15 +1,13 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
-DDP's default, and DDP with the bucket size predicted to be best. The plan is followed if its
-prediction and the median measured gain are at least what the advice asks for, and every turn has a
-gain; else DDP stays, with the predicted size unless the default wins every turn. Short trials err
-by more than most plans gain: so both have to say so, and a plan that is predicted to gain too
-little is not tried.
+Method: `make_plan` plans. Copies of the model and the optimiser train in turns under the plan,
+DDP's default, and DDP with the bucket size predicted to be best and the sizes next to it. After
+`FEWEST` turns a variant is dropped once another was faster in every turn; the others go on, for
+`MOST` turns at most. The plan is followed if it is predicted and measured to gain `WORTH`.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
-Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
-of another model and optimiser.
+Complexity: That of `make_plan`, `MOST` times `steps` steps per variant at most, and meanwhile the
+memory of another model and optimiser.
 """
 
 import copy
@@ -21,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import lt
 from statistics import median
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 import torch
@@ -44,6 +42,7 @@ from planner.runtime.measuring.trial import run_ddp, run_plan
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.solving.advice import WORTH
+from planner.solving.bucketing import DDP_BUCKET_MB
 from planner.solving.compare import Case
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
@@ -157,8 +156,8 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
     return lambda parameters: kind(parameters, **settings)
 
 
-ROUNDS = 3
-"""Number of turns of each variant."""
+FEWEST, MOST = 3, 7
+"""Numbers of turns of the variants that are dropped first, and of those that stay."""
 
 
 @dataclass(slots=True, eq=False)
@@ -261,51 +260,51 @@ def _tuned(
     plan = make_plan(model, inputs, optimizer, world=job, time_limit=time_limit)
     answer = read_plan(plan)
     assert isinstance(answer, CaramelAnswer)
-    advised = _advised(answer)
-    size, asked, refused = advised.size, advised.asked, advised.refused
-    ddp: dict[str, int | None] = {"default": None} | ({} if size is None else {"tuned": size})
+    sizes, refused = _advised(answer)
+    ddp = {f"DDP{_with(size)}": size for size in sizes}
     times = _tried(model, inputs, optimizer, None if refused else plan, job, ddp, steps)
-    best = _best_ddp(times)
-    ddp_ns, keep = round(median(times[best])), f"keep DDP{_with(ddp[best])}"
+    best = min(ddp, key=lambda name: (-len(times[name]), median(times[name])))
+    ddp_ns, keep = round(median(times[best])), f"keep {best}"
     if refused:
         reason = f"{refused} ({format_ns(ddp_ns)} a step under DDP): {keep}"
         return Tuned(_ddp(model, ddp[best], job), reason, plan, None, None, ddp_ns)
-    gain, reliable = _compared(times["plan"], times[best])
+    gain = min(_gained(times["plan"], times[name]) for name in ddp)
     plan_ns = round(median(times["plan"]))
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
-    if gain < asked or not reliable:
-        much = format_share(gain - 1) if gain > 1 else "nothing"
-        rarely = "" if reliable or gain < asked else ", not in every round"
-        least = f", less than {format_share(asked - 1)}" if 1 < gain < asked else ""
-        reason = f"{much} to gain{least}{rarely} ({took}): {keep}"
+    if gain < WORTH:
+        reason = f"{_too_little(gain)} to gain ({took}): {keep}"
         return Tuned(_ddp(model, ddp[best], job), reason, plan, None, plan_ns, ddp_ns)
     executor = take_over(model, optimizer, plan, world=job)
     reason = f"{gain:.2f} times as fast ({took}{_with(ddp[best])}): follow the plan"
     return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
 
 
-class _Advised(NamedTuple):
-    """What an answer advises: DDP's best size (None: the default), the gain to ask for.
+def _advised(answer: CaramelAnswer) -> tuple[list[int | None], str]:
+    """Return the sizes of DDP's buckets to try (MiB; None: the default), and why no plan is tried.
 
-    `refused` says why the plan is not tried; it is empty if the plan is.
+    The sizes are the default, the one that is predicted to be best, and those next to it. The
+    reason is empty if the plan is tried.
     """
-
-    size: int | None
-    asked: float
-    refused: str
-
-
-def _advised(answer: CaramelAnswer) -> _Advised:
-    """Return what an answer advises, or the least that is asked for if it does not."""
     advice = answer.advice
     if not isinstance(advice, AdviceAnswer):
-        return _Advised(None, float(WORTH), "")
-    refused = ""
-    if advice.keep_ddp:
-        much = format_share(advice.gain - 1) if advice.gain > 1 else "nothing"
-        least = f", less than {format_share(advice.least_gain - 1)}" if advice.gain > 1 else ""
-        refused = f"the plan is predicted to gain {much}{least}"
-    return _Advised(advice.bucket_cap_mb, advice.least_gain, refused)
+        return [None], ""
+    near: tuple[int, ...] = ()
+    if advice.bucket_cap_mb is not None:
+        place = DDP_BUCKET_MB.index(advice.bucket_cap_mb)
+        near = DDP_BUCKET_MB[max(place - 1, 0) : place + 2]
+    refused = (
+        "" if advice.gain >= WORTH else f"the plan is predicted to gain {_too_little(advice.gain)}"
+    )
+    return [None, *near], refused
+
+
+def _too_little(gain: float) -> str:
+    """Return how much a gain is that is not worth it."""
+    return (
+        f"{format_share(gain - 1)}, less than {format_share(float(WORTH) - 1)},"
+        if gain > 1
+        else "nothing"
+    )
 
 
 def _tried(
@@ -318,35 +317,42 @@ def _tried(
     steps: int,
 ) -> dict[str, list[float]]:
     """Return the median time of a step (ns) of each variant in each turn."""
-    times: dict[str, list[float]] = {name: [] for name in ("plan", *ddp)}
+    times: dict[str, list[float]] = {name: [] for name in (*(["plan"] if plan else []), *ddp)}
+    left = list(times)
     show = Progress(quiet=job.rank > 0)
-    for turn in range(ROUNDS):
-        show("steps of the plan and of DDP: round", turn, ROUNDS)
+    for turn in range(MOST):
+        show("steps of the plan and of DDP: round", turn, MOST)
         # Copied together, so that the copied optimiser updates the copied parameters.
         other, updates = copy.deepcopy((model, optimizer))
-        trials = {}
-        if plan is not None:
-            trials["plan"] = run_plan(other, inputs, plan, updates, job, steps=steps)
-        for name, size in ddp.items():
-            trials[name] = run_ddp(other, inputs, updates, job, steps=steps, **_options(size))
-        for name, trial in trials.items():
+        for name in left:
+            if plan is not None and name == "plan":
+                trial = run_plan(other, inputs, plan, updates, job, steps=steps)
+            else:
+                options = _options(ddp[name])
+                trial = run_ddp(other, inputs, updates, job, steps=steps, **options)
             times[name].append(median(step.step_ns for step in trial.steps))
         del other, updates
         gc.collect()
+        if turn + 1 >= FEWEST:
+            left = _undecided({name: times[name] for name in left})
+        if len(left) == 1:
+            break
     show.done()
     return times
 
 
-def _compared(plan: Sequence[float], ddp: Sequence[float]) -> tuple[float, bool]:
-    """Return the plan's gain over DDP, and whether each turn has a gain."""
-    return median(ddp) / median(plan), all(map(lt, plan, ddp))
+def _undecided(times: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return the variants that no other was faster than in every turn."""
+    return [
+        name
+        for name, own in times.items()
+        if not any(all(map(lt, other, own)) for other in times.values())
+    ]
 
 
-def _best_ddp(times: Mapping[str, Sequence[float]]) -> str:
-    """Return DDP's setting: the one predicted to be best, unless the default wins every turn."""
-    if "tuned" not in times or _compared(times["default"], times["tuned"])[1]:
-        return "default"
-    return "tuned"
+def _gained(plan: Sequence[float], ddp: Sequence[float]) -> float:
+    """Return the median gain over the turns that both had: the machine's speed differs by turn."""
+    return median(before / after for after, before in zip(plan, ddp, strict=False))
 
 
 def _options(bucket_mb: int | None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 import planner
+from planner.jsonio.what_if import AdviceAnswer
 from planner.model.errors import CommunicationError, MeasurementError, NotApplicableError
-from planner.programs import read_plan
 from planner.programs.from_plans import answer_of
 from planner.runtime import take_over, tuning
 from planner.runtime.measuring import contention
@@ -130,10 +130,10 @@ def counting(module: Any, _inputs: Any) -> None:
     module.counted += 1
 
 
-def tuned(world: World, asked: float, refused: str, words: str) -> None:
+def tuned(world: World, worth: float, refused: str, words: str) -> None:
     """Train where a plan has to gain so much over DDP."""
-    advised, keeps = tuning._Advised(None, asked, refused), bool(asked or refused)
-    vars(tuning)["_advised"] = lambda _: advised
+    vars(tuning).update(WORTH=worth, _advised=lambda _: ([None, 1], refused))
+    keeps = bool(worth or refused)
     shown: list[str] = []
     tuning.Progress.__call__ = lambda _self, text, *_: shown.append(text)  # type: ignore[attr-defined, method-assign]
     model: Any = make_model(NAME)
@@ -169,56 +169,50 @@ def tuned(world: World, asked: float, refused: str, words: str) -> None:
 @in_each_rank(timeout_s=240)
 def test_a_plan_is_followed_only_where_it_gains(world: World) -> None:
     hurried()
-    compared = tuning._compared
-    tuning._compared = lambda *times: (compared(*times)[0], True)
     tuned(world, 0.0, "", "follow the plan$")
     tuned(world, 1e9, "", "to gain.*keep DDP")
-    tuned(world, 0.0, "no", "no .*keep DDP$")
-
-
-@pytest.mark.parametrize(("slow", "least"), [(0, 1.03), (1, 1.03), (10, 1.15)])
-def test_trials_ask_for_as_much_gain_as_the_advice(slow: int, least: float) -> None:
-    """Sending takes none, a tenth or all of a step of DDP, 1 s: 15 % of that share is asked for."""
-    answer = planner.solve(
-        {
-            "problem": "caramel",
-            "ops": [
-                {"name": "f", "ns": 5 * 10**8, "pass": "forward"},
-                {"name": "b", "ns": 3 * 10**8, "pass": "backward", "after": ["f"]},
-            ],
-            "parameters": [{"name": "w", "bytes": 10**8, "updated_by": "b", "read_by": "f"}],
-            "network": {
-                "startup_ns": 0,
-                "ns_per_byte": 2,
-                "interference": {"startup_ns": 0, "ns_per_byte": slow, "slowdown": 1},
-            },
-            "workers": 2,
-        }
-    )
-    made: Any = read_plan(msgspec.json.encode(answer))
-    advised = tuning._advised(made)
-    assert advised.size is None
-    assert advised.asked == pytest.approx(least)
-    assert advised.refused == "the plan is predicted to gain nothing"
+    tuned(world, 0.0, "no", "no .*keep DDP")
 
 
 @pytest.mark.parametrize(
-    ("plan", "gain", "reliable"),
-    [((90, 95, 91), 1.0989, True), ((90, 101, 91), 1.0989, False), ((110, 120, 90), 0.909, False)],
+    ("bucket", "gain", "sizes", "words"),
+    [
+        (None, 1.2, [None], "^$"),
+        (1, 1.03, [None, 1, 5], "^$"),
+        (25, 1.02, [None, 10, 25, 50], r"predicted to gain 2\.00%, less than 3\.00%,$"),
+        (100, 0.9, [None, 50, 100], "predicted to gain nothing$"),
+    ],
 )
-def test_a_gain_is_one_of_medians_and_reliable_if_every_round_has_it(
-    plan: tuple[float, ...], gain: float, reliable: bool
+def test_sizes_next_to_the_predicted_one_are_tried_and_plans_that_may_gain(
+    bucket: int | None, gain: float, sizes: list[int | None], words: str
 ) -> None:
-    gained, every = tuning._compared(plan, (100, 100, 101))
-    assert gained == pytest.approx(gain, rel=1e-3)
-    assert every is reliable
+    least = 1.5  # what answers ask for without a trial
+    advice = AdviceAnswer(
+        keep_ddp=True, bucket_cap_mb=bucket, ddp_ns=1, gain=gain, at_most=None, least_gain=least
+    )
+    answer: Any = answer_of(typed_plans(NAME)["caramel"][0])
+    answer = msgspec.structs.replace(answer, advice=advice)
+    tried, refused = tuning._advised(answer)
+    assert tried == sizes
+    assert re.search(words, refused)
 
 
-def test_ddp_keeps_the_predicted_size_unless_its_default_wins_every_turn() -> None:
-    default: dict[str, tuple[float, ...]] = {"default": (10, 10, 10)}
-    assert tuning._best_ddp(default) == "default"
-    for times, best in (((8, 8, 8), "tuned"), ((9, 12, 12), "tuned"), ((11, 12, 12), "default")):
-        assert tuning._best_ddp(default | {"tuned": times}) == best
+TIMES = {
+    "ahead": [10, 20, 30, 40],
+    "once ahead": [11, 19, 31, 41],
+    "behind": [11, 21, 31, 41],
+    "equal": [10, 20, 30, 40],
+}
+
+
+def test_a_variant_is_dropped_once_another_was_faster_in_every_turn() -> None:
+    assert tuning._undecided(TIMES) == ["ahead", "once ahead", "equal"]
+    assert tuning._undecided({"alone": [5.0]}) == ["alone"]
+
+
+def test_a_gain_is_the_median_over_the_turns_that_both_had() -> None:
+    assert tuning._gained([100, 100, 100], [110, 105, 300, 1, 1]) == pytest.approx(1.1)
+    assert tuning._gained([100, 50, 10, 10], [110, 50]) == pytest.approx(1.05)
 
 
 @pytest.mark.slow
