@@ -5,10 +5,10 @@
 
 Gradients, and shards: two hosts, each on a processor core of its own, over links of some speeds
 (token buckets). Gloo's threads and the kernel send from the core that computes, so transfers slow
-computation down. Each host measures its layers, the collectives, and what they and its own passes
-take from each other; rank 0 plans, with the interference and without; then all variants take turns.
-Variants that come to the same, such as DDP's with buckets larger than the model, are executed once
-and listed under each of their names.
+computation down. Cores are kept `awake`, as this machine is a virtual one. Each host measures its
+layers, the collectives, and what they and its own passes take from each other; rank 0 plans, with
+the interference and without; then all variants take turns. Variants that come to the same, such as
+DDP's with buckets larger than the model, are executed once and listed under each of their names.
 
 Waiting: the same of gradients on four and nine hosts, which share this machine's cores, so layers
 wait instead of computing (`runtime_waiting`); nothing of it is a speed-up of training.
@@ -23,12 +23,14 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from awake import Loop, awake
 from emulated_hosts import Layout
 from emulated_network import reason_unavailable
 from real_models import BLOCKS, MODELS
@@ -81,39 +83,38 @@ def collectives_of(task: Task) -> dict[str, Collective]:
     return COLLECTIVES if task.part == "shards" else {"all_reduce": "all_reduce"}
 
 
-def joined(part: str) -> World:
-    """Give this host a core and join; more hosts than cores share them, layers that wait use any.
+@contextmanager
+def joined(part: str) -> Iterator[tuple[World, Loop | None]]:
+    """Give this host a core that stays awake, and join; layers that wait use any core.
 
-    Threads inherit the core only if they start later, and gloo's start on joining.
+    More hosts than cores share them. Threads inherit the core only if they start later, and gloo's
+    start on joining.
     """
-    if part != "waiting":
-        os.sched_setaffinity(0, {int(os.environ["RANK"]) % (os.cpu_count() or 1)})
-    return join(120)
+    with ExitStack() as stack:
+        loop = None
+        if part != "waiting":
+            os.sched_setaffinity(0, {int(os.environ["RANK"]) % (os.cpu_count() or 1)})
+            loop = stack.enter_context(awake())
+        yield stack.enter_context(join(120)), loop
 
 
 def time_network(
     part: str, collectives: Sequence[Collective], size: int, samples: int
 ) -> dict[str, list[list[int]]]:
     """Time collectives on one host; rank 0 returns their tables."""
-    world = joined(part)
-    try:
+    with joined(part) as (world, _):
         return {
             kind: table_of(measure_network(world, kind, sweep_sizes(size), samples, warmup=1))
             for kind in collectives
         }
-    finally:
-        world.leave()
 
 
 def measure_setting(task: Task, rows: Any, options: argparse.Namespace) -> Setting:
     """Measure one setting on one host; rank 0 returns what it found."""
-    world = joined(task.part)
-    begun = Load.now()
-    try:
+    with joined(task.part) as (world, loop):
+        begun = Load.now(loop)
         setting: Setting = MEASURE[task.part](world, task, rows, options)
-        return replace(setting, during=others_of(world, begun))
-    finally:
-        world.leave()
+        return replace(setting, during=others_of(world, begun, loop))
 
 
 def rows_for(task: Task, kept: Kept, options: argparse.Namespace) -> Any:

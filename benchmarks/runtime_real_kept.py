@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from awake import Loop
 from runtime_report import Measured
 
 from planner.runtime import World
@@ -101,13 +102,14 @@ class Load(NamedTuple):
     own_s: float
 
     @classmethod
-    def now(cls) -> "Load":
-        """Return what Linux counts."""
+    def now(cls, loop: Loop | None = None) -> "Load":
+        """Return what Linux counts; a loop that keeps the processor awake is this process's."""
         fields = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]
         user, nice, system, _idle, _waiting, interrupts, soft, stolen = each = [*map(int, fields)]
         tick = os.sysconf("SC_CLK_TCK")
         del interrupts, soft
-        return cls(sum(each) / tick, (user + nice + system + stolen) / tick, time.process_time())
+        own_s = time.process_time() + (0.0 if loop is None else loop.time_s)
+        return cls(sum(each) / tick, (user + nice + system + stolen) / tick, own_s)
 
     def others(self, since: "Load", own_s: float) -> float:
         """Return the share of the processors that others took, without `own_s`."""
@@ -115,9 +117,9 @@ class Load(NamedTuple):
         return max(self.busy_s - since.busy_s - own_s, 0.0) / passed if passed else 0.0
 
 
-def others_of(world: World, since: Load) -> float:
+def others_of(world: World, since: Load, loop: Loop | None = None) -> float:
     """Return the share that others than the ranks took. Every rank has to call it."""
-    now = Load.now()
+    now = Load.now(loop)
     each = world.gather("what was computed", json.dumps(now.own_s - since.own_s))
     return now.others(since, sum(map(json.loads, each)))
 

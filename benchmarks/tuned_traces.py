@@ -89,8 +89,7 @@ def traced(world: World, name: str, limit_mb: float, folder: str) -> None:
 
 def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Circle:
     """Trace, plan and run one setting, on one host; rank 0 returns what came of it."""
-    world = joined("gradients")
-    try:
+    with joined("gradients") as (world, _):
         model, _ = MODELS[name]()
         sizes = [4 * parameter.numel() for parameter in model.parameters()]
         limit_mb = sum(sizes) * share / 2**20
@@ -112,8 +111,6 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
         times, _ = take_turns(
             world, MODELS[name], variants, rounds=options.rounds, steps=options.steps
         )
-    finally:
-        world.leave()
     return Circle(
         f"{name}, {rate} Mbit/s, {share:g} of the gradients a bucket",
         tuple(plan["buckets"]),
