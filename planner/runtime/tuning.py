@@ -215,7 +215,7 @@ def tune(
     *,
     world: World | None = None,
     timeout_s: float = 60.0,
-    steps: int = 5,
+    steps: int = 3,
     time_limit: float = 10.0,
 ) -> Tuned:
     """Make a model train with the faster of a plan and DDP. Every rank has to call it.
