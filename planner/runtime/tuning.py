@@ -324,7 +324,8 @@ def _tried(
         show("steps of the plan and of DDP: round", turn, MOST)
         # Copied together, so that the copied optimiser updates the copied parameters.
         other, updates = copy.deepcopy((model, optimizer))
-        for name in left:
+        first = turn % len(left)  # the first one begins with cold caches
+        for name in (*left[first:], *left[:first]):
             if plan is not None and name == "plan":
                 trial = run_plan(other, inputs, plan, updates, job, steps=steps)
             else:
