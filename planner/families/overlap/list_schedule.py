@@ -9,6 +9,7 @@ place.
 Source: own; due dates after the rules of list scheduling (Graham, 1966).
 """
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -27,6 +28,9 @@ _NOTHING = -(2**62)
 
 _LOOKED_AT = 16
 """Ready units tested for one that fits."""
+
+_Waiting = list[tuple[float, int]]
+"""Keys and numbers of units, all negative and sorted: the first unit is the last in the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class Rules:
 
     reserve: float = 1.0  # transfers are due earlier by this multiple of their time
     lead: float = 1.0  # and by this multiple of their channel's longest transfer, which may block
+    ahead: float = inf  # but those that need memory by this share of all computation at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
     need = [float(now)] * count
     due = [float(now)] * count
     for unit in reversed(order):
-        soonest = min((due[other] for other in units.later[unit]), default=float(now))
+        soonest = min(map(due.__getitem__, units.later[unit]), default=float(now))
         need[unit] = soonest
         fixed = units.busy_ns[unit] > 0 and units.channel[unit] < 0
         due[unit] = min(moment[unit], soonest) if fixed else soonest
@@ -152,7 +157,7 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
         launch[unit] -= rules.lead * longest[channel]
     keys = [0.0] * count
     for unit in reversed(order):
-        soonest = min((keys[other] for other in units.later[unit]), default=float(now))
+        soonest = min(map(keys.__getitem__, units.later[unit]), default=float(now))
         if unit in launch:
             keys[unit] = min(moment[unit], launch[unit])
         elif units.busy_ns[unit] > 0 and units.channel[unit] < 0:
@@ -178,34 +183,48 @@ class _Listing:
 
     def __init__(self, units: Units, profile: Profile, rules: Rules, limit: int | None) -> None:
         self.units, self.profile, self.rules, self.limit = units, profile, rules, limit
-        self.keys, _ = due_keys(units, profile.order, rules)
+        self.keys, self.need = due_keys(units, profile.order, rules)
+        self.most_early = rules.ahead * sum(units.busy_ns)
+        self.computed = 0
+        self.early: list[tuple[float, int]] = []  # starts that it is too early for
         self.now = 0
         self.held = units.resident
         self.left = list(units.readers)
         self.missing = list(units.missing)
         self.order: list[int] = []
-        self.ready: list[tuple[float, int]] = []  # computation
+        self.ready: _Waiting = []  # computation
         channels = max(units.channel, default=-1) + 1
-        self.starts: list[list[tuple[float, int]]] = [[] for _ in range(channels)]
+        self.starts: list[_Waiting] = [[] for _ in range(channels)]
         self.free = [0] * channels
         self.flying: list[tuple[int, int]] = []  # when a transfer ends, its wait
         self.due: list[tuple[float, int]] = []  # the key of a wait, the wait
         self.end: dict[int, int] = {}
         self.load = profile.memory.copy()  # memory if the rest is issued in the given order
-        self.plain = int(self.load.max())
+        self.most = max(limit or 0, int(self.load.max()))
+        self.full = [-1] * len(units.missing)  # by unit: a place where it did not fit; -1: none
         self.issued = [False] * len(units.missing)
         self.low = 0  # everything before this place of the given order has been issued
-        for unit, count in enumerate(self.missing):
-            if not count:
-                self.enter(unit)
+        first = [unit for unit, count in enumerate(self.missing) if not count]
+        for unit in sorted(first, key=lambda unit: (-self.keys[unit], -unit)):
+            self.enter(unit)
 
     def enter(self, unit: int) -> None:
         """Make a unit ready whose predecessors have all been issued."""
         units = self.units
         if units.wait_of[unit] >= 0:
-            heappush(self.starts[units.channel[unit]], (self.keys[unit], unit))
+            need = self.need[units.wait_of[unit]]
+            if need > self.computed + self.most_early and self.grows(unit):
+                heappush(self.early, (need, unit))
+            else:
+                insort(self.starts[units.channel[unit]], (-self.keys[unit], -unit))
         elif not units.waits[unit]:
-            heappush(self.ready, (self.keys[unit], unit))
+            insort(self.ready, (-self.keys[unit], -unit))
+
+    def grows(self, unit: int) -> bool:
+        """Return whether a start needs much more memory than it frees."""
+        units = self.units
+        freed = sum(units.freed[tensor] for tensor in units.reads[unit])
+        return units.allocates[unit] > 2 * freed
 
     def fits(self, unit: int) -> bool:
         return self.limit is None or (
@@ -219,6 +238,9 @@ class _Listing:
         if units.waits[unit]:
             self.now = max(self.now, self.end[unit])
         self.now += units.busy_ns[unit]
+        self.computed += units.busy_ns[unit]
+        while self.early and self.early[0][0] <= self.computed + self.most_early:
+            self.enter(heappop(self.early)[1])
         if units.wait_of[unit] >= 0:
             channel, wait = units.channel[unit], units.wait_of[unit]
             self.free[channel] = end = max(self.now, self.free[channel]) + units.transfer_ns[unit]
@@ -258,8 +280,12 @@ class _Listing:
             return False
         if place <= self.low or not amount:
             return True
-        most = int(self.load[self.low : place].max())
-        return most + amount <= max(self.limit, self.plain)
+        full = self.full[unit]  # most units that did not fit are asked for again soon
+        if full >= self.low and self.load[full] + amount > self.most:
+            return False
+        full = self.low + int(self.load[self.low : place].argmax())
+        self.full[unit] = full
+        return bool(self.load[full] + amount <= self.most)
 
     def run(self, deadline: Deadline) -> list[int] | None:
         total = len(self.missing)
@@ -295,25 +321,24 @@ class _Listing:
             return True
         return self.rescue()
 
-    def pop(self, units: list[tuple[float, int]], latest: float = inf) -> int | None:
+    def pop(self, units: _Waiting, latest: float = inf) -> int | None:
         """Take the first of the first few units that is affordable, with a key up to `latest`."""
-        aside: list[int] = []
-        chosen = None
-        while units and units[0][0] <= latest and chosen is None and len(aside) < _LOOKED_AT:
-            unit = heappop(units)[1]
-            if self.issued[unit]:
-                continue
-            if self.affordable(unit):
-                chosen = unit
+        place, tried = len(units) - 1, 0
+        while place >= 0 and tried < _LOOKED_AT and -units[place][0] <= latest:
+            unit = -units[place][1]
+            done = self.issued[unit]
+            if done or self.affordable(unit):
+                del units[place]
+                if not done:
+                    return unit
             else:
-                aside.append(unit)
-        for unit in aside:
-            heappush(units, (self.keys[unit], unit))
-        return chosen
+                tried += 1
+            place -= 1
+        return None
 
     def push_ready(self, unit: int | None) -> None:
         if unit is not None:
-            heappush(self.ready, (self.keys[unit], unit))
+            insort(self.ready, (-self.keys[unit], -unit))
 
     def frontier(self, ready: int | None) -> float:
         late = self.earliest_due()

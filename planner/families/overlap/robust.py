@@ -52,7 +52,12 @@ SCENARIOS = (
 USUAL = ScenarioSet(tuple((scenario, Fraction(1)) for scenario in (Scenario(), *SCENARIOS)))
 """The scenarios that a plan is chosen for unless a request has its own."""
 
-_RULES = (Rules(), Rules(lead=0.3), Rules(reserve=4.0, lead=0.3))
+_RULES = (
+    Rules(),
+    Rules(lead=0.3),
+    Rules(reserve=4.0, lead=0.3),
+    Rules(reserve=0.2, lead=0.0, ahead=0.1),
+)
 
 
 def perturbed(problem: Problem, scenario: Scenario) -> Problem:

@@ -10,6 +10,7 @@ Guarantee: never worse than the graph's own order if that keeps to the limit. So
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from random import Random
 
 from planner.families.overlap.bounds import lower_bound_ns
@@ -58,6 +59,8 @@ _RULES = (
     Rules(lead=3.0),
     Rules(reserve=0.2, lead=0.0),
     Rules(reserve=4.0, lead=0.3),
+    Rules(reserve=0.2, lead=0.0, ahead=0.1),
+    Rules(reserve=0.2, lead=0.0, ahead=0.03),
 )
 
 
@@ -121,7 +124,7 @@ def _steps(
     ]
     if start is not None:
         yield partial(best.merging, start.merged, None)
-    for rules in _RULES[1:3]:
+    for rules in _RULES[1:]:
         yield partial(best.scheduled, units, nodes, rules)
     total = mergeable_bytes(problem)
     # First the same level for every kind, then kind by kind.
@@ -152,6 +155,7 @@ def _drawn(random: Random) -> Rules:
     return Rules(
         reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
         lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
+        ahead=random.choice((inf, 0.2, 0.1, 0.05, 0.03)),
     )
 
 
