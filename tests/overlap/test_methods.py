@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,10 @@ from planner.families.overlap import (
     lower_bound_ns,
     own_order,
     solve,
+    with_limit,
 )
+from planner.families.overlap.list_schedule import Rules
+from planner.families.overlap.search import listed
 from planner.solving.deadline import NEVER
 from planner.solving.result import Status
 from planner.testing import check_method, problems
@@ -179,6 +183,39 @@ def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:
     problem = graph(nodes, [(1, 2, 50, 1), (3, 4, 50, 1)], (0, 10), (100, 20))
     result = solve(problem, method="search", time_limit=10**6)
     assert result.status is Status.FEASIBLE
+
+
+def sharded(layers: int) -> Problem:
+    """Gather, compute, scatter layer by layer, on a channel that is as busy as the rank."""
+    nodes: list[Node] = []
+    collectives: list[Collective] = []
+    tensors: list[Tensor] = []
+    for layer in range(layers):
+        at = len(nodes)
+        before = (at - 3,) if layer else ()
+        nodes += [Node("gather"), Node("wait", (at,)), Node("use", (at + 1, *before), 20)]
+        nodes += [Node("scatter", (at + 2,)), Node("done", (at + 3,))]
+        collectives.append(Collective(at, at + 1, 0, 1))
+        collectives.append(Collective(at + 3, at + 4, 1, 1, input_tensor=2 * layer + 1))
+        tensors += [Tensor(10, at, (at + 2,)), Tensor(10, at + 2, (at + 3,))]
+    kinds = [Kind("gather", "0", ((0, 10),)), Kind("scatter", "0", ((0, 10),))]
+    return Problem(nodes=nodes, kinds=kinds, collectives=collectives, tensors=tensors)
+
+
+def test_what_is_gathered_early_does_not_take_the_memory_that_others_need() -> None:
+    """All starts are due from the beginning; memory for two more tensors than in the own order."""
+    problem = sharded(12)
+    own = evaluate(problem, own_order(problem))
+    limited = with_limit(problem, own.peak_bytes + 20)
+    early, late = (
+        listed(limited, (), Rules(reserve=0.2, lead=0.0, ahead=ahead), NEVER)
+        for ahead in (inf, 0.1)
+    )
+    assert early is not None
+    assert late is not None
+    assert check(limited, early).makespan_ns > 1.5 * check(limited, late).makespan_ns
+    found = solve(limited, method="search")
+    assert found.objective_ns == lower_bound_ns(limited, NEVER)[0] == 12 * 20 + 10 + 10
 
 
 def test_a_search_merges_nothing_that_waits_for_itself() -> None:
