@@ -122,7 +122,7 @@ def _gains(part: str, found: Found) -> str:
     texts = [against(rows, own, others)]
     compared = (name, rival) if part != "shards" else (DDP, BY_LAYER, ONE, name)
     texts += [_mean(settings, own, other) for other in compared]
-    if all(variants[-2].name == TUNED for _, _, variants in settings):
+    if all(TUNED in {variant.name for variant in variants} for _, _, variants in settings):
         texts.append(_mean(settings, TUNED, name))
     if part == "shards":
         texts.append(_of_gloo(settings))
