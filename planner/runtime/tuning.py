@@ -1,6 +1,6 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan` plans. Copies of the model and the optimiser train in turns under the plan,
+Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
 DDP's default, and DDP with the bucket size predicted to be best and the sizes next to it. After
 `FEWEST` turns a variant is dropped once another was faster in every turn; the others go on, for
 `MOST` turns at most. The plan is followed if it is predicted and measured to gain `WORTH`.
