@@ -5,7 +5,7 @@ with computation, and idle channels start early. A banker's check keeps the give
 within the memory limit. Details: docs/overlap.md, "How the list schedule looks ahead".
 Guarantee: the plan keeps to the limit; there is a plan if the given order keeps to the limit.
 Complexity: O(n log n) for n units and dependences, and O(n) more for each unit far ahead of its
-place.
+place, or far behind the first one that is ready.
 Source: own; due dates after the rules of list scheduling (Graham, 1966).
 """
 
