@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -208,6 +209,33 @@ TIMES = {
 def test_a_variant_is_dropped_once_another_was_faster_in_every_turn() -> None:
     assert tuning._undecided(TIMES) == ["ahead", "once ahead", "equal"]
     assert tuning._undecided({"alone": [5.0]}) == ["alone"]
+
+
+def test_turns_rotate_until_one_variant_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan and one size are ahead alternately; the default is behind in each of three turns."""
+    times = {"plan": 10, "DDP": 30, "DDP with bucket_cap_mb=1": 10}
+    order: list[str] = []
+
+    def run(name: str) -> Any:
+        order.append(name)
+        lasts = times[name] + (order.count(name) % 2 if name == "plan" else 0.5)
+        return SimpleNamespace(steps=[SimpleNamespace(step_ns=lasts)])
+
+    def ddp(*_: Any, bucket_cap_mb: int | None = None, **__: Any) -> Any:
+        return run("DDP" + tuning._with(bucket_cap_mb))
+
+    monkeypatch.setattr(tuning, "run_plan", lambda *_, **__: run("plan"))
+    monkeypatch.setattr(tuning, "run_ddp", ddp)
+    model = torch.nn.Linear(1, 1)
+    world: Any = SimpleNamespace(rank=1)
+    sizes = {name: None if name == "DDP" else 1 for name in times if name != "plan"}
+    optimizer = make_optimizer("sgd", model)
+    found = tuning._tried(model, (), optimizer, b"plan", world, sizes, steps=1)
+    plan, default, one = times
+    assert order[:9] == [plan, default, one, default, one, plan, one, plan, default]
+    assert default not in order[9:]
+    assert order[9:13] == [one, plan, plan, one]
+    assert [len(found[name]) for name in times] == [tuning.MOST, tuning.FEWEST, tuning.MOST]
 
 
 def test_a_gain_is_the_median_over_the_turns_that_both_had() -> None:
