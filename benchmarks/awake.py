@@ -9,38 +9,27 @@ context switch from what it makes way for.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 
-class Loop:
-    """A loop at idle priority on the processors of this process."""
+class Awake:
+    """Keeps the processor to which this process is bound awake, as a context manager."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([sys.executable, __file__])
+    def __enter__(self) -> Self:
+        self._loop = subprocess.Popen([sys.executable, __file__])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.kill()
+        self._loop.wait()
 
     @property
     def time_s(self) -> float:
-        """Processor time that it took so far."""
-        text = Path(f"/proc/{self._process.pid}/stat").read_text("ascii")
+        """Processor time that the loop took so far."""
+        text = Path(f"/proc/{self._loop.pid}/stat").read_text("ascii")
         user, system = text.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-    def end(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
-
-
-@contextmanager
-def awake() -> Iterator[Loop]:
-    """Keep the processor to which this process is bound awake."""
-    loop = Loop()
-    try:
-        yield loop
-    finally:
-        loop.end()
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from awake import Loop, awake
+from awake import Awake
 from emulated_hosts import Layout
 from emulated_network import reason_unavailable
 from real_models import BLOCKS, MODELS
@@ -84,7 +84,7 @@ def collectives_of(task: Task) -> dict[str, Collective]:
 
 
 @contextmanager
-def joined(part: str) -> Iterator[tuple[World, Loop | None]]:
+def joined(part: str) -> Iterator[tuple[World, Awake | None]]:
     """Give this host a core that stays awake, and join; layers that wait use any core.
 
     More hosts than cores share them. Threads inherit the core only if they start later, and gloo's
@@ -94,7 +94,7 @@ def joined(part: str) -> Iterator[tuple[World, Loop | None]]:
         loop = None
         if part != "waiting":
             os.sched_setaffinity(0, {int(os.environ["RANK"]) % (os.cpu_count() or 1)})
-            loop = stack.enter_context(awake())
+            loop = stack.enter_context(Awake())
         yield stack.enter_context(join(120)), loop
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from awake import Loop
+from awake import Awake
 from runtime_report import Measured
 
 from planner.runtime import World
@@ -102,8 +102,8 @@ class Load(NamedTuple):
     own_s: float
 
     @classmethod
-    def now(cls, loop: Loop | None = None) -> "Load":
-        """Return what Linux counts; a loop that keeps the processor awake is this process's."""
+    def now(cls, loop: Awake | None = None) -> "Load":
+        """Return what Linux counts; what `loop` took to keep the processor awake is own time."""
         fields = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]
         user, nice, system, _idle, _waiting, interrupts, soft, stolen = each = [*map(int, fields)]
         tick = os.sysconf("SC_CLK_TCK")
@@ -117,7 +117,7 @@ class Load(NamedTuple):
         return max(self.busy_s - since.busy_s - own_s, 0.0) / passed if passed else 0.0
 
 
-def others_of(world: World, since: Load, loop: Loop | None = None) -> float:
+def others_of(world: World, since: Load, loop: Awake | None = None) -> float:
     """Return the share that others than the ranks took. Every rank has to call it."""
     now = Load.now(loop)
     each = world.gather("what was computed", json.dumps(now.own_s - since.own_s))

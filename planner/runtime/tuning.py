@@ -157,7 +157,7 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
 
 
 FEWEST, MOST = 3, 7
-"""Numbers of turns of the variants that are dropped first, and of those that stay."""
+"""Number of turns before a variant may be dropped, and of turns at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -292,19 +292,15 @@ def _advised(answer: CaramelAnswer) -> tuple[list[int | None], str]:
     if advice.bucket_cap_mb is not None:
         place = DDP_BUCKET_MB.index(advice.bucket_cap_mb)
         near = DDP_BUCKET_MB[max(place - 1, 0) : place + 2]
-    refused = (
-        "" if advice.gain >= WORTH else f"the plan is predicted to gain {_too_little(advice.gain)}"
-    )
-    return [None, *near], refused
+    gains = f"the plan is predicted to gain {_too_little(advice.gain)}"
+    return [None, *near], "" if advice.gain >= WORTH else gains
 
 
 def _too_little(gain: float) -> str:
-    """Return how much a gain is that is not worth it."""
-    return (
-        f"{format_share(gain - 1)}, less than {format_share(float(WORTH) - 1)},"
-        if gain > 1
-        else "nothing"
-    )
+    """Return how much a plan gains that is not worth running."""
+    if gain <= 1:
+        return "nothing"
+    return f"{format_share(gain - 1)}, less than {format_share(float(WORTH) - 1)},"
 
 
 def _tried(
@@ -317,8 +313,8 @@ def _tried(
     steps: int,
 ) -> dict[str, list[float]]:
     """Return the median time of a step (ns) of each variant in each turn."""
-    times: dict[str, list[float]] = {name: [] for name in (*(["plan"] if plan else []), *ddp)}
-    left = list(times)
+    left = [*ddp] if plan is None else ["plan", *ddp]
+    times: dict[str, list[float]] = {name: [] for name in left}
     show = Progress(quiet=job.rank > 0)
     for turn in range(MOST):
         show("steps of the plan and of DDP: round", turn, MOST)
@@ -326,11 +322,12 @@ def _tried(
         other, updates = copy.deepcopy((model, optimizer))
         first = turn % len(left)  # the first one begins with cold caches
         for name in (*left[first:], *left[:first]):
-            if plan is not None and name == "plan":
-                trial = run_plan(other, inputs, plan, updates, job, steps=steps)
-            else:
+            if name in ddp:
                 options = _options(ddp[name])
                 trial = run_ddp(other, inputs, updates, job, steps=steps, **options)
+            else:
+                assert plan is not None
+                trial = run_plan(other, inputs, plan, updates, job, steps=steps)
             times[name].append(median(step.step_ns for step in trial.steps))
         del other, updates
         gc.collect()
