@@ -41,7 +41,7 @@ from planner.runtime import World
 from planner.runtime.measuring.sweep import measure_network
 from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS
-from planner.traces.tuning import Proposal, waited_for
+from planner.traces.proposals import Proposal, waited_for
 
 RECORDED, PLANNED, EACH, ALL, FINER = "recorded", "planned", "each apart", "all in one", "a quarter"
 STEPS = 5

@@ -12,19 +12,22 @@ from planner.cli.recorded import Read, missing_ranks, pattern, read_ranks, write
 from planner.cli.writing import replacing
 from planner.formats.importers.kineto import number_bytes, profile_in
 from planner.formats.importers.kineto_trace import Trace
-from planner.jsonio import caramel
+from planner.formats.importers.kineto_units import has_units, units_in
+from planner.jsonio import caramel, fsdp
 from planner.jsonio.tuned import tune_report
 from planner.model.clusters import Nic
 from planner.model.contention import Interference
-from planner.model.errors import NotApplicableError
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
 from planner.model.machine import VERSION
 from planner.model.network import ring_cost
-from planner.model.profiles import Profile
-from planner.model.units import format_ns
-from planner.solving.targets import TARGETS
+from planner.model.units import format_ns, parse_bytes
+from planner.solving.targets import EVERY, TARGETS, Target
+from planner.traces.proposals import Proposal, waited_for
 from planner.traces.recorded import Recorded, check_one_each
 from planner.traces.stacked import three_steps
-from planner.traces.tuning import Proposal, check_sends, propose, waited_for
+from planner.traces.tuning import check_sends, propose
+from planner.traces.units import propose_units
 from planner.view.chart import Chart
 from planner.view.drawing import GANTT
 from planner.view.progress import Progress
@@ -39,14 +42,17 @@ def add_parser(commands: Any) -> None:
         commands,
         "tune",
         run,
-        "plan the buckets of a recorded job of DDP, and say how sure their gain is",
+        "plan the buckets or units of a recorded job, and say how sure their gain is",
         "planner tune rank0.json.gz rank1.json.gz -o plan.json",
         {
             "traces TRACE+": "traces of PyTorch's profiler (.json, .json.gz), one a rank, with "
             "record_shapes=True; '-': standard input",
-            f"--for {'|'.join(TARGETS)} (ddp)": "what will follow the plan; default: ddp",
+            f"--for {'|'.join(EVERY)}": "what will follow the plan; default: what was recorded, "
+            "ddp or fsdp2",
             "--network FILE": "what all-reduces take there, and what they take from computation, "
             "as planner calibrate network measured; default: what the recorded ones took",
+            "--spare SIZE": "fsdp2: memory of a rank that plans may use beyond what the recorded "
+            "settings use, such as 2GiB; default: none",
             "--transfers REGEX": "kernels whose names REGEX is found in are transfers too",
             "--picture FILE": "draw the step as recorded, as predicted, and as planned (.svg)",
             "--report FILE": "write a page about it, one HTML file with that picture",
@@ -81,21 +87,21 @@ def run(options: argparse.Namespace) -> int:
     network, interference = _network(options, max(rank.ranks or 2 for rank in ranks))
     progress("planning")
     with in_file(chosen.path, data=b""):  # which of several files lacks something
-        profile, proposal = proposed(
+        graph, proposal = proposed(
             ranks,
             chosen.trace,
-            target=TARGETS[options.target],
+            target=None if options.target is None else EVERY[options.target],
             network=network,
             interference=interference,
+            spare_bytes=None if options.spare is None else parse_bytes(options.spare, "--spare"),
             time_limit=options.time_limit,
         )
     progress.done()
-    answer = caramel.answer(*proposal.planned)
+    target = proposal.target
+    answer = (fsdp if target.sharded else caramel).answer(*proposal.planned)
     settings = None
     if not proposal.keep:
-        settings = settings_for(
-            options.target, [answer], profile.graph, proposal.planned[0].element_bytes
-        )
+        settings = _settings(proposal, answer, graph)
     steps = three_steps(proposal, chosen.recorded)
     if draw is not None:
         with replacing(options.picture) as place:
@@ -110,33 +116,69 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def proposed(ranks: Sequence[Recorded], trace: Trace, **options: Any) -> tuple[Profile, Proposal]:
-    """Return the profile in a trace of `waited_for`, and what is proposed with it.
+def proposed(
+    ranks: Sequence[Recorded],
+    trace: Trace,
+    *,
+    target: Target | None = None,
+    network: Any = None,
+    interference: Interference | None = None,
+    spare_bytes: int | None = None,
+    time_limit: float | None = None,
+) -> tuple[Graph | None, Proposal]:
+    """Return the dataflow of buckets in a trace of `waited_for`, and what is proposed with it.
 
-    DDP fills its buckets in the order in which gradients were ready or, if it does not rebuild
-    them (``find_unused_parameters``), in the reverse of the model's order.
+    By default for the system that was recorded. DDP fills its buckets in the order in which
+    gradients were ready or, if it does not rebuild them (``find_unused_parameters``), in the
+    reverse of the model's order.
     """
-    _check_kind(trace)
-    check_sends(waited_for(ranks))
+    rank = waited_for(ranks)
+    if has_units(trace.ranges):
+        if target is not None and not target.sharded:
+            what = "FSDP2 shards the parameters of this job, and has no buckets: expected fsdp2"
+            raise NotApplicableError("--for", what)
+        if network is not None:
+            what = "FSDP2's gathers and reduce-scatters cost what the recorded ones took"
+            raise NotApplicableError("--network", what)
+        spare, units = spare_bytes or 0, units_in(trace.ranges, rank)
+        return None, propose_units(ranks, rank, units, spare_bytes=spare, time_limit=time_limit)
+    target = target or TARGETS["ddp"]
+    if target.sharded:
+        what = "this job was not sharded: planner plan PROFILE --for fsdp2 plans how it would be"
+        raise NotApplicableError("--for", what)
+    if spare_bytes is not None:
+        raise InvalidInputError("--spare", f"{target.title} keeps all parameters on every rank")
+    check_sends(rank)
     refused, element = None, number_bytes(trace)
     for completed in (True, False):
         profile, _ = profile_in(trace, name="trace", source="trace", completed=completed)
+        graph = profile.dataflow()
         try:
-            return profile, propose(ranks, profile.dataflow(), element_bytes=element, **options)
+            return graph, propose(
+                ranks,
+                graph,
+                target=target,
+                network=network,
+                interference=interference,
+                element_bytes=element,
+                time_limit=time_limit,
+            )
         except NotApplicableError as error:
             refused = refused or error
     assert refused is not None
     raise refused
 
 
-def _check_kind(trace: Trace) -> None:
-    """Raise `NotApplicableError` for the trace of a job that shards its parameters."""
-    if any(mark.name.startswith("FSDP::") for mark in trace.ranges):
-        raise NotApplicableError(
-            "",
-            "FSDP2 shards the parameters of this job, and has no buckets: planner plan PROFILE "
-            "--for fsdp2 plans its units",
-        )
+def _settings(proposal: Proposal, answer: Any, graph: Graph | None) -> dict[str, Any]:
+    """Return what to set: of FSDP2's units no times, which are those of units alone."""
+    target, width = proposal.target, proposal.planned[0].element_bytes
+    settings = settings_for(target.name, [answer], graph, width)
+    if not target.sharded:
+        return settings
+    kept = {name: settings[name] for name in ("mesh", "mesh_dim_names", "units", "settings")}
+    if proposal.likeliest.passes_ns:  # where FSDP2 waits for transfers, when to send is no setting
+        kept["settings"] = {}
+    return kept
 
 
 def _title(proposal: Proposal) -> str:
@@ -152,6 +194,7 @@ def _again(options: argparse.Namespace) -> tuple[str, ...]:
     given = {
         "--for": options.target,
         "--network": options.network,
+        "--spare": options.spare,
         "--transfers": None if options.transfers is None else options.transfers.pattern,
         "--time-limit": options.time_limit,
         "--report": options.report,

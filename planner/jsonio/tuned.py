@@ -1,4 +1,4 @@
-"""The JSON form of ``planner tune``: buckets for a recorded job, and how sure their gain is."""
+"""The JSON form of ``planner tune``: settings for a recorded job, and how sure their gain is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from planner.jsonio.types import as_document
-from planner.traces.tuning import Proposal
+from planner.traces.proposals import Proposal
 
 
 class TuneReport(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,6 @@ def tune_report(
         TuneReport,
         proposal,
         target=proposal.target.name,
-        proposed=proposal.proposed,
         settings=None if settings is None else dict(settings),
         warnings=tuple(warnings),
     )

@@ -6,7 +6,7 @@ own streams, without asynchronous gathers, issue at other moments: docs/fsdp.md,
 streams issue a gather". Layer names are module names, as planner measures them.
 Guarantee: each step issues what the plan says, in its order; or an error says why ``fully_shard``
 cannot: layers without names, a module in two units, or one unit's module inside another's, which
-would be gathered and freed around it.
+would be gathered and freed around it. A layer's name may be those of several modules, with commas.
 Complexity: O(layers · depth of names). Source: ``_fsdp_state.py`` of torch 2.13.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from planner.families.fsdp.evaluation import Load
+from planner.families.fsdp.prefetch import by_streams
 from planner.families.fsdp.problem import Channels, Plan
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import shown
@@ -41,7 +42,10 @@ def units_of(
             "missing: expected the name of each layer's module, as planner plan --mode fsdp has it "
             "from a profile",
         )
-    modules = [tuple(names[unit.start : unit.stop]) for unit in plan.units]
+    modules = [
+        tuple(each for name in names[unit.start : unit.stop] for each in name.split(", "))
+        for unit in plan.units
+    ]
     _check_modules(modules)
     streams: Lists = ()
     if plan.units[-1].backward_at == len(plan.units) - 1:
@@ -91,24 +95,6 @@ def _told(plan: Plan, channels: Channels) -> Plan:
             "these cannot issue the other gathers when the plan does",
         )
     return told
-
-
-def by_streams(plan: Plan, channels: Channels) -> Plan:
-    """Return the plan that FSDP2's own streams carry out for a plan's lists."""
-    count = len(plan.units)
-    copied = [
-        step for step in range(2 * count) if step < count or not plan.units[plan.unit_of(step)].keep
-    ]
-    units = []
-    for u, unit in enumerate(plan.units):
-        ahead = unit.forward_at - (1 if unit.forward_at < u else 2)
-        again = unit.backward_at
-        if again is not None and again < count:
-            again = max(again - 1, 0)
-        elif again is not None and (again == count or channels != "one"):
-            again = max(step for step in copied if step <= min(again, 2 * count - 2 - u))
-        units.append(unit._replace(forward_at=max(ahead, 0), backward_at=again))
-    return replace(plan, units=tuple(units))
 
 
 def _check_modules(modules: Sequence[Sequence[str]]) -> None:

@@ -1,68 +1,112 @@
 """One step three times on one axis: as recorded, as predicted, and as planned.
 
 Each begins with its forward pass. The recorded one is the step whose length is nearest to the
-median; the others are priced by the likeliest reading of the trace (`planner.traces.tuning`).
+median; the others are priced by the likeliest reading of the trace (`planner.traces.proposals`).
 Guarantee: each lane holds what was recorded or priced, and nothing twice; other times of a step are
 in no lane. Complexity: O(events of the step). Source: own.
 """
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from planner.families.caramel.evaluation import evaluate
-from planner.families.caramel.problem import Plan, Problem
-from planner.solving.timeline import Interval, Kind, Timeline
-from planner.traces.recorded import Recorded, all_reduces, clipped, periods_of
-from planner.traces.tuning import Proposal
-
-
-def three_steps(proposal: Proposal, recorded: Recorded) -> Timeline:
-    """Return the timeline of a proposal; `recorded` is the rank that it was planned for."""
-    shown = [*_recorded(proposal, recorded)]
-    plan = proposal.planned[1].plan
-    assert plan is not None
-    problem = proposal.likeliest.problem
-    shown += _priced("predicted", problem, proposal.likeliest.traced)
-    shown += _priced("planned", problem, plan)
-    lanes = [f"{name}: {what}" for name in _STEPS for what in ("computation", "network")]
-    return Timeline(tuple(lanes), tuple(shown))
-
+from planner.families import caramel, fsdp
+from planner.solving.timeline import COMPUTES, KIND_NAMES, Interval, Kind, Timeline
+from planner.traces.proposals import Proposal, Reading
+from planner.traces.recorded import Recorded, clipped, periods_of
 
 _STEPS = ("recorded", "predicted", "planned")
 
 
-def _recorded(proposal: Proposal, recorded: Recorded) -> Iterator[Interval]:
-    """Yield what the recorded step computed and sent."""
+class _Bar(NamedTuple):
+    """A time in which something was computed or sent (ns)."""
+
+    start_ns: int
+    end_ns: int
+    kind: Kind
+
+
+def three_steps(proposal: Proposal, recorded: Recorded) -> Timeline:
+    """Return the timeline of a proposal; `recorded` is the rank that it was planned for."""
+    plan = proposal.planned[1].plan
+    assert plan is not None
+    reading, sharded = proposal.likeliest, proposal.target.sharded
+    priced = _units if sharded else _buckets
+    steps = (
+        _recorded(proposal, recorded, ("all_gather", "reduce_scatter") if sharded else None),
+        priced(reading, reading.traced),
+        priced(reading, plan),
+    )
+    shown = [bar for name, bars in zip(_STEPS, steps, strict=True) for bar in _named(name, bars)]
+    lanes = [f"{name}: {what}" for name in _STEPS for what in ("computation", "network")]
+    return Timeline(tuple(lanes), tuple(shown))
+
+
+def _named(name: str, bars: Iterator[_Bar]) -> Iterator[Interval]:
+    """Yield what computes, and what is sent with its number."""
+    number = 0
+    for start, end, kind in bars:
+        if kind in COMPUTES:
+            label = "" if name == "recorded" else kind
+            yield Interval(f"{name}: computation", start, end, kind, -1, label)
+        else:
+            label = f"{KIND_NAMES[kind]} {number + 1}"
+            yield Interval(f"{name}: network", start, end, kind, number, label)
+            number += 1
+
+
+def _recorded(
+    proposal: Proposal, recorded: Recorded, kinds: tuple[Kind, ...] | None
+) -> Iterator[_Bar]:
+    """Yield what the recorded step computed, and sent of these kinds (default: all-reduces)."""
     periods = periods_of(recorded)
     lasting = {place: end - start for place, (start, end) in enumerate(periods)}
     place = min(lasting, key=lambda step: (abs(lasting[step] - proposal.step_ns), step))
     begin, end = periods[place]
     for at, until in clipped(recorded.computation, (begin, end)):
-        yield Interval("recorded: computation", at - begin, until - begin, "computation", -1, "")
-    sent = (each for each in all_reduces(recorded) if each.step == place)
-    for number, each in enumerate(sent):
-        start, stop = (min(max(time, begin), end) - begin for time in (each.start_ns, each.end_ns))
-        label = f"all-reduce {number + 1}"
-        yield Interval("recorded: network", start, stop, "all_reduce", number, label)
+        yield _Bar(at - begin, until - begin, "computation")
+    for each in recorded.transfers:
+        for kind in kinds or ("all_reduce",):
+            if each.step == place and each.collective == kind:
+                start, stop = (min(max(time, begin), end) for time in (each.start_ns, each.end_ns))
+                yield _Bar(start - begin, stop - begin, kind)
 
 
-def _priced(name: str, problem: Problem, plan: Plan) -> Iterator[Interval]:
+def _buckets(reading: Reading, plan: Any) -> Iterator[_Bar]:
     """Yield the forward pass, and behind it the backward pass with its transfers."""
-    iteration = evaluate(problem, plan).iteration
+    iteration = caramel.evaluate(reading.problem, plan).iteration
     behind = sum(end - start for start, end in iteration.forward)
     first = iteration.forward[0][0] if iteration.forward else 0
-    passes: tuple[tuple[Kind, tuple[tuple[int, int], ...], int], ...] = (
-        ("forward", iteration.forward, -first),
-        ("backward", iteration.backward, behind),
-    )
-    for kind, spans, shift in passes:
-        for start, end in spans:
-            yield Interval(f"{name}: computation", start + shift, end + shift, kind, -1, kind)
-    for number, (start, end) in enumerate(iteration.transfers):
-        yield Interval(
-            f"{name}: network",
-            start + behind,
-            end + behind,
-            "all_reduce",
-            number,
-            f"all-reduce {number + 1}",
-        )
+    for start, end in iteration.forward:
+        yield _Bar(start - first, end - first, "forward")
+    for start, end in iteration.backward:
+        yield _Bar(start + behind, end + behind, "backward")
+    for start, end in iteration.transfers:
+        yield _Bar(start + behind, end + behind, "all_reduce")
+
+
+def _units(reading: Reading, plan: Any) -> Iterator[_Bar]:
+    """Yield the computation of units, and their transfers."""
+    found = fsdp.evaluate(reading.problem, plan)
+    bars = [_Bar(each.start_ns, each.end_ns, "all_gather") for each in found.gathers]
+    bars += [_Bar(each.start_ns, each.end_ns, "reduce_scatter") for each in found.reduces]
+    count = len(plan.units)
+    if not reading.passes_ns:
+        for step, each in enumerate(found.steps):
+            kind: Kind = "forward" if step < count else "backward"
+            bars.append(_Bar(each.start_ns, each.end_ns, kind))
+        yield from sorted(bars)
+        return
+    sent, now = iter(sorted(bars)), 0
+    for step in range(2 * count):  # each waits for its gather, and its gradients for nothing else
+        unit, back = plan.units[plan.unit_of(step)], step >= count
+        lasts = sum(times[back] for times in reading.passes_ns[unit.start : unit.stop])
+        scatters = back and found.loads[plan.unit_of(step)].gradient_bytes > 0
+        turns = [not (back and unit.keep), None, scatters]
+        for turn in turns:
+            if turn is None:
+                yield _Bar(now, now + lasts, "backward" if back else "forward")
+                now += lasts
+            elif turn:
+                bar = next(sent)
+                yield _Bar(now, now + bar.end_ns - bar.start_ns, bar.kind)
+                now += bar.end_ns - bar.start_ns

@@ -1,26 +1,24 @@
-"""From the trace of a job to better buckets, and how sure their gain is.
+"""From the trace of a job of DDP to better buckets.
 
 Problem: a job has run under some buckets; which are better, and by how much? Method: the recorded
 graph, with costs that agree with the recorded transfers (`planner.traces.buckets`), makes problems
-of `planner.caramel`, one for each reading of the trace. Each is planned for. Of these plans, the
-one whose least gain over all readings is largest is proposed. What neither passes nor waits
-explain, such as the optimiser, is added to each step. The check: the recorded step is predicted
-under its own buckets. On processors transfers take time from computation, and a trace does not say
-how much: without a measured network one reading is that they take all of it, and overlap gains
-nothing. Guarantee: none on predictions. `at_most` bounds the gain of any buckets in all readings.
+of `planner.caramel`, one for each reading of the trace; `planner.traces.proposals` weighs their
+plans. On processors transfers take time from computation, and a trace does not say how much:
+without a measured network one reading is that they take all of it, and overlap gains nothing.
+Guarantee: that of `planner.traces.proposals`.
 Complexity: that of a plan for each reading, at most six. Source: own.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from math import ceil, hypot
+from math import ceil
 from statistics import median
 
 from planner.families.caramel import Problem, solve
 from planner.families.caramel.buckets import sizes_that_make
-from planner.families.caramel.evaluation import Evaluation, evaluate, lasting_ns
+from planner.families.caramel.evaluation import evaluate, lasting_ns
 from planner.families.caramel.for_target import plan_of_buckets, target_view
 from planner.families.caramel.problem import NetworkCost, Plan
 from planner.model.contention import NO_CONTENTION, Interference
@@ -28,82 +26,14 @@ from planner.model.costs import AffineCost, scaled_cost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.units import format_bytes
-from planner.solving.advice import WORTH
-from planner.solving.result import Result
 from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Settings, lines_of, settings_of, without_startup
+from planner.traces.proposals import Proposal, Reading, Step, waited_for, weighed
 from planner.traces.recorded import Recorded, all_reduces, check_one_each, parts_of
 from planner.traces.waits import one_of_several
 
-MOST_OFF = Fraction(1, 5)
-"""A prediction of the recorded step that is further off gets no proposal."""
-
-RESIDUAL = 0.04
-"""By how much predicted gains of buckets miss measured ones, in nine of ten cases.
-
-Of 288 pairs of DDP's bucket sizes in `benchmarks/runtime_real.py`: ten models, three bandwidths."""
-
 _PARTS = 1024
 """Computation without contention is a multiple of 1/_PARTS of the recorded one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A problem that agrees with the trace, with the plan and the time (ns) of recorded buckets."""
-
-    problem: Problem
-    traced: Plan
-    traced_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Buckets planned for a recorded job, and what is known of their gain.
-
-    Times are of a step (ns), gains are ratios of the step as recorded to the step as planned.
-    """
-
-    rank: int  # whose computation is planned for: the one that others wait for
-    steps: int  # of the recording, with equal buckets
-    target: Target
-    buckets: tuple[int, ...]  # bytes of the recorded ones, in the order of sending
-    step_ns: int  # as recorded
-    predicted_ns: int  # under the recorded buckets
-    parts: dict[str, int]  # the recorded step: passes, waiting, and what else there is
-    plan_ns: int  # predicted under the proposed buckets
-    gain: float
-    least_gain: float  # in the worst reading, less the error of the check and `RESIDUAL`
-    most_gain: float
-    at_most: float | None  # no buckets gain more, in any reading
-    planned: tuple[Problem, Result[Plan, Evaluation]]
-    likeliest: Reading  # by which the step is predicted
-    contention: bool  # whether it is known what transfers take from computation
-
-    @property
-    def error(self) -> float:
-        """By how much the recorded step is predicted too long, as a share of it."""
-        return self.predicted_ns / self.step_ns - 1
-
-    @property
-    def proposed(self) -> tuple[int, ...]:
-        """Bytes of the proposed buckets, in the order of sending."""
-        plan = self.planned[1].plan
-        return () if plan is None else tuple(group.size_bytes for group in plan.groups)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the recorded step is predicted too badly for a proposal."""
-        return abs(self.error) > MOST_OFF
-
-    @property
-    def keep(self) -> bool:
-        """Whether to keep the recorded buckets: others need not be faster, or hardly are."""
-        return self.doubtful or self.gain < WORTH or self.least_gain < 1
-
-
-def waited_for(ranks: Sequence[Recorded]) -> Recorded:
-    """Return the rank whose transfers last the least in all: it waits for no other."""
-    return min(ranks, key=lambda rank: sum(each.lasts_ns for each in rank.transfers))
 
 
 def propose(
@@ -167,47 +97,26 @@ def propose(
         _reading(replace(base, cost=cost, interference=contention), settings.counts)
         for cost, contention in _costs(ranks, settings, network, interference)
     ]
-    parts = _parts(rank, settings, base.windows.compute_ns)
-    others, step_ns = parts["other"], sum(parts.values())
-    if not step_ns:
-        raise NotApplicableError("", "the recorded steps take no time")
-    before = [others + reading.traced_ns for reading in readings]
     limit = None if time_limit is None else time_limit / len(readings)
-    results = [solve(reading.problem, time_limit=limit) for reading in readings]
-
-    def gains(result: Result[Plan, Evaluation]) -> list[float]:
-        assert result.plan is not None
-        after = (others + lasting_ns(reading.problem, result.plan) for reading in readings)
-        return [old / new if new else 1.0 for old, new in zip(before, after, strict=True)]
-
-    every = [gains(result) for result in results]
-    chosen = max(range(len(every)), key=lambda place: (min(every[place]), -place))
-    if min(every[chosen]) < 1:  # none is surely faster: show what the likeliest reading promises
-        chosen = 0
-    gained = every[chosen]
-    off = hypot(before[0] / step_ns - 1, RESIDUAL)
-    bounds = [
-        old / max(others + result.lower_bound_ns, 1)
-        for old, result in zip(before, results, strict=True)
-        if result.lower_bound_ns is not None
-    ]
-    return Proposal(
-        rank=rank.rank,
-        steps=len(settings.steps),
+    step = Step(
+        rank.rank,
+        len(settings.steps),
+        _cut(sizes, settings.counts),
+        _parts(rank, settings, base.windows.compute_ns),
+    )
+    return weighed(
+        step,
+        readings,
+        [solve(reading.problem, time_limit=limit) for reading in readings],
+        lasting_ns,
+        _sizes,
         target=target,
-        buckets=_cut(sizes, settings.counts),
-        step_ns=step_ns,
-        predicted_ns=before[0],
-        parts=parts,
-        plan_ns=round(step_ns / gained[0]),
-        gain=gained[0],
-        least_gain=min(gained) * (1 - off),
-        most_gain=max(gained) * (1 + off),
-        at_most=max(bounds) if len(bounds) == len(results) else None,
-        planned=(readings[chosen].problem, results[chosen]),
-        likeliest=readings[0],
         contention=rank.device or interference is not None,
     )
+
+
+def _sizes(_: Problem, plan: Plan) -> tuple[int, ...]:
+    return tuple(group.size_bytes for group in plan.groups)
 
 
 def _costs(

@@ -11,17 +11,18 @@ from typing import Any
 
 from planner.model.units import format_bytes
 from planner.solving.timeline import Timeline
-from planner.traces.tuning import Proposal
+from planner.traces.proposals import Proposal
 from planner.view.chart import Chart
 from planner.view.html import Html, element, joined, listed, paragraph, table
 from planner.view.page import document, gantt, section
 from planner.view.tuned_text import (
     PART_COLUMNS,
-    buckets_text,
     check_text,
     gain_text,
     part_rows,
     recorded_text,
+    sent,
+    settings_texts,
     verdict_of,
 )
 from planner.view.wording import as_sentence, times
@@ -42,7 +43,7 @@ class TunedReport:
 
 def tuned_page(report: TunedReport) -> str:
     """Return the HTML page of a proposal."""
-    title, target = "Buckets for a recorded job", report.proposal.target
+    title, target = "Settings for a recorded job", report.proposal.target
     traces = ", ".join(report.traces)
     about = f"From {traces} for {target.title} ({target.version}), by planner {report.version}."
     return document(title, title, about, _sections(report))
@@ -59,7 +60,8 @@ def _sections(report: TunedReport) -> Iterator[Html]:
     yield section("gantt", "What happens when", paragraph(about), shown)
     parts = table("Parts of a recorded step", PART_COLUMNS, part_rows(proposal))
     yield section("time", "Where the time goes", parts)
-    yield section("buckets", "Buckets", *_buckets(proposal))
+    name = f"{sent(proposal).capitalize()}s"
+    yield section("buckets", name, *_buckets(proposal))
     yield section("sure", "How sure it is", *_sureness(proposal))
     again = element("pre", element("code", shlex.join(report.command)))
     yield section("origin", "This page again", again)
@@ -77,18 +79,17 @@ def _verdict(report: TunedReport) -> Iterator[Html]:
 
 
 def _buckets(proposal: Proposal) -> Iterator[Html]:
-    recorded, planned = proposal.buckets, proposal.proposed
-    yield paragraph(
-        as_sentence(f"recorded: {buckets_text(recorded)}; planned: {buckets_text(planned)}")
-    )
-    sizes = ([format_bytes(size) for size in each] for each in (recorded, planned))
+    before, after = settings_texts(proposal)
+    yield paragraph(as_sentence(f"recorded: {before}; planned: {after}"))
+    both = (proposal.buckets, proposal.proposed)
+    sizes = ([format_bytes(size) for size in each] for each in both)
     rows = [
         (str(number), before, after)
         for number, (before, after) in enumerate(zip_longest(*sizes, fillvalue=""), 1)
     ]
-    columns = ("all-reduce", "recorded", "planned")
-    sent = table("In the order in which they are sent", columns, rows)
-    yield joined(element("details", element("summary", "Each of them"), sent))
+    columns = (sent(proposal), "recorded", "planned")
+    every = table("In the order in which they are sent", columns, rows)
+    yield joined(element("details", element("summary", "Each of them"), every))
 
 
 def _sureness(proposal: Proposal) -> Iterator[Html]:

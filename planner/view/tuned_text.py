@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from planner.model.units import counted, format_bytes, format_ns, format_share
 from planner.solving.advice import WORTH
-from planner.traces.tuning import MOST_OFF, Proposal, one_size
+from planner.traces.proposals import MOST_OFF, Proposal
+from planner.traces.tuning import one_size
 from planner.view.table import format_table
 from planner.view.wording import times
 
@@ -32,9 +33,10 @@ def tune_lines(proposal: Proposal, settings: Mapping[str, Any] | None, ranks: in
     yield f"{recorded_text(proposal, ranks)}:"
     yield format_table(list(PART_COLUMNS), part_rows(proposal))
     yield ""
-    yield f"as recorded: {buckets_text(proposal.buckets)}"
+    before, after = settings_texts(proposal)
+    yield f"as recorded: {before}"
     yield check_text(proposal)
-    yield f"planned for {proposal.target.title}: {buckets_text(proposal.proposed)}"
+    yield f"planned for {proposal.target.title}: {after}"
     yield gain_text(proposal)
     yield ""
     verdict = verdict_of(proposal, settings)
@@ -46,7 +48,8 @@ def recorded_text(proposal: Proposal, ranks: int) -> str:
     """Return a clause on the recorded steps, of which `ranks` traces were given."""
     return (
         f"{counted(ranks, 'rank')}; rank {proposal.rank}, for which the others wait, has "
-        f"{counted(proposal.steps, 'step')} of {format_ns(proposal.step_ns)} with the same buckets"
+        f"{counted(proposal.steps, 'step')} of {format_ns(proposal.step_ns)} with the same "
+        f"{sent(proposal)}s"
     )
 
 
@@ -59,11 +62,24 @@ def part_rows(proposal: Proposal) -> list[tuple[str, ...]]:
     ]
 
 
-def buckets_text(sizes: tuple[int, ...]) -> str:
-    """Return the number of buckets and their sizes."""
-    least, most = (format_bytes(size) for size in (min(sizes), max(sizes)))
-    span = least if least == most else f"{least} to {most}"
-    return f"{counted(len(sizes), 'all-reduce')} of {span}"
+def sent(proposal: Proposal) -> str:
+    """Return what the settings divide the model into."""
+    return "unit" if proposal.target.sharded else "bucket"
+
+
+def settings_texts(proposal: Proposal) -> tuple[str, str]:
+    """Return the number of buckets or units and their sizes, as recorded and as planned."""
+    plans = (proposal.likeliest.traced, proposal.planned[1].plan)
+    texts = []
+    for sizes, plan in zip((proposal.buckets, proposal.proposed), plans, strict=True):
+        least, most = (format_bytes(size) for size in (min(sizes), max(sizes)))
+        span = least if least == most else f"{least} to {most}"
+        text = f"{counted(len(sizes), sent(proposal))} of {span}"
+        if proposal.target.sharded:
+            kept = sum(unit.keep for unit in plan.units)
+            text += f", {kept or 'none'} kept after the forward pass"
+        texts.append(text)
+    return texts[0], texts[1]
 
 
 def check_text(proposal: Proposal) -> str:
@@ -74,14 +90,14 @@ def check_text(proposal: Proposal) -> str:
 
 
 def gain_text(proposal: Proposal) -> str:
-    """Return the predicted gain, its interval, and the most that any buckets gain."""
+    """Return the predicted gain, its interval, and the most that any settings gain."""
     text = (
         f"expected: {format_ns(proposal.plan_ns)} instead of {format_ns(proposal.step_ns)}, "
         f"{times(proposal.gain)} as fast "
         f"(between {times(proposal.least_gain)} and {times(proposal.most_gain)})"
     )
     if proposal.at_most is not None:
-        text += f"; no buckets are more than {times(max(proposal.at_most, 1.0))} as fast"
+        text += f"; no settings are more than {times(max(proposal.at_most, 1.0))} as fast"
     return text
 
 
@@ -116,6 +132,8 @@ def _worth(proposal: Proposal, settings: Mapping[str, Any]) -> Verdict:
         remarks.append(
             f"earlier versions take one size: bucket_cap_mb={size:g} is {times(gain)} as fast"
         )
+    elif target.sharded:
+        code = _fully_shard(settings)
     else:
         own = {name: value for name, value in settings.items() if name != "planner"}
         code = json.dumps(own, indent=1)
@@ -126,3 +144,24 @@ def _worth(proposal: Proposal, settings: Mapping[str, Any]) -> Verdict:
         )
     remarks.append("the next trace tells whether it holds")
     return Verdict(f"worth setting. {target.title}, {target.version}", code, tuple(remarks))
+
+
+def _fully_shard(settings: Mapping[str, Any]) -> str:
+    """Return calls of ``fully_shard`` and of the methods that a plan sets."""
+    fields = ("modules", "reshard_after_forward", "forward_prefetch", "backward_prefetch")
+    rows = (", ".join(repr(unit[field]) for field in fields) for unit in settings["units"])
+    lines = (
+        "# modules, whether to reshard them after the forward pass, what to prefetch in each pass",
+        "units = [",
+        *(f"    ({row})," for row in rows),
+        "]",
+        "find = model.get_submodule",
+        "for names, reshard, _, _ in units:  # with your mesh and policies",
+        "    fully_shard([find(name) for name in names], reshard_after_forward=reshard)",
+        "fully_shard(model)",
+        "for names, _, forward, backward in units:",
+        "    find(names[0]).set_modules_to_forward_prefetch([find(name) for name in forward])",
+        "    find(names[0]).set_modules_to_backward_prefetch([find(name) for name in backward])",
+        *(f"model.{method}({value})" for method, value in settings["settings"].items()),
+    )
+    return "\n".join(lines)

@@ -1,6 +1,7 @@
 """`planner tune` on synthetic traces: read, told, written."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ import pytest
 from planner.cli.export import settings_for
 from planner.formats.importers.kineto import number_bytes
 from planner.formats.importers.kineto_trace import read_trace
+from planner.formats.importers.kineto_units import units_in
+from planner.jsonio import fsdp
 from planner.jsonio.caramel import answer
 from planner.solving.targets import TARGETS
+from planner.traces.stacked import three_steps
 from planner.traces.tuning import propose
+from planner.traces.units import propose_units
+from planner.view.tuned_page import TunedReport, tuned_page
 from planner.view.tuned_text import tune_lines
 from tests.cli.line import Line
 from tests.cli.test_why import traced, write
@@ -20,6 +26,8 @@ from tests.formats.test_kineto import a_step, event, written
 from tests.report.reading import read
 from tests.schemas import validate
 from tests.traces.made import Job
+from tests.traces.made_units import both
+from tests.traces.test_units import SLOW
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +42,7 @@ def test_a_step_is_predicted_and_buckets_are_planned(line: Line) -> None:
     text = line("tune rank0.json rank1.json -o plan.json --picture steps.svg").out
     for part in (
         "2 ranks; rank 0, for which the others wait, has 1 step of 100 µs",
-        "as recorded: 1 all-reduce of 80 B",
+        "as recorded: 1 bucket of 80 B",
         "keep what you have",
     ):
         assert part in text
@@ -110,6 +118,26 @@ def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
     assert ("bucket_cap_mb=" in text) == (target == "ddp")
 
 
+def test_units_are_told_and_can_be_pasted() -> None:
+    ranges, ranks = both(replace(SLOW, own_bytes=8000))
+    units = units_in(ranges, ranks[0])
+    kept, none = (propose_units(ranks, ranks[0], units, spare_bytes=n) for n in (10**6, 0))
+    settings = settings_for("fsdp2", [fsdp.answer(*kept.planned)], None, 4)
+    text = "\n".join(tune_lines(kept, settings, 2))
+    for part in (
+        "2 steps of 46.16 ms with the same units",
+        "as recorded: 6 units of 39.06 KiB, none kept after the forward pass",
+        "worth setting. FSDP2, torch 2.13:",
+        "    (['layers.0'",
+        "fully_shard(model)",
+    ):
+        assert part in text, text
+    assert "keep what you have" in "\n".join(tune_lines(none, None, 2))
+    page = tuned_page(TunedReport(kept, settings, three_steps(kept, ranks[0]), (), (), (), "1"))
+    assert "kept after the forward pass" in page
+    assert "Units" in [heading.text for heading in read(page).all("h2")]
+
+
 @pytest.mark.parametrize(("kind", "size"), [("float", 4), ("c10::Half", 2)])
 def test_elements_are_those_of_the_gradients(kind: str, size: int) -> None:
     """DeepSpeed's and Megatron's sizes count them."""
@@ -125,4 +153,6 @@ def test_what_cannot_be_planned_is_refused_with_the_reason(line: Line) -> None:
     assert "no steps are marked" in line.error("tune empty.json")
     assert "one rank of 2 was given" in line("tune rank0.json").err
     assert "a name ending in .svg" in line.error("tune rank0.json --picture steps.png")
-    assert "choose from 'ddp', 'horovod'" in line.error("tune rank0.json --for fsdp2")
+    assert "--for: this job was not sharded" in line.error("tune rank0.json --for fsdp2")
+    assert "--spare: DistributedDataParallel keeps" in line.error("tune rank0.json --spare 1MiB")
+    assert "--spare: expected" in line.error("tune rank0.json --spare much")

@@ -32,11 +32,11 @@ from planner.families import fsdp
 from planner.families.fsdp import Mesh, Plan, Problem
 from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
+from planner.families.fsdp.prefetch import by_streams
 from planner.families.fsdp.problem import Channels
 from planner.formats.exporters.fsdp2 import BUFFERS, SEPARATE, needed
 from planner.model.costs import AffineCost
 from planner.programs import program_of
-from planner.programs.units import by_streams
 from planner.runtime import fsdp2
 from planner.runtime.fsdp2 import _Queue, as_fsdp2
 from tests.runtime.jobs import in_each_process

@@ -1,6 +1,8 @@
 """Buckets found in real traces of jobs over gloo, recorded here, against those of DDP."""
 
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,34 +11,36 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from planner.cli.export import settings_for
 from planner.cli.tune import proposed
 from planner.formats.importers.kineto_recorded import recorded_in
-from planner.formats.importers.kineto_trace import read_trace
-from planner.model.errors import NotApplicableError
+from planner.formats.importers.kineto_trace import Trace, read_trace
+from planner.formats.importers.kineto_units import units_in
+from planner.jsonio import fsdp
 from planner.runtime.world.world import World
+from planner.traces.proposals import Proposal, waited_for
 from planner.traces.recorded import Recorded
-from planner.traces.tuning import waited_for
+from planner.view.tuned_text import verdict_of
 from tests.runtime.jobs import in_each_rank
 from tests.runtime.reference import backward, make_model, make_optimizer
 
 NAME = "convolutions"
 
 
-def traced(world: World, model: Any, more: Callable[[], None], folder: Path) -> list[bytes]:
-    """Train, and return the traces of all ranks."""
+def traced(world: World, model: Any, run: Callable[[int], None], folder: Path) -> list[bytes]:
+    """Train, each step's passes by `run`, and return the traces of all ranks."""
     optimizer = make_optimizer("sgd", model)
     plan = schedule(wait=2, warmup=1, active=2)
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=True) as profiler:
         for step in range(5):
             optimizer.zero_grad()
-            backward(model, NAME, world.rank, step)
-            more()
+            run(step)
             optimizer.step()
             profiler.step()
     path = folder / f"rank{world.rank}.json"
@@ -63,7 +67,12 @@ def test_buckets_are_those_that_ddp_was_given(
         model, bucket_cap_mb_list=limits, find_unused_parameters=not rebuilt
     )
     loss = torch.zeros(())
-    traces = traced(world, parallel, lambda: distributed.all_reduce(loss), tmp_path)
+
+    def run(step: int) -> None:
+        backward(parallel, NAME, world.rank, step)
+        distributed.all_reduce(loss)
+
+    traces = traced(world, parallel, run, tmp_path)
     if world.rank:
         return
     jobs = recorded(traces)
@@ -77,10 +86,56 @@ def test_buckets_are_those_that_ddp_was_given(
 
 
 @pytest.mark.slow
-@in_each_rank(timeout_s=120)
-def test_what_fsdp_sends_is_no_bucket(world: World, tmp_path: Path) -> None:
-    model = make_model(NAME)
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    traces = traced(world, model, lambda: None, tmp_path)
-    with pytest.raises(NotApplicableError, match="FSDP2 shards the parameters"):
-        proposed(recorded(traces), read_trace(traces[0]))
+@pytest.mark.parametrize("ranks", [2, 4])
+@in_each_rank("ranks", timeout_s=120)
+def test_units_are_those_that_fsdp2_was_given(world: World, ranks: int, tmp_path: Path) -> None:
+    """One module, two that are kept, one, and the rest: beside the all-reduce of a loss."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise([12, 48, 24, 36, 16, 8])))
+
+    model: Any = make()
+    mesh, loss = init_device_mesh("cpu", (ranks,)), torch.zeros(())
+    groups: list[list[nn.Module]] = [[model[1]], [model[2], model[3]], [model[4]]]
+    sizes = [4 * sum(p.numel() for each in group for p in each.parameters()) for group in groups]
+    for place, group in enumerate(groups):
+        fully_shard(group, mesh=mesh, reshard_after_forward=place != 1)
+    fully_shard(model, mesh=mesh)
+
+    def run(_: int) -> None:
+        model(torch.ones(4, 12)).square().sum().backward()
+        distributed.all_reduce(loss)
+
+    jobs, trace = _read(traced(world, model, run, tmp_path))
+    found = units_in(trace.ranges, waited_for(jobs))
+    assert [unit.name for unit in found.units] == ["1", "2, 3", "4"]
+    assert [unit.backward_at for unit in found.units] == [4, None, 3]
+    assert [unit.parameter_bytes for unit in found.units] == sizes
+    assert [unit.gradient_bytes for unit in found.units] == sizes
+    assert found.own_bytes == (4 * 13 * 48, 4 * 13 * 48)
+    _, proposal = proposed(jobs, trace, spare_bytes=10**6)
+    assert proposal.buckets == tuple(sizes)
+    assert sum(proposal.proposed) == sum(sizes)
+    assert proposal.steps == 2
+
+    # What is to be pasted makes the units that were planned.
+    settings = settings_for("fsdp2", [fsdp.answer(*proposal.planned)], None, 4) | {"settings": {}}
+    code = verdict_of(proposal, settings).settings
+    model = make()
+    exec(world.gather("the code", code)[0], {"model": model, "fully_shard": fully_shard})
+    plan = json.loads(world.gather("the plan", json.dumps(_kept(proposal)))[0])
+    jobs, trace = _read(traced(world, model, run, tmp_path))
+    found = units_in(trace.ranges, waited_for(jobs))
+    assert [[unit.parameter_bytes, unit.backward_at is None] for unit in found.units] == plan
+
+
+def _kept(proposal: Proposal) -> list[tuple[int, bool]]:
+    """Return the bytes of the planned units, and which are kept."""
+    plan = proposal.planned[1].plan
+    return [(size, unit.keep) for size, unit in zip(proposal.proposed, plan.units, strict=True)]
+
+
+def _read(traces: list[bytes]) -> tuple[list[Recorded], Trace]:
+    """Return what was recorded, and the trace of the rank that is waited for."""
+    jobs = recorded(traces)
+    return jobs, read_trace(traces[jobs.index(waited_for(jobs))])

@@ -20,9 +20,10 @@ from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Burst, bucket_counts, bursts_of, lines_of
+from planner.traces.proposals import RESIDUAL, waited_for
 from planner.traces.recorded import Recorded, Transfer, merged
 from planner.traces.stacked import three_steps
-from planner.traces.tuning import RESIDUAL, one_size, propose, waited_for
+from planner.traces.tuning import one_size, propose
 from tests.traces.made import Job
 
 Drawn = tuple[Job, tuple[int, ...]]

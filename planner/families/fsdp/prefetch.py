@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from planner.families.fsdp.evaluation import levels, loads_of
 from planner.families.fsdp.min_memory import finest_units
-from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
+from planner.families.fsdp.problem import Channels, Plan, Problem, Unit, at_use
 
 
 class PrefetchDistance(NamedTuple):
@@ -191,3 +191,25 @@ def changes(
         for u, unit in enumerate(units):
             if any(problem.activations[unit.start : unit.stop]):
                 yield changed(u, u + 1, unit._replace(recompute=not unit.recompute)), ahead
+
+
+def by_streams(plan: Plan, channels: Channels) -> Plan:
+    """Return the plan that FSDP2's own streams carry out for a plan's lists.
+
+    These issue at other moments than the host asks: docs/fsdp.md, "When FSDP2's streams issue a
+    gather".
+    """
+    count = len(plan.units)
+    copied = [
+        step for step in range(2 * count) if step < count or not plan.units[plan.unit_of(step)].keep
+    ]
+    units = []
+    for u, unit in enumerate(plan.units):
+        ahead = unit.forward_at - (1 if unit.forward_at < u else 2)
+        again = unit.backward_at
+        if again is not None and again < count:
+            again = max(again - 1, 0)
+        elif again is not None and (again == count or channels != "one"):
+            again = max(step for step in copied if step <= min(again, 2 * count - 2 - u))
+        units.append(unit._replace(forward_at=max(ahead, 0), backward_at=again))
+    return replace(plan, units=tuple(units))
