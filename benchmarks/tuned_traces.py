@@ -1,18 +1,20 @@
 """Does what `planner tune` predicts from traces come true? Trace, plan, run the plan's buckets.
 
-    python benchmarks/tuned_traces.py [--quick] [--models NAME …] [--rates MBIT …] [--share X …]
+    python benchmarks/tuned_traces.py [--quick] [--fsdp2] [--models NAME …] [--rates MBIT …]
 
 Two hosts, each on a processor core of its own, over links of some speeds, train models under DDP
 with buckets of a share of the gradients each, and record traces of five steps. From these, and from
 the network as measured beside the model's passes, buckets are planned. Then DDP with the recorded
 buckets, with the planned ones, and with others takes turns. The gain that was predicted, with its
 interval, stands beside the measured one; so do all predicted steps. The gain of the two extreme
-rules (a bucket for each gradient, one for all) shows what there is to lose.
+rules (a bucket for each gradient, one for all) shows what there is to lose. With `--fsdp2` models
+are sharded, and units are planned (`tuned_units`).
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise, product
 from pathlib import Path
 from statistics import median
@@ -27,6 +29,7 @@ from runtime_real import joined
 from runtime_real_gradients import interfering
 from runtime_report import Measured, measured, ranking, ratio, table
 from tables import rows_below
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule
 
@@ -46,6 +49,9 @@ from planner.traces.proposals import Proposal, waited_for
 RECORDED, PLANNED, EACH, ALL, FINER = "recorded", "planned", "each apart", "all in one", "a quarter"
 STEPS = 5
 """Recorded steps."""
+
+Wrap = Callable[[nn.Module], nn.Module]
+"""Makes a model one that communicates by itself."""
 
 
 class Circle(NamedTuple):
@@ -70,11 +76,10 @@ class Circle(NamedTuple):
         return self.gain[1] <= self.measured_gain[0] <= self.gain[2]
 
 
-def traced(world: World, name: str, limit_mb: float, folder: str) -> None:
-    """Train under DDP with these buckets, and write a trace of this rank."""
+def traced(world: World, name: str, wrap: Wrap, folder: str) -> None:
+    """Train a model that communicates, and write a trace of this rank."""
     model, inputs = MODELS[name]()
-    limits: Any = [limit_mb for _ in model.parameters()]  # torch's type knows integers only
-    wrapped = DistributedDataParallel(model, process_group=world.group, bucket_cap_mb_list=limits)
+    wrapped = wrap(model)
     optimizer = updates_of(wrapped.parameters())
     plan = schedule(wait=3, warmup=1, active=STEPS)
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=True) as profiler:
@@ -97,7 +102,9 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
             world, "all_reduce", sweep_sizes(sum(sizes)), options.samples, warmup=1
         )
         contention = interfering(world, "all_reduce", MODELS[name](), options.samples)
-        traced(world, name, limit_mb, folder)
+        limits: Any = [limit_mb for _ in sizes]  # torch's type knows integers only
+        options_of = {"process_group": world.group, "bucket_cap_mb_list": limits}
+        traced(world, name, partial(DistributedDataParallel, **options_of), folder)
         text = ""
         if world.rank == 0:
             cost = fit_network(swept).cost("table")
@@ -227,6 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=[0.4],
         help="of the gradients in a bucket; default: 0.4",
     )
+    parser.add_argument("--fsdp2", action="store_true", help="units of FSDP2, no buckets")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--steps", type=int, default=3, help="of each variant a round; default: 3")
     options = parser.parse_args(argv)
@@ -242,11 +250,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if reason is not None:
         print(f"skipped: {reason}")
         return 0
+    run: Callable[..., Circle] = circle
+    if options.fsdp2:
+        from tuned_units import circle as run  # which imports this
+
+        options.share = options.share[:1]
     circles = []
     for name, rate, share in product(options.models, options.rates, options.share):
         with TemporaryDirectory() as folder:
             arguments = name, rate, share, folder, options
-            done: Circle = on_hosts(Layout.flat(2), rate * 10**6, circle, *arguments, timeout_s=900)
+            done = on_hosts(Layout.flat(2), rate * 10**6, run, *arguments, timeout_s=900)
         circles.append(done)
         text = table(done.variants, RECORDED, "buckets")
         print(f"### {done.title}\n\n{text}\n", flush=True)

@@ -49,7 +49,7 @@ class Step(NamedTuple):
     """What was recorded of a job's steps with equal settings."""
 
     rank: int  # whose computation is planned for: the one that others wait for
-    count: int
+    steps: int
     sizes: tuple[int, ...]  # bytes of its buckets or units, in the order in which they are sent
     parts: dict[str, int]  # of a step (ns): passes, waiting, and what else there is
 
@@ -77,6 +77,11 @@ class Proposal:
     planned: tuple[Any, Result[Any, Any]]
     likeliest: Reading  # by which the step is predicted
     contention: bool  # whether it is known what transfers take from computation
+
+    @property
+    def plan(self) -> Any:
+        """The proposed plan."""
+        return self.planned[1].plan
 
     @property
     def error(self) -> float:
@@ -141,7 +146,7 @@ def weighed(
     problem, result = readings[chosen].problem, results[chosen]
     return Proposal(
         rank=step.rank,
-        steps=step.count,
+        steps=step.steps,
         target=target,
         buckets=step.sizes,
         proposed=sizes(problem, result.plan),

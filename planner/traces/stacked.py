@@ -27,14 +27,12 @@ class _Bar(NamedTuple):
 
 def three_steps(proposal: Proposal, recorded: Recorded) -> Timeline:
     """Return the timeline of a proposal; `recorded` is the rank that it was planned for."""
-    plan = proposal.planned[1].plan
-    assert plan is not None
     reading, sharded = proposal.likeliest, proposal.target.sharded
     priced = _units if sharded else _buckets
     steps = (
         _recorded(proposal, recorded, ("all_gather", "reduce_scatter") if sharded else None),
         priced(reading, reading.traced),
-        priced(reading, plan),
+        priced(reading, proposal.plan),
     )
     shown = [bar for name, bars in zip(_STEPS, steps, strict=True) for bar in _named(name, bars)]
     lanes = [f"{name}: {what}" for name in _STEPS for what in ("computation", "network")]
@@ -46,7 +44,7 @@ def _named(name: str, bars: Iterator[_Bar]) -> Iterator[Interval]:
     number = 0
     for start, end, kind in bars:
         if kind in COMPUTES:
-            label = "" if name == "recorded" else kind
+            label = "" if name == "recorded" else f"{kind}"
             yield Interval(f"{name}: computation", start, end, kind, -1, label)
         else:
             label = f"{KIND_NAMES[kind]} {number + 1}"

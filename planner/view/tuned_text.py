@@ -69,7 +69,7 @@ def sent(proposal: Proposal) -> str:
 
 def settings_texts(proposal: Proposal) -> tuple[str, str]:
     """Return the number of buckets or units and their sizes, as recorded and as planned."""
-    plans = (proposal.likeliest.traced, proposal.planned[1].plan)
+    plans = (proposal.likeliest.traced, proposal.plan)
     texts = []
     for sizes, plan in zip((proposal.buckets, proposal.proposed), plans, strict=True):
         least, most = (format_bytes(size) for size in (min(sizes), max(sizes)))

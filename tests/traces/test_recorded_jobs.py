@@ -131,8 +131,8 @@ def test_units_are_those_that_fsdp2_was_given(world: World, ranks: int, tmp_path
 
 def _kept(proposal: Proposal) -> list[tuple[int, bool]]:
     """Return the bytes of the planned units, and which are kept."""
-    plan = proposal.planned[1].plan
-    return [(size, unit.keep) for size, unit in zip(proposal.proposed, plan.units, strict=True)]
+    units = zip(proposal.proposed, proposal.plan.units, strict=True)
+    return [(size, unit.keep) for size, unit in units]
 
 
 def _read(traces: list[bytes]) -> tuple[list[Recorded], Trace]:

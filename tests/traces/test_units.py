@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.families.fsdp import Plan
 from planner.families.fsdp.evaluation import evaluate, peak_of
 from planner.formats.importers.kineto_units import has_units, units_in
 from planner.model.errors import NotApplicableError
@@ -68,12 +69,12 @@ def test_a_recorded_step_is_predicted_as_it_was(job: UnitJob) -> None:
 def test_no_plan_holds_more_than_was_recorded_and_what_is_spare(job: UnitJob, units: int) -> None:
     spare = units * max(size for *_, size in job.units)
     found = proposed(job, spare)
-    problem, result = found.planned
-    traced, plan = found.likeliest.traced, result.plan
+    problem, plan = found.planned[0], found.plan
+    traced = found.likeliest.traced
     assert peak_of(problem, plan) <= peak_of(problem, traced) + spare
 
-    def turning(plan: object) -> int:
-        count = len(plan.units)  # type: ignore[attr-defined]
+    def turning(plan: Plan) -> int:
+        count = len(plan.units)
         return max(
             level.moving
             for level in evaluate(problem, plan).levels
@@ -91,7 +92,7 @@ def test_memory_to_spare_keeps_units_from_being_gathered_again() -> None:
     none, all_of_it = (proposed(SLOW, spare) for spare in (0, 10**6))
     assert none.gain < all_of_it.gain
     assert not all_of_it.keep
-    assert all(unit.keep for unit in all_of_it.planned[1].plan.units)
+    assert all(unit.keep for unit in all_of_it.plan.units)
     again = UnitJob(SLOW.units, SLOW.startup_ns, SLOW.ns_per_byte, frozenset(range(6)))
     assert all_of_it.gain >= SLOW.step_ns() / again.step_ns() * 0.98  # FSDP2's own prefetching
 
@@ -120,7 +121,7 @@ def test_where_transfers_are_waited_for_units_are_planned_without_prefetching(al
     if alone:
         ranks = [replace(rank, device=False) for rank in ranks]
     found = propose_units(ranks, ranks[0], units, spare_bytes=10**6)
-    plan = found.planned[1].plan
+    plan = found.plan
     issued = [(unit.forward_at, unit.backward_at) for unit in plan.units]
     in_turn = all(first == place for place, (first, _) in enumerate(issued))
     assert in_turn == (alone or len(issued) == 1)
