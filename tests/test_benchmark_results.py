@@ -32,7 +32,13 @@ def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(n
     script = ROOT / "benchmarks" / f"{results.benchmark}.py"
     about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
     assert about is not None
-    parts = ("", "_gradients", "_four_ranks", "_awake")  # of one benchmark, run one at a time
+    parts = (
+        "",
+        "_gradients",
+        "_four_ranks",
+        "_awake",
+        "_units",
+    )  # of one benchmark, run apart
     assert name in [results.benchmark + part for part in parts]
     assert results.about == about.splitlines()[0]
     assert results.command.split()[:2] == ["python", f"benchmarks/{results.benchmark}.py"]

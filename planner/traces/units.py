@@ -14,7 +14,8 @@ _fsdp_param_group.py of PyTorch 2.13.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from planner.families.fsdp import FSDP, Mesh, Plan, Problem, Unit, check, evaluate
 from planner.families.fsdp.evaluation import Evaluation, iteration_ns, loads_of, peak_of
@@ -161,27 +162,37 @@ def _planned(
 ) -> Result[Plan, Evaluation]:
     """Return a plan of a reading within the memory of the recorded settings.
 
-    If transfers are `alone`, units gather in their own steps: FSDP2 waits for them anyway.
+    If transfers are `alone`, units gather in their own steps: FSDP2 waits for them anyway. Both
+    limits are one while planning: activations as large as the peak is above the turn. For what is
+    still too much, plan with less.
     """
     problem, traced = reading.problem, reading.traced
-    most = peak_of(problem, traced) + spare_bytes
-    turning = _turning(problem, traced) + spare_bytes
-    within, bound = problem.within(most), None
+    most, turning = peak_of(problem, traced), _turning(problem, traced)
+    within = problem.within(most + spare_bytes)
+    shaped = replace(problem, activation_bytes=_shares(problem, most - turning))
+    limit = peak_of(shaped, traced) + spare_bytes
     for _ in range(_TRIES):
-        result = FSDP.solve(problem.within(most), start=traced, time_limit=time_limit)
-        bound = result.lower_bound_ns if bound is None else bound  # of the most memory
+        result = FSDP.solve(shaped.within(limit), start=traced, time_limit=time_limit)
         if result.plan is None:
             break
         plan = at_use(0, result.plan.units) if alone else result.plan
-        over = _turning(problem, plan) - turning
+        over = max(_turning(problem, plan) - turning, peak_of(problem, plan) - most) - spare_bytes
         if over <= 0:
-            found = Outcome(plan, bound, result.timed_out, method=result.method)
+            if iteration_ns(problem, plan) >= reading.traced_ns:
+                break
+            found = Outcome(plan, None, result.timed_out, method=result.method)
             return FSDP.verify(within, found, result.runtime_s)
-        most -= over
-    return FSDP.verify(within, Outcome(traced, bound, method="recorded"), 0.0)
+        limit -= over
+    return FSDP.verify(within, Outcome(traced, method="recorded"), 0.0)
+
+
+def _shares(problem: Problem, total: int) -> list[int]:
+    """Divide bytes among the layers, in proportion to their parameters."""
+    sums = problem.prefixes["parameter_bytes"]
+    return [total * stop // sums[-1] - total * start // sums[-1] for start, stop in pairwise(sums)]
 
 
 def _turning(problem: Problem, plan: Plan) -> int:
     """Return the most that is held in the last forward and the first backward step (bytes)."""
-    turn = (len(plan.units) - 1, len(plan.units))
-    return max(level.moving for level in evaluate(problem, plan).levels if level.step in turn)
+    found, turn = evaluate(problem, plan), (len(plan.units) - 1, len(plan.units))
+    return found.state_bytes + max(each.moving for each in found.levels if each.step in turn)

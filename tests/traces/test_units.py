@@ -11,6 +11,7 @@ from planner.families.fsdp.evaluation import evaluate, peak_of
 from planner.formats.importers.kineto_units import has_units, units_in
 from planner.model.errors import NotApplicableError
 from planner.traces.proposals import Proposal
+from planner.traces.recorded import Transfer, merged
 from planner.traces.stacked import three_steps
 from planner.traces.units import propose_units
 from tests.traces.made_units import UnitJob, both
@@ -82,6 +83,7 @@ def test_no_plan_holds_more_than_was_recorded_and_what_is_spare(job: UnitJob, un
         )
 
     assert turning(plan) <= turning(traced) + spare
+    assert found.gain >= 1
 
 
 SLOW = UnitJob(((10**6, 2 * 10**6, 40_000),) * 6, 10**5, 60.0)
@@ -129,6 +131,38 @@ def test_where_transfers_are_waited_for_units_are_planned_without_prefetching(al
     if alone:
         spans = three_steps(found, ranks[0]).on("planned: computation")
         assert sum(each.end_ns - each.start_ns for each in spans) == 18 * 10**6
+
+
+@given(jobs(), st.data())
+def test_whatever_was_recorded_gets_a_proposal_or_a_reason(
+    job: UnitJob, data: st.DataObject
+) -> None:
+    """Moments of hooks, of transfers and of computation need not fit together."""
+    ranges, ranks = both(job)
+    moment = st.integers(0, 2 * job.step_ns())
+    span = st.tuples(moment, moment).map(lambda pair: (min(pair), max(pair)))
+
+    def moved(transfer: Transfer) -> Transfer:
+        start, end = data.draw(span)
+        return replace(transfer, start_ns=start, end_ns=end)
+
+    lost = data.draw(st.sets(st.integers(0, len(ranges) - 1), max_size=2))
+    ranges = [mark for place, mark in enumerate(ranges) if place not in lost]
+    rank = replace(
+        ranks[0],
+        transfers=tuple(map(moved, ranks[0].transfers)),
+        computation=merged(data.draw(st.lists(span, max_size=3))),
+        launched=tuple(sorted(data.draw(st.lists(st.tuples(moment, moment))))),
+        periods=tuple(data.draw(span) for _ in ranks[0].steps),
+        device=data.draw(st.booleans()),
+    )
+    try:
+        found = propose_units([rank], rank, units_in(ranges, rank))
+    except NotApplicableError:
+        return
+    assert found.step_ns == sum(found.parts.values())
+    assert found.keep or found.least_gain >= 1
+    assert found.least_gain <= found.gain <= found.most_gain
 
 
 @pytest.mark.parametrize(
