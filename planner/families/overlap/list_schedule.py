@@ -1,8 +1,9 @@
 """List scheduling with look-ahead: transfers start as late as possible if memory is short.
 
 Method: each unit has a due time along a given order; units are issued by due time, waits are filled
-with computation, and idle channels start early. A banker's check keeps the given order feasible
-within the memory limit. Details: docs/overlap.md, "How the list schedule looks ahead".
+with computation, and idle channels start early. Waits come when their results are due or memory is
+short. A banker's check keeps the given order feasible within the memory limit. Details:
+docs/overlap.md, "How the list schedule looks ahead".
 Guarantee: the plan keeps to the limit; there is a plan if the given order keeps to the limit.
 Complexity: O(n log n) for n units and dependences, and O(n) more for each unit far ahead of its
 place, or far behind the first one that is ready.
@@ -184,8 +185,9 @@ class _Listing:
     def __init__(self, units: Units, profile: Profile, rules: Rules, limit: int | None) -> None:
         self.units, self.profile, self.rules, self.limit = units, profile, rules, limit
         self.keys, self.need = due_keys(units, profile.order, rules)
-        self.most_early = rules.ahead * sum(units.busy_ns)
-        self.computed = 0
+        spent = zip(units.busy_ns, units.channel, strict=True)
+        self.most_early = rules.ahead * sum(busy for busy, channel in spent if channel < 0)
+        self.computed = 0  # without packing and unpacking
         self.early: list[tuple[float, int]] = []  # starts that it is too early for
         self.now = 0
         self.held = units.resident
@@ -201,6 +203,8 @@ class _Listing:
         self.end: dict[int, int] = {}
         self.load = profile.memory.copy()  # memory if the rest is issued in the given order
         self.most = max(limit or 0, int(self.load.max()))
+        self.room = self.most if limit is None else limit  # that ended transfers may fill
+        self.short = False  # whether what could be issued now lacks memory
         self.full = [-1] * len(units.missing)  # by unit: a place where it did not fit; -1: none
         self.issued = [False] * len(units.missing)
         self.low = 0  # everything before this place of the given order has been issued
@@ -227,9 +231,11 @@ class _Listing:
         return units.allocates[unit] > 2 * freed
 
     def fits(self, unit: int) -> bool:
-        return self.limit is None or (
-            self.held + self.units.allocates[unit] + self.units.peaks[unit] <= self.limit
-        )
+        return self.limit is None or self.needs(unit) <= self.limit
+
+    def needs(self, unit: int) -> int:
+        """Return the memory while a unit is issued."""
+        return self.held + self.units.allocates[unit] + self.units.peaks[unit]
 
     def issue(self, unit: int) -> None:
         units = self.units
@@ -238,7 +244,8 @@ class _Listing:
         if units.waits[unit]:
             self.now = max(self.now, self.end[unit])
         self.now += units.busy_ns[unit]
-        self.computed += units.busy_ns[unit]
+        if units.channel[unit] < 0:
+            self.computed += units.busy_ns[unit]
         while self.early and self.early[0][0] <= self.computed + self.most_early:
             self.enter(heappop(self.early)[1])
         if units.wait_of[unit] >= 0:
@@ -276,7 +283,7 @@ class _Listing:
         if self.limit is None:
             return True
         place, amount = self.profile.place[unit], self.units.allocates[unit]
-        if self.held + amount + self.units.peaks[unit] > self.limit:
+        if self.needs(unit) > self.limit:
             return False
         if place <= self.low or not amount:
             return True
@@ -298,12 +305,12 @@ class _Listing:
         """Issue a unit; return whether that was possible."""
         while self.flying and self.flying[0][1] not in self.end:
             heappop(self.flying)
-        if self.flying and self.flying[0][0] <= self.now and self.end_transfer(self.flying[0][1]):
-            return True
+        self.short = False
         ready = self.pop(self.ready)
+        self.short |= ready is not None and self.needs(ready) > self.room
         frontier = self.frontier(ready)
         ahead = self.units.busy_ns[ready] if ready is not None else 0
-        if self.launch(frontier, ahead):
+        if self.make_room() or self.launch(frontier, ahead) or self.make_room():
             self.push_ready(ready)
             return True
         late = self.earliest_due()
@@ -333,6 +340,7 @@ class _Listing:
                     return unit
             else:
                 tried += 1
+                self.short = True
             place -= 1
         return None
 
@@ -349,6 +357,14 @@ class _Listing:
         while self.due and self.due[0][1] not in self.end:
             heappop(self.due)
         return self.due[0][1] if self.due else None
+
+    def make_room(self) -> bool:
+        """Wait for the transfer that ended first, if memory is short; return whether it was.
+
+        A wait that comes later blocks less if its transfer takes longer than planned.
+        """
+        ended = self.short and self.flying and self.flying[0][0] <= self.now
+        return bool(ended) and self.end_transfer(self.flying[0][1])
 
     def end_transfer(self, wait: int) -> bool:
         if not self.affordable(wait):
