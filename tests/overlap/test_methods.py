@@ -218,6 +218,23 @@ def test_what_is_gathered_early_does_not_take_the_memory_that_others_need() -> N
     assert found.objective_ns == lower_bound_ns(limited, NEVER)[0] == 12 * 20 + 10 + 10
 
 
+@pytest.mark.parametrize("spare", [0, 1000, None])
+def test_transfers_are_waited_for_where_memory_is_short_and_not_before(spare: int | None) -> None:
+    """Nothing reads what is scattered; without a limit the own order's memory counts as one."""
+    problem = sharded(6)
+    own = evaluate(problem, own_order(problem))
+    limited = problem if spare is None else with_limit(problem, own.peak_bytes + spare)
+    plan = listed(limited, (), Rules(), NEVER)
+    assert plan is not None
+    check(limited, plan)
+    place = {node: at for at, node in enumerate(plan.order)}
+    waits, uses = (
+        [place[at] for at, node in enumerate(problem.nodes) if node.name == name]
+        for name in ("done", "use")
+    )
+    assert (min(waits) > max(uses)) == (spare == 1000)
+
+
 def test_a_search_merges_nothing_that_waits_for_itself() -> None:
     """The third starts when the first has been waited for: together both would wait for ever."""
     needed = ((), (0,), (0, 1), (2,), (1, 3), (3, 4))
