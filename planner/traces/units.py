@@ -182,7 +182,7 @@ def _planned(
                 break
             found = Outcome(plan, None, result.timed_out, method=result.method)
             return FSDP.verify(within, found, result.runtime_s)
-        limit -= over
+        limit = min(limit, peak_of(shaped, result.plan)) - over
     return FSDP.verify(within, Outcome(traced, method="recorded"), 0.0)
 
 

@@ -101,6 +101,14 @@ def test_memory_to_spare_keeps_units_from_being_gathered_again() -> None:
     assert all_of_it.gain >= SLOW.step_ns() / again.step_ns() * 0.98  # FSDP2's own prefetching
 
 
+@pytest.mark.parametrize("spare", [79_999, 80_000, 80_001])
+def test_memory_for_two_units_keeps_about_two_more(spare: int) -> None:
+    found = proposed(SLOW, spare)
+    kept = sum(unit.stop - unit.start for unit in found.plan.units if unit.keep)
+    assert 2 <= kept <= 4
+    assert found.gain > 1.05
+
+
 def test_recorded_gathers_left_when_fsdp2s_streams_let_them() -> None:
     """The host asks for each in its own step, or one ahead in the backward pass."""
     units = proposed(SLOW).likeliest.traced.units
