@@ -30,7 +30,7 @@ def three_steps(proposal: Proposal, recorded: Recorded) -> Timeline:
     reading, sharded = proposal.likeliest, proposal.target.sharded
     priced = _units if sharded else _buckets
     steps = (
-        _recorded(proposal, recorded, ("all_gather", "reduce_scatter") if sharded else None),
+        _recorded(proposal, recorded),
         priced(reading, reading.traced),
         priced(reading, proposal.plan),
     )
@@ -52,10 +52,13 @@ def _named(name: str, bars: Iterator[_Bar]) -> Iterator[Interval]:
             number += 1
 
 
-def _recorded(
-    proposal: Proposal, recorded: Recorded, kinds: tuple[Kind, ...] | None
-) -> Iterator[_Bar]:
-    """Yield what the recorded step computed, and sent of these kinds (default: all-reduces)."""
+def _recorded(proposal: Proposal, recorded: Recorded) -> Iterator[_Bar]:
+    """Yield what the recorded step computed, and sent of the kinds that are planned."""
+    kinds: dict[str, Kind] = {"all_reduce": "all_reduce"}
+    if proposal.target.sharded:
+        kinds = {"all_gather": "all_gather", "reduce_scatter": "reduce_scatter"}
+        if not recorded.device:  # gloo has no reduce-scatter: torch sends an all-reduce
+            kinds["all_reduce"] = "reduce_scatter"
     periods = periods_of(recorded)
     lasting = {place: end - start for place, (start, end) in enumerate(periods)}
     place = min(lasting, key=lambda step: (abs(lasting[step] - proposal.step_ns), step))
@@ -63,10 +66,9 @@ def _recorded(
     for at, until in clipped(recorded.computation, (begin, end)):
         yield _Bar(at - begin, until - begin, "computation")
     for each in recorded.transfers:
-        for kind in kinds or ("all_reduce",):
-            if each.step == place and each.collective == kind:
-                start, stop = (min(max(time, begin), end) for time in (each.start_ns, each.end_ns))
-                yield _Bar(start - begin, stop - begin, kind)
+        if each.step == place and each.collective in kinds:
+            start, stop = (min(max(time, begin), end) for time in (each.start_ns, each.end_ns))
+            yield _Bar(start - begin, stop - begin, kinds[each.collective])
 
 
 def _buckets(reading: Reading, plan: Any) -> Iterator[_Bar]:
