@@ -84,6 +84,11 @@ def propose_units(
         Memory that plans may use beyond what the recorded settings use.
     time_limit : float, optional
         Seconds for planning, shared by the readings.
+
+    Raises
+    ------
+    NotApplicableError
+        If the recorded gathers are not issued in the order of a chain.
     """
     readings = [
         _reading(units, rank, *costs) for costs in _costs(units, alone=one_of_several(ranks))
