@@ -75,7 +75,7 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
 
 
 def _planned(traces: Sequence[bytes]) -> Any:
-    """Return what is planned from the traces, and the predicted steps of all variants."""
+    """Plan from the traces; return the variants to run, each with its predicted step."""
     read = [read_trace(data) for data in traces]
     ranks = [recorded_in(trace, place) for place, trace in enumerate(read)]
     rank = waited_for(ranks)

@@ -1,4 +1,4 @@
-"""``planner tune``: from the trace of a job to the buckets that it should have."""
+"""``planner tune``: from the trace of a job to the settings that it should have."""
 
 import argparse
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
             "--time-limit S": "for planning; default: no limit",
         },
         {"--transfers": {"type": pattern}, "--for": {"dest": "target"}},
-        about="The step that was recorded is predicted under its own buckets first, and the plan's "
+        about="The step that was recorded is predicted under its own settings first, and the plan's "
         "gain only as surely as that.",
     )
 
@@ -170,7 +170,7 @@ def proposed(
 
 
 def _settings(proposal: Proposal, answer: Any, graph: Graph | None) -> dict[str, Any]:
-    """Return what to set: of FSDP2's units no times, which are those of units alone."""
+    """Return the settings of the target, for FSDP2 without times: these leave out the model's own."""
     target, width = proposal.target, proposal.planned[0].element_bytes
     settings = settings_for(target.name, [answer], graph, width)
     if not target.sharded:

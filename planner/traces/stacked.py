@@ -89,24 +89,20 @@ def _units(reading: Reading, plan: Any) -> Iterator[_Bar]:
     found = fsdp.evaluate(reading.problem, plan)
     bars = [_Bar(each.start_ns, each.end_ns, "all_gather") for each in found.gathers]
     bars += [_Bar(each.start_ns, each.end_ns, "reduce_scatter") for each in found.reduces]
-    count = len(plan.units)
+    phases: list[Kind] = ["forward"] * len(plan.units) + ["backward"] * len(plan.units)
     if not reading.passes_ns:
-        for step, each in enumerate(found.steps):
-            kind: Kind = "forward" if step < count else "backward"
-            bars.append(_Bar(each.start_ns, each.end_ns, kind))
+        for step, phase in zip(found.steps, phases, strict=True):
+            bars.append(_Bar(step.start_ns, step.end_ns, phase))
         yield from sorted(bars)
         return
     sent, now = iter(sorted(bars)), 0
-    for step in range(2 * count):  # each waits for its gather, and its gradients for nothing else
-        unit, back = plan.units[plan.unit_of(step)], step >= count
+    for number, phase in enumerate(phases):  # transfers and computation take turns
+        unit, back = plan.units[plan.unit_of(number)], phase == "backward"
         lasts = sum(times[back] for times in reading.passes_ns[unit.start : unit.stop])
-        scatters = back and found.loads[plan.unit_of(step)].gradient_bytes > 0
-        turns = [not (back and unit.keep), None, scatters]
-        for turn in turns:
-            if turn is None:
-                yield _Bar(now, now + lasts, "backward" if back else "forward")
-                now += lasts
-            elif turn:
-                bar = next(sent)
-                yield _Bar(now, now + bar.end_ns - bar.start_ns, bar.kind)
-                now += bar.end_ns - bar.start_ns
+        turns = [] if back and unit.keep else [next(sent)]
+        turns.append(_Bar(0, lasts, phase))
+        if back and found.loads[plan.unit_of(number)].gradient_bytes:
+            turns.append(next(sent))
+        for start, end, kind in turns:
+            yield _Bar(now, now + end - start, kind)
+            now += end - start

@@ -63,7 +63,7 @@ def part_rows(proposal: Proposal) -> list[tuple[str, ...]]:
 
 
 def sent(proposal: Proposal) -> str:
-    """Return what the settings divide the model into."""
+    """Return the name of one part of the settings: a bucket or a unit."""
     return "unit" if proposal.target.sharded else "bucket"
 
 
