@@ -103,7 +103,7 @@ class Load(NamedTuple):
 
     @classmethod
     def now(cls, loop: Awake | None = None) -> "Load":
-        """Return what Linux counts; what `loop` took to keep the processor awake is own time."""
+        """Return the times that Linux counts; those of `loop` are the job's own."""
         fields = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]
         user, nice, system, _idle, _waiting, interrupts, soft, stolen = each = [*map(int, fields)]
         tick = os.sysconf("SC_CLK_TCK")

@@ -61,8 +61,8 @@ def add_parser(commands: Any) -> None:
             "--time-limit S": "for planning; default: no limit",
         },
         {"--transfers": {"type": pattern}, "--for": {"dest": "target"}},
-        about="The step that was recorded is predicted under its own settings first, and the plan's "
-        "gain only as surely as that.",
+        about="The recorded step is predicted under its own settings first, and the plan's gain "
+        "only as surely as that.",
     )
 
 
@@ -170,7 +170,7 @@ def proposed(
 
 
 def _settings(proposal: Proposal, answer: Any, graph: Graph | None) -> dict[str, Any]:
-    """Return the settings of the target, for FSDP2 without times: these leave out the model's own."""
+    """Return the settings of the target; of FSDP2 without times, which are of units alone."""
     target, width = proposal.target, proposal.planned[0].element_bytes
     settings = settings_for(target.name, [answer], graph, width)
     if not target.sharded:

@@ -89,7 +89,8 @@ def _units(reading: Reading, plan: Any) -> Iterator[_Bar]:
     found = fsdp.evaluate(reading.problem, plan)
     bars = [_Bar(each.start_ns, each.end_ns, "all_gather") for each in found.gathers]
     bars += [_Bar(each.start_ns, each.end_ns, "reduce_scatter") for each in found.reduces]
-    phases: list[Kind] = ["forward"] * len(plan.units) + ["backward"] * len(plan.units)
+    passes: tuple[Kind, Kind] = ("forward", "backward")
+    phases = [phase for phase in passes for _ in plan.units]
     if not reading.passes_ns:
         for step, phase in zip(found.steps, phases, strict=True):
             bars.append(_Bar(step.start_ns, step.end_ns, phase))

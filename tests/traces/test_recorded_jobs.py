@@ -136,6 +136,6 @@ def _kept(proposal: Proposal) -> list[tuple[int, bool]]:
 
 
 def _read(traces: list[bytes]) -> tuple[list[Recorded], Trace]:
-    """Return what was recorded, and the trace of the rank that is waited for."""
+    """Return the recordings, and the trace of the rank that the others wait for."""
     jobs = recorded(traces)
     return jobs, read_trace(traces[jobs.index(waited_for(jobs))])

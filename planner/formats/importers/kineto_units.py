@@ -1,11 +1,12 @@
 """The units of FSDP2 in a profiler's trace: what it gathered, when, and what ran between.
 
-Problem: which modules does a job gather together, when, and how long does each compute? FSDP2 marks what its hooks do with the name of the module: ``FSDP::pre_forward (layers.0)``, where
-its gather is asked for (``all_gather``), where its gradients leave (``post_backward_reduce``). The
-n-th gather that a step asked for is the n-th all-gather that it sent. On a device a unit computes
-from the first kernel launched behind its mark to the first one launched behind the next; on a
-processor between the marks themselves, transfers aside. What runs behind the last unit's forward
-pass, such as a loss, counts to it.
+Problem: which modules does a job gather together, when, and how long does each compute?
+Method: FSDP2 marks what its hooks do with the name of the module: ``FSDP::pre_forward (layers.0)``,
+where its gather is asked for (``all_gather``), where its gradients leave
+(``post_backward_reduce``). The n-th gather that a step asked for is the n-th all-gather that it
+sent. On a device a unit computes from the first kernel launched behind its mark to the first one
+launched behind the next; on a processor between the marks themselves, transfers aside. What runs
+behind the last unit's forward pass, such as a loss, counts to it.
 Guarantee: every gather and reduce-scatter of a step belongs to one unit, or an error says why not.
 Complexity: O(events · log events). Source: _fsdp_state.py, _fsdp_param_group.py of PyTorch 2.13.
 """
