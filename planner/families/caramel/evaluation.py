@@ -81,7 +81,7 @@ class Evaluation:
 
     @property
     def utilisation(self) -> float:
-        """Share of the iteration that computes, ``1 / (1 + ρ - α·min(ρ, 1))``."""
+        """Share of the iteration that computes; ``1 / (1 + ρ - α·min(ρ, 1))`` if ρ > 0."""
         return self.computation_ns / self.iteration_ns if self.iteration_ns else 1.0
 
 
