@@ -31,6 +31,7 @@ class Transfer:
     first_ready_ns: int | None = None  # when the first of its data was ready; None if unknown
     ready_ns: int | None = None  # when the last of its data was ready
     group: str = ""  # the process group, if named
+    asked_ns: int | None = None  # when the host called for it; None if unknown
 
     @property
     def lasts_ns(self) -> int:
@@ -105,9 +106,10 @@ def check_one_each(ranks: Sequence[Recorded]) -> None:
 
 
 def all_reduces(rank: Recorded) -> tuple[Transfer, ...]:
-    """Return the all-reduces of a rank's steps, by start."""
+    """Return the all-reduces of a rank's steps, in the order in which they were called for."""
+    own = (each for each in rank.transfers if each.collective == "all_reduce" and each.step >= 0)
     return tuple(
-        each for each in rank.transfers if each.collective == "all_reduce" and each.step >= 0
+        sorted(own, key=lambda each: each.start_ns if each.asked_ns is None else each.asked_ns)
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.formats.importers.communication_kernels import called, computes, library_of, might_send
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
-from planner.traces.recorded import Recorded, breakdown_of, parts_of
+from planner.traces.recorded import Recorded, all_reduces, breakdown_of, parts_of
 from planner.traces.waits import waits_of
 from tests.formats.test_kineto import Event, event, op, written
 
@@ -228,3 +228,23 @@ def test_steps_hold_what_they_launch(kernels: list[Kernel], lasts: list[int], ap
     for wait in waits_of([found]):
         begin, end = found.periods[wait.step]
         assert wait.waited_ns <= end - begin
+
+
+@given(st.permutations(range(4)), st.booleans())
+def test_all_reduces_over_gloo_are_in_the_order_of_their_calls(
+    order: list[int], of_one: bool
+) -> None:
+    """gloo's threads may start them in another one; without calls it is that of their starts."""
+    sizes = [7, 7 if of_one else 5, 3, 9]
+    events = [event("ProfilerStep#1", 0, 100, "user_annotation"), op("aten::mm", 1, 1)]
+    for at, size in enumerate(sizes):
+        events.append(event("c10d::allreduce_", 10 + at, 0.5, Input_Dims=[[[size]], [], []]))
+    for thread, at in enumerate(order):
+        events.append(event("c10d::reduce_", 20, 0.1, Input_Dims=[[[3]]]))  # of another kind
+        shape: Any = {"Input_Dims": [[sizes[at]]], "Input_type": ["float"]}
+        events.append(event("gloo:all_reduce", 30 + thread, 20, thread=2 + thread, **shape))
+    called_for = all_reduces(recorded(events))
+    assert [each.size_bytes for each in called_for] == [4 * size for size in sizes]
+    assert [each.asked_ns for each in called_for] == [10_000, 11_000, 12_000, 13_000]
+    unknown = all_reduces(recorded([each for each in events if "c10d" not in each["name"]]))
+    assert [each.size_bytes for each in unknown] == [4 * sizes[at] for at in order]

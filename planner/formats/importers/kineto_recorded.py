@@ -8,14 +8,15 @@ collective's size is in its kernel's arguments or in those of the range that lau
 or MPI are the transfers. A step owns the transfers it launched, and ends when the last of what it
 launched has run. A transfer is ready when the kernels launched before it have ended; the first
 gradient of an all-reduce is known if the gradients, in order of completion, fill the transfers
-exactly.
+exactly. Without a device, each collective is taken to be the earliest call of its kind and size
+that no other is: gloo's threads may start neighbours in swapped order.
 
 Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
 """
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -76,9 +77,9 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
             for call in trace.calls
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
         ]
-        moved = [(mark, mark, mark.start_ns) for mark in ranges]
+        moved = list(_with_calls(trace, ranges))
     asked = [at for *_, at in moved]
-    sent = [_transfer(event, around, _step(steps, at)) for event, around, at in moved]
+    sent = [_transfer(event, around, at, _step(steps, at)) for event, around, at in moved]
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
     caveats = {kernel.index for kernel in doubtful}
@@ -120,6 +121,34 @@ def _with_ranges(
         place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
         around = own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
         yield send, around, call.start_ns
+
+
+def _with_calls(trace: Trace, ranges: Iterable[Event]) -> Iterator[tuple[Event, Event | None, int]]:
+    """Yield the host's collectives, twice each, and when they were called for (or began)."""
+    calls: dict[tuple[str, int], deque[int]] = defaultdict(deque)
+    called_for = (each for each in trace.operators if each.name.startswith("c10d::"))
+    for call in sorted(called_for, key=attrgetter("start_ns")):
+        calls[_collective(call.name), _elements(call.dims)].append(call.start_ns)
+    for mark in ranges:
+        own = calls[_collective(mark.name), _elements(mark.dims)]
+        known = bool(own) and own[0] <= mark.start_ns
+        yield mark, mark, own.popleft() if known else mark.start_ns
+
+
+def _elements(dims: Any) -> int:
+    """Return the number of elements of all inputs, tensors or lists of tensors; 0 if unknown."""
+    inputs = [each for each in dims if isinstance(each, list)] if isinstance(dims, list) else []
+    shapes = (shape for each in inputs for shape in ([each] if _is_shape(each) else each))
+    return sum(prod(shape) for shape in shapes if _is_shape(shape))
+
+
+def _is_shape(shape: Any) -> bool:
+    """Return whether this is the shape of a tensor that is no single number."""
+    return (
+        isinstance(shape, list)
+        and bool(shape)
+        and all(type(length) is int and length >= 0 for length in shape)
+    )
 
 
 def _periods(trace: Trace, steps: Sequence[Step]) -> tuple[tuple[int, int], ...]:
@@ -169,7 +198,7 @@ def _following(begin: int, ends: Iterable[int | None]) -> tuple[tuple[int, int],
     return tuple(periods)
 
 
-def _transfer(event: Event, around: Event | None, step: int) -> Transfer:
+def _transfer(event: Event, around: Event | None, asked_ns: int, step: int) -> Transfer:
     message = event.message
     named = message.collective if message is not None else ""
     if not named and around is not None and (found := _RANGE.match(around.name)):
@@ -180,6 +209,7 @@ def _transfer(event: Event, around: Event | None, step: int) -> Transfer:
         collective=_collective(named) or _collective(function) or plain,
         start_ns=event.start_ns,
         end_ns=event.end_ns,
+        asked_ns=asked_ns,
         step=step,
         size_bytes=_size(message, around),
         group="" if message is None else message.group,
@@ -200,10 +230,7 @@ def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
     sizes = [
         prod(shape) * _width(kind)
         for shape, kind in zip(around.dims, around.types, strict=False)
-        if isinstance(shape, list)
-        and shape
-        and isinstance(kind, str)
-        and all(type(length) is int and length >= 0 for length in shape)
+        if _is_shape(shape) and isinstance(kind, str)
     ]
     return max(sizes, default=0) or None
 
