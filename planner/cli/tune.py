@@ -22,7 +22,7 @@ from planner.model.graphs import Graph
 from planner.model.machine import VERSION
 from planner.model.network import ring_cost
 from planner.model.units import format_ns, parse_bytes
-from planner.solving.targets import EVERY, TARGETS, Target
+from planner.solving.targets import EVERY, Target
 from planner.traces.proposals import Proposal, waited_for
 from planner.traces.recorded import Recorded, check_one_each
 from planner.traces.stacked import three_steps
@@ -47,8 +47,7 @@ def add_parser(commands: Any) -> None:
         {
             "traces TRACE+": "traces of PyTorch's profiler (.json, .json.gz), one a rank, with "
             "record_shapes=True; '-': standard input",
-            f"--for {'|'.join(EVERY)}": "what will follow the plan; default: what was recorded, "
-            "ddp or fsdp2",
+            f"--for {'|'.join(EVERY)}": "what will follow the plan; default: what was recorded",
             "--network FILE": "what all-reduces take there, and what they take from computation, "
             "as planner calibrate network measured; default: what the recorded ones took",
             "--spare SIZE": "fsdp2: memory of a rank that plans may use beyond what the recorded "
@@ -128,9 +127,9 @@ def proposed(
 ) -> tuple[Graph | None, Proposal]:
     """Return the dataflow of buckets in a trace of `waited_for`, and what is proposed with it.
 
-    By default for the system that was recorded. DDP fills its buckets in the order in which
-    gradients were ready or, if it does not rebuild them (``find_unused_parameters``), in the
-    reverse of the model's order.
+    By default for the system that was recorded. Buckets are filled in the order in which gradients
+    were ready or, if DDP does not rebuild them (``find_unused_parameters``), in the reverse of the
+    model's order.
     """
     rank = waited_for(ranks)
     if has_units(trace.ranges):
@@ -142,12 +141,13 @@ def proposed(
             raise NotApplicableError("--network", what)
         spare, units = spare_bytes or 0, units_in(trace.ranges, rank)
         return None, propose_units(ranks, rank, units, spare_bytes=spare, time_limit=time_limit)
-    target = target or TARGETS["ddp"]
-    if target.sharded:
+    if target is not None and target.sharded:
         what = "this job was not sharded: planner plan PROFILE --for fsdp2 plans how it would be"
         raise NotApplicableError("--for", what)
     if spare_bytes is not None:
-        raise InvalidInputError("--spare", f"{target.title} keeps all parameters on every rank")
+        raise InvalidInputError(
+            "--spare", "expected traces of FSDP2: others keep all parameters on every rank"
+        )
     check_sends(rank)
     refused, element = None, number_bytes(trace)
     for completed in (True, False):

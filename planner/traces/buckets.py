@@ -1,8 +1,9 @@
-"""The buckets of a recorded job, and the costs of its all-reduces that agree with the recording.
+"""The buckets of a recorded job, and the costs of its transfers that agree with the recording.
 
-Problem: under which buckets did DDP run, and what would others cost? Method: DDP fills buckets with
-gradients in the order in which they become ready, so the sizes of a step's all-reduces cut that
-order; all-reduces that do not fit, such as that of a loss, are passed over. Transfers that overlap
+Problem: under which buckets did it run, and what would others cost? Method: DDP, ZeRO and Megatron
+fill buckets with gradients in the order in which they become ready, so the sizes of a step's
+all-reduces (or reduce-scatters) cut that order; those that do not fit, such as the all-reduce of a
+loss, are passed over. Transfers that overlap
 share the network: together they are one burst. A burst of k transfers and b bytes is taken to last
 s·k + β·b; `lines_of` returns the least, the best and the largest start-up s that agree with the
 bursts. If all bursts are alike, every share of start-ups does.
@@ -17,7 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from planner.model.costs import AffineCost
-from planner.traces.recorded import Recorded, Transfer, all_reduces
+from planner.traces.recorded import Recorded, Transfer, gradient_sends
 
 NEAR = 100
 """Sizes that differ by less than 1/NEAR are the same: systems may pad their buckets."""
@@ -50,12 +51,12 @@ class Settings(NamedTuple):
 
 
 def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
-    """Return the commonest buckets of a rank's steps; None if no step's all-reduces are buckets.
+    """Return the commonest buckets of a rank's steps; None if no step has buckets.
 
     `sizes` are the gradients' bytes, in the order in which they become ready.
     """
     sent: dict[int, list[Transfer]] = defaultdict(list)
-    for transfer in all_reduces(rank):
+    for transfer in gradient_sends(rank):
         if transfer.size_bytes:
             sent[transfer.step].append(transfer)
     for width in _WIDTHS:

@@ -35,7 +35,8 @@ class Reading:
     """A problem that agrees with the trace, with the plan and the time (ns) of recorded settings.
 
     `outside_ns` is the time of passes and transfers that the problem leaves out. If transfers and
-    computation take turns, `passes_ns` has that of each layer, forward and backward.
+    computation take turns, `passes_ns` has that of each layer of units, forward and backward.
+    `before` is the problem of the recorded settings, if they have another.
     """
 
     problem: Any
@@ -43,6 +44,7 @@ class Reading:
     traced_ns: int
     outside_ns: int = 0
     passes_ns: tuple[tuple[int, int], ...] = ()
+    before: Any = None
 
 
 class Step(NamedTuple):

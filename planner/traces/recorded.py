@@ -105,11 +105,21 @@ def check_one_each(ranks: Sequence[Recorded]) -> None:
         )
 
 
-def all_reduces(rank: Recorded) -> tuple[Transfer, ...]:
-    """Return the all-reduces of a rank's steps, in the order in which they were called for."""
-    own = (each for each in rank.transfers if each.collective == "all_reduce" and each.step >= 0)
+def gradient_sends(rank: Recorded) -> tuple[Transfer, ...]:
+    """Return the all-reduces of a rank's steps, or the reduce-scatters if those send more.
+
+    They are in the order in which they were called for.
+    """
+    kinds: dict[str, list[Transfer]] = {"all_reduce": [], "reduce_scatter": []}
+    for each in rank.transfers:
+        if each.step >= 0 and each.collective in kinds:
+            kinds[each.collective].append(each)
+    own = max(kinds.values(), key=lambda sends: sum(each.size_bytes or 0 for each in sends))
     return tuple(
-        sorted(own, key=lambda each: each.start_ns if each.asked_ns is None else each.asked_ns)
+        sorted(
+            own or kinds["reduce_scatter"],
+            key=lambda each: each.start_ns if each.asked_ns is None else each.asked_ns,
+        )
     )
 
 

@@ -6,13 +6,13 @@ Guarantee: each lane holds what was recorded or priced, and nothing twice; other
 in no lane. Complexity: O(events of the step). Source: own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from planner.families import caramel, fsdp
 from planner.solving.timeline import COMPUTES, KIND_NAMES, Interval, Kind, Timeline
 from planner.traces.proposals import Proposal, Reading
-from planner.traces.recorded import Recorded, clipped, periods_of
+from planner.traces.recorded import Recorded, clipped, gradient_sends, periods_of
 
 _STEPS = ("recorded", "predicted", "planned")
 
@@ -28,12 +28,16 @@ class _Bar(NamedTuple):
 def three_steps(proposal: Proposal, recorded: Recorded) -> Timeline:
     """Return the timeline of a proposal; `recorded` is the rank that it was planned for."""
     reading, sharded = proposal.likeliest, proposal.target.sharded
-    priced = _units if sharded else _buckets
-    steps = (
-        _recorded(proposal, recorded),
-        priced(reading, reading.traced),
-        priced(reading, proposal.plan),
-    )
+    kinds = _kinds(recorded, sharded)
+    if sharded:
+        priced = (_units(reading, plan) for plan in (reading.traced, proposal.plan))
+    else:
+        cases = (
+            (reading.before or reading.problem, reading.traced),
+            (reading.problem, proposal.plan),
+        )
+        priced = (_buckets(*case, *kinds.values()) for case in cases)
+    steps = (_recorded(proposal, recorded, kinds), *priced)
     shown = [bar for name, bars in zip(_STEPS, steps, strict=True) for bar in _named(name, bars)]
     lanes = [f"{name}: {what}" for name in _STEPS for what in ("computation", "network")]
     return Timeline(tuple(lanes), tuple(shown))
@@ -52,13 +56,19 @@ def _named(name: str, bars: Iterator[_Bar]) -> Iterator[Interval]:
             number += 1
 
 
-def _recorded(proposal: Proposal, recorded: Recorded) -> Iterator[_Bar]:
+def _kinds(recorded: Recorded, sharded: bool) -> dict[str, Kind]:
+    """Return the collectives that are planned, and as what they are drawn."""
+    if not sharded:
+        scatters = gradient_sends(recorded)[0].collective == "reduce_scatter"
+        return {"reduce_scatter": "reduce_scatter"} if scatters else {"all_reduce": "all_reduce"}
+    kinds: dict[str, Kind] = {"all_gather": "all_gather", "reduce_scatter": "reduce_scatter"}
+    if not recorded.device:  # gloo has no reduce-scatter: torch sends an all-reduce
+        kinds["all_reduce"] = "reduce_scatter"
+    return kinds
+
+
+def _recorded(proposal: Proposal, recorded: Recorded, kinds: Mapping[str, Kind]) -> Iterator[_Bar]:
     """Yield what the recorded step computed, and sent of the kinds that are planned."""
-    kinds: dict[str, Kind] = {"all_reduce": "all_reduce"}
-    if proposal.target.sharded:
-        kinds = {"all_gather": "all_gather", "reduce_scatter": "reduce_scatter"}
-        if not recorded.device:  # gloo has no reduce-scatter: torch sends an all-reduce
-            kinds["all_reduce"] = "reduce_scatter"
     periods = periods_of(recorded)
     lasting = {place: end - start for place, (start, end) in enumerate(periods)}
     place = min(lasting, key=lambda step: (abs(lasting[step] - proposal.step_ns), step))
@@ -71,9 +81,9 @@ def _recorded(proposal: Proposal, recorded: Recorded) -> Iterator[_Bar]:
             yield _Bar(start - begin, stop - begin, kinds[each.collective])
 
 
-def _buckets(reading: Reading, plan: Any) -> Iterator[_Bar]:
+def _buckets(problem: Any, plan: Any, kind: Kind) -> Iterator[_Bar]:
     """Yield the forward pass, and behind it the backward pass with its transfers."""
-    iteration = caramel.evaluate(reading.problem, plan).iteration
+    iteration = caramel.evaluate(problem, plan).iteration
     behind = sum(end - start for start, end in iteration.forward)
     first = iteration.forward[0][0] if iteration.forward else 0
     for start, end in iteration.forward:
@@ -81,7 +91,7 @@ def _buckets(reading: Reading, plan: Any) -> Iterator[_Bar]:
     for start, end in iteration.backward:
         yield _Bar(start + behind, end + behind, "backward")
     for start, end in iteration.transfers:
-        yield _Bar(start + behind, end + behind, "all_reduce")
+        yield _Bar(start + behind, end + behind, kind)
 
 
 def _units(reading: Reading, plan: Any) -> Iterator[_Bar]:

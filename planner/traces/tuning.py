@@ -1,10 +1,13 @@
-"""From the trace of a job of DDP to better buckets.
+"""From the trace of a job of DDP, ZeRO or Megatron to better buckets.
 
 Problem: a job has run under some buckets; which are better, and by how much? Method: the recorded
 graph, with costs that agree with the recorded transfers (`planner.traces.buckets`), makes problems
 of `planner.caramel`, one for each reading of the trace; `planner.traces.proposals` weighs their
 plans. On processors transfers take time from computation, and a trace does not say how much:
 without a measured network one reading is that they take all of it, and overlap gains nothing.
+Jobs that gather parameters shard the optimiser: ZeRO if they all-reduced the gradients, Megatron if
+they scattered them. If nothing of theirs overlapped, transfers and computation took turns: as they
+will without a device, while on one the settings have them overlap.
 Guarantee: that of `planner.traces.proposals`.
 Complexity: that of a plan for each reading, at most six. Source: own.
 """
@@ -26,11 +29,32 @@ from planner.model.costs import AffineCost, scaled_cost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.units import format_bytes
+from planner.model.validation import MAX_VALUE
 from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Settings, lines_of, settings_of, without_startup
 from planner.traces.proposals import Proposal, Reading, Step, waited_for, weighed
-from planner.traces.recorded import Recorded, all_reduces, check_one_each, parts_of
+from planner.traces.recorded import (
+    Recorded,
+    Transfer,
+    both,
+    check_one_each,
+    clipped,
+    gradient_sends,
+    length,
+    merged,
+    parts_of,
+    periods_of,
+    without,
+)
 from planner.traces.waits import one_of_several
+
+_TURNS = Interference(startup_ns=MAX_VALUE)
+"""Transfers take all of the time that they last from computation."""
+
+_OVERLAP = 50
+"""Transfers and computation take turns if less than 1/_OVERLAP of the transfers is overlapped."""
+
+_SENT = {"all_reduce": "all-reduced", "reduce_scatter": "reduce-scattered"}
 
 _PARTS = 1024
 """Computation without contention is a multiple of 1/_PARTS of the recorded one."""
@@ -40,7 +64,7 @@ def propose(
     ranks: Sequence[Recorded],
     graph: Graph,
     *,
-    target: Target = TARGETS["ddp"],
+    target: Target | None = None,
     network: NetworkCost | None = None,
     interference: Interference | None = None,
     element_bytes: int = 4,
@@ -54,8 +78,8 @@ def propose(
         One rank or several of one job.
     graph : Graph
         Dataflow of a recorded step of `waited_for`.
-    target : Target
-        The system whose rules the buckets keep to.
+    target : Target, optional
+        The system whose rules the buckets keep to; by default the recorded one.
     network : AffineCost, TableCost or DepthCost, optional
         Measured cost of an all-reduce; by default that of the recorded ones.
     interference : Interference, optional
@@ -68,13 +92,17 @@ def propose(
     Raises
     ------
     NotApplicableError
-        If the all-reduces are not DDP's buckets of these gradients.
+        If what was sent is no bucket of these gradients, or the parameters were sharded.
     InvalidInputError
         If two recordings are of one rank.
     """
     check_one_each(ranks)
     rank = waited_for(ranks)
     workers = max(2, *(each.ranks or 0 for each in ranks))
+    check_sends(rank)
+    sends = gradient_sends(rank)
+    system = recorded_system(rank, sends)
+    target = target or system
     base = Problem(
         graph,
         AffineCost(0, Fraction(0)),
@@ -83,20 +111,23 @@ def propose(
         element_bytes=element_bytes,
         target=target,
     )
-    sizes = target_view(base, TARGETS["ddp"]).sizes
-    check_sends(rank)
+    sizes = target_view(base, system).sizes
     settings = settings_of(rank, sizes)
     if settings is None:
-        sent = sum(each.size_bytes or 0 for each in all_reduces(rank)) // len(rank.steps)
+        sent = sum(each.size_bytes or 0 for each in sends) // len(rank.steps)
         raise NotApplicableError(
             "",
-            f"{format_bytes(sent)} were all-reduced a step, which are not buckets of the "
-            f"{format_bytes(sum(sizes))} of gradients in the order in which they became ready",
+            f"{format_bytes(sent)} were {_SENT[sends[0].collective]} a step, which are not buckets "
+            f"of the {format_bytes(sum(sizes))} of gradients in the order in which they became "
+            "ready",
         )
+    turns = system is not TARGETS["ddp"] and _by_turns(rank, sends)
+    outside_ns = _others_ns(rank, sends, settings.steps)
     readings = [
-        _reading(replace(base, cost=cost, interference=contention), settings.counts)
-        for cost, contention in _costs(ranks, settings, network, interference)
+        _reading(replace(base, cost=cost, interference=contention), system, settings.counts, turns)
+        for cost, contention in _costs(ranks, settings, network, interference, turns)
     ]
+    readings = [replace(reading, outside_ns=outside_ns) for reading in readings]
     limit = None if time_limit is None else time_limit / len(readings)
     step = Step(
         rank.rank,
@@ -111,7 +142,7 @@ def propose(
         lasting_ns,
         _sizes,
         target=target,
-        contention=rank.device or interference is not None,
+        contention=rank.device or turns or interference is not None,
     )
 
 
@@ -124,6 +155,7 @@ def _costs(
     settings: Settings,
     network: NetworkCost | None,
     interference: Interference | None,
+    turns: bool,
 ) -> Iterator[tuple[NetworkCost, Interference]]:
     """Yield the costs and the contention of each reading, the likeliest first."""
     width = settings.width
@@ -134,6 +166,9 @@ def _costs(
         interference = replace(interference, ns_per_byte=width * interference.ns_per_byte)
     if network is None and one_of_several(ranks):  # waiting for others may be all of a start-up
         costs = tuple(dict.fromkeys((*costs, without_startup(settings.bursts))))
+    if turns and not ranks[0].device:
+        yield from ((cost, _TURNS) for cost in costs)
+        return
     for cost in costs:
         yield cost, NO_CONTENTION if interference is None else interference
     if interference is None and not ranks[0].device:
@@ -142,9 +177,15 @@ def _costs(
             yield cost, Interference(0, everything)
 
 
-def _reading(problem: Problem, counts: Sequence[int]) -> Reading:
-    """Return the reading of a problem: under contention, computation alone takes less."""
-    plan = plan_of_buckets(problem, TARGETS["ddp"], target_view(problem, TARGETS["ddp"]), counts)
+def _reading(problem: Problem, system: Target, counts: Sequence[int], turns: bool) -> Reading:
+    """Return the reading of a problem: under contention, computation alone takes less.
+
+    If transfers and computation took turns, it did not.
+    """
+    plan = plan_of_buckets(problem, system, target_view(problem, system), counts)
+    if turns:
+        apart = replace(problem, interference=_TURNS)
+        return Reading(problem, plan, evaluate(apart, plan).iteration_ns, before=apart)
     if not problem.interference.is_none:
         problem = _undisturbed(problem, plan)
     return Reading(problem, plan, evaluate(problem, plan).iteration_ns)
@@ -153,7 +194,7 @@ def _reading(problem: Problem, counts: Sequence[int]) -> Reading:
 def _undisturbed(problem: Problem, plan: Plan) -> Problem:
     """Return the problem whose computation, slowed down under a plan, is that of the given one.
 
-    The backward pass is shortened, since DDP's transfers overlap no other.
+    The backward pass is shortened, since transfers of gradients overlap no other.
     """
     recorded_ns = problem.windows.compute_ns
 
@@ -217,9 +258,61 @@ def _shortest(low: int, high: int | None) -> float:
     return float(Fraction(low, 2**20))
 
 
+def recorded_system(rank: Recorded, sends: Sequence[Transfer]) -> Target:
+    """Return the target that sent what was recorded; `sends` are its gradients.
+
+    DDP gathers nothing; ZeRO and Megatron's optimiser gather the parameters behind the backward
+    pass, and Megatron scatters gradients. Raises `NotApplicableError` if parameters were gathered
+    between gradients.
+    """
+    gathers = [
+        each for each in rank.transfers if each.collective == "all_gather" and each.step >= 0
+    ]
+    if sends[0].collective == "all_reduce" and 2 * _bytes(rank, gathers) < _bytes(rank, sends):
+        return TARGETS["ddp"]
+    for step in {each.step for each in sends}:
+        asked = [_asked_ns(each) for each in sends if each.step == step]
+        between = [each for each in gathers if min(asked) < _asked_ns(each) < max(asked)]
+        if 2 * len(between) > len(asked):
+            what = (
+                "parameters were gathered between gradients: they are sharded, as by ZeRO stage 3, "
+                "or split among ranks; planner plan PROFILE --for fsdp2 plans units of a profile"
+            )
+            raise NotApplicableError("", what)
+    return TARGETS["megatron" if sends[0].collective == "reduce_scatter" else "deepspeed"]
+
+
+def _bytes(rank: Recorded, transfers: Sequence[Transfer]) -> int:
+    """Return the bytes of transfers; without a device gathers have the size of a rank's share."""
+    shares = 1 if rank.device else rank.ranks or 1
+    return sum(
+        (each.size_bytes or 0) * (shares if each.collective == "all_gather" else 1)
+        for each in transfers
+    )
+
+
+def _asked_ns(transfer: Transfer) -> int:
+    return transfer.start_ns if transfer.asked_ns is None else transfer.asked_ns
+
+
+def _by_turns(rank: Recorded, sends: Sequence[Transfer]) -> bool:
+    """Return whether transfers of gradients and computation took turns."""
+    sent = merged((each.start_ns, each.end_ns) for each in sends)
+    return length(both(sent, rank.computation)) * _OVERLAP < length(sent)
+
+
+def _others_ns(rank: Recorded, sends: Sequence[Transfer], steps: Sequence[int]) -> int:
+    """Return what the other transfers of a step are waited for (ns), the median of some steps."""
+    gradients = merged((each.start_ns, each.end_ns) for each in sends)
+    others = merged((each.start_ns, each.end_ns) for each in set(rank.transfers).difference(sends))
+    waits = without(without(others, gradients), rank.computation)
+    periods = periods_of(rank)
+    return round(median(length(clipped(waits, periods[step])) for step in steps))
+
+
 def check_sends(rank: Recorded) -> None:
-    """Raise `NotApplicableError` unless all-reduces of known sizes were sent in marked steps."""
-    inside, reduced = [each for each in rank.transfers if each.step >= 0], all_reduces(rank)
+    """Raise `NotApplicableError` unless gradients of known sizes were sent in marked steps."""
+    inside, reduced = [each for each in rank.transfers if each.step >= 0], gradient_sends(rank)
     kinds = sorted({transfer.collective for transfer in inside})
     if not rank.steps:
         reason = "no steps are marked (ProfilerStep#N): record with a schedule, and call step()"
@@ -228,9 +321,11 @@ def check_sends(rank: Recorded) -> None:
     elif not inside:
         reason = "no transfer belongs to a step: nothing to plan"
     elif not reduced:
-        reason = f"{', '.join(kinds)} were sent: buckets are planned of all-reduces, as DDP's"
+        reason = (
+            f"{', '.join(kinds)} were sent: buckets are planned of all-reduces or reduce-scatters"
+        )
     elif not any(transfer.size_bytes for transfer in reduced):
-        reason = "no all-reduce has a size: record with record_shapes=True"
+        reason = "no transfer of gradients has a size: record with record_shapes=True"
     else:
         return
     raise NotApplicableError("", reason)

@@ -116,6 +116,18 @@ OPS = [
 ]
 
 
+def test_what_a_hook_of_a_gradient_waits_for_is_no_computation() -> None:
+    """As ZeRO's, which send and wait: here for 1.2 of the 14 µs of the layer's node."""
+    sent: Any = {"Input_Dims": [[[4]], []]}
+    hook = [
+        event("c10d::allreduce_", 63.6, 0.1, **sent),
+        event("gloo:all_reduce", 63.8, 1, "user_annotation", Input_Dims=[[4]], thread=2),
+    ]
+    times = [duration for _, duration, _ in OPS]
+    times[-2] -= 1200
+    assert durations([*a_step(), *hook]) == times
+
+
 def test_a_step_becomes_ops_one_after_the_other_and_parameters() -> None:
     profile, warnings = read(a_step())
     graph = graph_of(a_step())

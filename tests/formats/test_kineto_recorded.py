@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.formats.importers.communication_kernels import called, computes, library_of, might_send
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
-from planner.traces.recorded import Recorded, all_reduces, breakdown_of, parts_of
+from planner.traces.recorded import Recorded, breakdown_of, gradient_sends, parts_of
 from planner.traces.waits import waits_of
 from tests.formats.test_kineto import Event, event, op, written
 
@@ -243,8 +243,33 @@ def test_all_reduces_over_gloo_are_in_the_order_of_their_calls(
         events.append(event("c10d::reduce_", 20, 0.1, Input_Dims=[[[3]]]))  # of another kind
         shape: Any = {"Input_Dims": [[sizes[at]]], "Input_type": ["float"]}
         events.append(event("gloo:all_reduce", 30 + thread, 20, thread=2 + thread, **shape))
-    called_for = all_reduces(recorded(events))
+    called_for = gradient_sends(recorded(events))
     assert [each.size_bytes for each in called_for] == [4 * size for size in sizes]
     assert [each.asked_ns for each in called_for] == [10_000, 11_000, 12_000, 13_000]
-    unknown = all_reduces(recorded([each for each in events if "c10d" not in each["name"]]))
+    unknown = gradient_sends(recorded([each for each in events if "c10d" not in each["name"]]))
     assert [each.size_bytes for each in unknown] == [4 * sizes[at] for at in order]
+
+
+def test_what_a_hook_waits_for_is_no_computation() -> None:
+    """A hook that sends and waits, as ZeRO's; one that sends only; and one that computes on."""
+
+    def sending(at: float, *inside: Event) -> list[Event]:
+        shape: Any = {"Input_Dims": [[7]], "Input_type": ["float"]}
+        return [
+            op("outer", at, 20),
+            event("c10d::allreduce_", at + 2, 1, Input_Dims=[[[7]]]),
+            *inside,
+            event("gloo:all_reduce", at + 2.5, 7.5, thread=2, **shape),
+        ]
+
+    def parts(events: list[Event]) -> tuple[int, int]:
+        steps = [event("ProfilerStep#1", 0, 200, "user_annotation")]
+        found = breakdown_of(recorded([*steps, *events]))
+        return found.compute_ns, found.exposed_ns
+
+    assert parts(sending(10)) == (12_000, 7_500)
+    assert parts(sending(10, op("aten::copy_", 12.2, 0.5))) == (12_000, 7_500)  # within the call
+    assert parts(sending(10, op("aten::mm", 9 + 5, 1))) == (20_000, 0)
+    late = sending(10)
+    late[-1]["dur"] = 30  # it ends after the operator that asked for it
+    assert parts(late) == (20_000, 12_500)

@@ -1,11 +1,16 @@
-"""Recordings of jobs whose costs are known: a simulator of DDP, sharing nothing with planner's."""
+"""Recordings of jobs whose costs are known: simulators that share nothing with planner's.
+
+Of DDP; of ZeRO and Megatron, which gather the parameters behind the backward pass; and of both if
+computation waits for each transfer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from planner.model.graphs import Graph, Op, Parameter, Phase
-from planner.traces.recorded import Recorded, Step, Transfer
+from planner.traces.recorded import Recorded, Step, Transfer, merged
+
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,9 @@ class Job:
     startup_ns: int
     ns_per_byte: float
     other_ns: int = 0  # of a step, behind the passes
+    system: str = "ddp"  # or ``deepspeed``, ``megatron``
+    turns: bool = False  # whether computation waits for each transfer
+    gather_ns: int = 0  # of all parameters, behind the passes
 
     @property
     def sizes(self) -> list[int]:
@@ -37,44 +45,68 @@ class Job:
         ]
         return Graph(tuple(ops), tuple(parameters))
 
-    def sent(self, counts: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return start, end and bytes of each all-reduce of a step under these buckets."""
-        at = sum(forward for forward, _, _ in self.layers)
-        ready = list(accumulate((back for _, back, _ in reversed(self.layers)), initial=at))[1:]
-        sent, free, place = [], 0, 0
+    def passes(self, counts: Sequence[int]) -> tuple[list[Span], list[tuple[int, int, int]]]:
+        """Return when a step computes, and start, end and bytes of each transfer of gradients."""
+        now = sum(forward for forward, _, _ in self.layers)
+        computed: list[Span] = [(0, now)]
+        sent: list[tuple[int, int, int]] = []
+        late = self.system == "deepspeed"
+
+        def leave(now: int, size: int) -> int:
+            """Send a bucket, and return when computation goes on."""
+            start = max(now, sent[-1][1] if sent else 0)
+            end = start + self.startup_ns + round(self.ns_per_byte * size)
+            sent.append((start, end, size))
+            return end if self.turns else start if late else now
+
+        place, full = len(self.layers), 0
         for count in counts:
-            place += count
-            size = sum(self.sizes[place - count : place])
-            start = max(free, ready[place - 1])
-            free = start + self.startup_ns + round(self.ns_per_byte * size)
-            sent.append((start, free, size))
-        return sent
+            bucket = self.layers[place - count : place]
+            for number, (_, back, _) in enumerate(reversed(bucket)):
+                computed.append((now, now + back))
+                now += back
+                if late and full and not number:  # the bucket before: this gradient is too much
+                    now = leave(now, full)
+            place, full = place - count, sum(size for *_, size in bucket)
+            if not late:
+                now = leave(now, full)
+        if late:
+            leave(now, full)
+        return computed, sent
 
     def step_ns(self, counts: Sequence[int]) -> int:
         """Return how long a step lasts."""
-        computed = sum(forward + backward for forward, backward, _ in self.layers)
-        return max(computed, *(end for _, end, _ in self.sent(counts))) + self.other_ns
+        return self._passed_ns(counts) + self.gather_ns + self.other_ns
+
+    def _passed_ns(self, counts: Sequence[int]) -> int:
+        computed, sent = self.passes(counts)
+        return max(computed[-1][1], *(end for _, end, _ in sent))
 
     def recorded(
         self, counts: Sequence[int], steps: int = 2, *, rank: int = 0, device: bool = True
     ) -> Recorded:
         """Return the recording of a job of two ranks."""
-        lasts = self.step_ns(counts)
-        computed = sum(forward + backward for forward, backward, _ in self.layers)
+        lasts, passed = self.step_ns(counts), self._passed_ns(counts)
+        computed, sent = self.passes(counts)
+        kind = "reduce_scatter" if self.system == "megatron" else "all_reduce"
         spans, transfers, marks = [], [], []
         for step in range(steps):
             begin = step * lasts
-            spans += [(begin, begin + computed), (begin + lasts - self.other_ns, begin + lasts)]
+            spans += [(begin + start, begin + end) for start, end in computed]
+            spans.append((begin + lasts - self.other_ns, begin + lasts))
             marks.append(Step(f"ProfilerStep#{step}", begin, begin + lasts))
             transfers += [
-                Transfer("all_reduce", begin + start, begin + end, step, size)
-                for start, end, size in self.sent(counts)
+                Transfer(kind, begin + start, begin + end, step, size) for start, end, size in sent
             ]
+            if self.system != "ddp":
+                share = sum(self.sizes) // (1 if device else 2)
+                gathered = begin + passed, begin + passed + self.gather_ns
+                transfers.append(Transfer("all_gather", *gathered, step, share))
         return Recorded(
             rank=rank,
             ranks=2,
             device=device,
-            computation=tuple(span for span in spans if span[0] < span[1]),
+            computation=merged(spans),
             memory=(),
             transfers=tuple(transfers),
             steps=tuple(marks),

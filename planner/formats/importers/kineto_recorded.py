@@ -5,18 +5,17 @@ On a device kernels are classified by name: transfers
 and computation. If the job has several ranks, kernels that may be transfers are named. A
 collective's size is in its kernel's arguments or in those of the range that launched it
 (``nccl:all_reduce``, recorded with shapes). Without a device, operators compute, and ranges of gloo
-or MPI are the transfers. A step owns the transfers it launched, and ends when the last of what it
-launched has run. A transfer is ready when the kernels launched before it have ended; the first
-gradient of an all-reduce is known if the gradients, in order of completion, fill the transfers
-exactly. Without a device, each collective is taken to be the earliest call of its kind and size
-that no other is: gloo's threads may start neighbours in swapped order.
+or MPI are the transfers (`planner.formats.importers.kineto_host`). A step owns the transfers it
+launched, and ends when the last of what it launched has run. A transfer is ready when the kernels
+launched before it have ended; the first gradient of an all-reduce is known if the gradients, in
+order of completion, fill the transfers exactly.
 
 Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
 """
 
 import re
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -33,23 +32,16 @@ from planner.formats.importers.communication_kernels import (
     told_apart,
 )
 from planner.formats.importers.kineto_events import ACCUMULATE, STEP, CollectiveRecord, Event
+from planner.formats.importers.kineto_host import (
+    RANGE,
+    called_for,
+    collective_in,
+    is_shape,
+    waited_inside,
+)
 from planner.formats.importers.kineto_trace import Trace
-from planner.traces.recorded import Recorded, Step, Transfer, merged
+from planner.traces.recorded import Recorded, Spans, Step, Transfer, merged, without
 
-_RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
-_COLLECTIVES = {
-    "crossdevicereduce": "all_reduce",
-    "quickreduce": "all_reduce",
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "sendrecv": "send_recv",
-    "reduce": "reduce",
-    "send": "send_recv",
-    "recv": "send_recv",
-}
 _BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
 _INPUT = "enumerate(DataLoader)"
 _WAITS = re.compile(r"Synchronize")
@@ -61,7 +53,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     `transfers` is a pattern in the names of further kernels that are transfers. With
     it all others compute: no kernel is in doubt.
     """
-    ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
+    ranges = [mark for mark in trace.ranges if RANGE.match(mark.name)]
     steps = tuple(
         Step(mark.name, mark.start_ns, mark.end_ns)
         for mark in trace.ranges
@@ -69,6 +61,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     )
     inside = launched_by_sending(trace)
     sends, copies, kernels = told_apart(trace.kernels, inside, transfers)
+    waits: Spans = ()
     if trace.device:
         busy, moved = kernels, list(_with_ranges(trace, sends, ranges))
     else:
@@ -77,7 +70,8 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
             for call in trace.calls
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
         ]
-        moved = list(_with_calls(trace, ranges))
+        waits = waited_inside(trace)
+        moved = [(mark, mark, at) for mark, at in called_for(trace)]
     asked = [at for *_, at in moved]
     sent = [_transfer(event, around, at, _step(steps, at)) for event, around, at in moved]
     several = has_several(trace, sent=bool(sent))
@@ -88,7 +82,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         rank=rank if trace.rank is None else trace.rank,
         ranks=trace.ranks,
         device=trace.device,
-        computation=_spans(busy),
+        computation=without(_spans(busy), waits),
         memory=_spans(copies),
         transfers=tuple(
             sorted(_made_ready(trace, sent, asked, launched), key=attrgetter("start_ns", "end_ns"))
@@ -100,7 +94,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         periods=_periods(trace, steps) if trace.device else _on_the_host(steps, sent),
         counted=by_name(sends),
         doubtful=by_name(doubtful),
-        certain=_spans(event for event in busy if event.index not in caveats),
+        certain=without(_spans(event for event in busy if event.index not in caveats), waits),
         several=several,
     )
 
@@ -121,34 +115,6 @@ def _with_ranges(
         place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
         around = own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
         yield send, around, call.start_ns
-
-
-def _with_calls(trace: Trace, ranges: Iterable[Event]) -> Iterator[tuple[Event, Event | None, int]]:
-    """Yield the host's collectives, twice each, and when they were called for (or began)."""
-    calls: dict[tuple[str, int], deque[int]] = defaultdict(deque)
-    called_for = (each for each in trace.operators if each.name.startswith("c10d::"))
-    for call in sorted(called_for, key=attrgetter("start_ns")):
-        calls[_collective(call.name), _elements(call.dims)].append(call.start_ns)
-    for mark in ranges:
-        own = calls[_collective(mark.name), _elements(mark.dims)]
-        known = bool(own) and own[0] <= mark.start_ns
-        yield mark, mark, own.popleft() if known else mark.start_ns
-
-
-def _elements(dims: Any) -> int:
-    """Return the number of elements of all inputs, tensors or lists of tensors; 0 if unknown."""
-    inputs = [each for each in dims if isinstance(each, list)] if isinstance(dims, list) else []
-    shapes = (shape for each in inputs for shape in ([each] if _is_shape(each) else each))
-    return sum(prod(shape) for shape in shapes if _is_shape(shape))
-
-
-def _is_shape(shape: Any) -> bool:
-    """Return whether this is the shape of a tensor that is no single number."""
-    return (
-        isinstance(shape, list)
-        and bool(shape)
-        and all(type(length) is int and length >= 0 for length in shape)
-    )
 
 
 def _periods(trace: Trace, steps: Sequence[Step]) -> tuple[tuple[int, int], ...]:
@@ -201,12 +167,12 @@ def _following(begin: int, ends: Iterable[int | None]) -> tuple[tuple[int, int],
 def _transfer(event: Event, around: Event | None, asked_ns: int, step: int) -> Transfer:
     message = event.message
     named = message.collective if message is not None else ""
-    if not named and around is not None and (found := _RANGE.match(around.name)):
+    if not named and around is not None and (found := RANGE.match(around.name)):
         named = found[2]
     function = called(event.name)
     plain = "unknown" if "ccl" in function.lower() else re.split(r"::?", function)[-1]
     return Transfer(
-        collective=_collective(named) or _collective(function) or plain,
+        collective=collective_in(named) or collective_in(function) or plain,
         start_ns=event.start_ns,
         end_ns=event.end_ns,
         asked_ns=asked_ns,
@@ -214,11 +180,6 @@ def _transfer(event: Event, around: Event | None, asked_ns: int, step: int) -> T
         size_bytes=_size(message, around),
         group="" if message is None else message.group,
     )
-
-
-def _collective(name: str) -> str:
-    plain = name.lower().replace("_", "")
-    return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
 
 
 def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
@@ -230,7 +191,7 @@ def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
     sizes = [
         prod(shape) * _width(kind)
         for shape, kind in zip(around.dims, around.types, strict=False)
-        if _is_shape(shape) and isinstance(kind, str)
+        if is_shape(shape) and isinstance(kind, str)
     ]
     return max(sizes, default=0) or None
 

@@ -21,10 +21,11 @@ from typing import Any
 
 from planner.formats.importers.communication_kernels import library_of
 from planner.formats.importers.kineto_events import ACCUMULATE, RUN, STEP, Event
+from planner.formats.importers.kineto_host import waited_inside
 from planner.formats.importers.kineto_trace import Call, Trace
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
-from planner.traces.recorded import length, merged
+from planner.traces.recorded import Spans, clipped, length, merged
 
 # ---
 # Computation times of the ops of a traced step, and the duration of the step.
@@ -34,8 +35,9 @@ from planner.traces.recorded import length, merged
 # kernels run, without collectives; time in which kernels of several ops run counts for the one
 # whose kernel started first, so the sum cannot exceed the step. Without a device an op lasts until
 # the next one starts: what lies between (Python, operators without a node) is work of the same
-# processor. A step lasts as long as its range, or, if the host runs ahead of the device, from the
-# end of its kernels to that of the next step's. Complexity: O(kernels · log kernels). Source: own.
+# processor, but for collectives that it waits for. A step lasts as long as its range, or, if the
+# host runs ahead of the device, from the end of its kernels to that of the next step's. Complexity:
+# O(kernels · log kernels). Source: own.
 
 
 def step_ns(steps: Sequence["TrainingStep"], places: Sequence[int]) -> int:
@@ -66,12 +68,13 @@ def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
     return tuple(times)
 
 
-def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
-    """Return the time from the start of each group to that of the next one."""
+def _until_the_next(groups: Sequence[Sequence[Event]], waits: Spans) -> tuple[int, ...]:
+    """Return the time from the start of each group to that of the next one, without waits."""
     # With several threads a later op may start earlier.
     starts = list(accumulate((group[0].start_ns for group in groups), max))
     end = max(event.end_ns for group in groups for event in group)
-    return tuple(b - a for a, b in pairwise([*starts, max(end, starts[-1])]))
+    spans = pairwise([*starts, max(end, starts[-1])])
+    return tuple(b - a - length(clipped(waits, (a, b))) for a, b in spans)
 
 
 def _moves(kernel: Event) -> bool:
@@ -145,12 +148,13 @@ def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
         starts = [-MAX_VALUE, *ends[:-1]]
         spans = [(f"step {k}", *span) for k, span in enumerate(zip(starts, ends, strict=True), 1)]
     starts = [call.event.start_ns for call in trace.calls]
+    waits = () if trace.device else waited_inside(trace)
     steps = []
     for name, start, end in spans:
         first, behind = (bisect_left(starts, moment) for moment in (start, end))
         calls = trace.calls[first:behind]
         if any(event.name == ACCUMULATE for call in calls for event in call.inside):
-            steps.append(_step(name, calls, trace, (start, end)))
+            steps.append(_step(name, calls, trace, (start, end), waits))
     if not steps:
         raise InvalidInputError(
             "traceEvents",
@@ -159,7 +163,9 @@ def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
     return tuple(steps)
 
 
-def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> TrainingStep:
+def _step(
+    name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int], waits: Spans
+) -> TrainingStep:
     if not -MAX_VALUE < span[0] <= span[1] < MAX_VALUE:  # without marks there may be no limits
         first, last = (calls[0].event.start_ns, max(call.event.end_ns for call in calls))
         span = (max(span[0], first), min(span[1], last))
@@ -221,7 +227,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
         ),
         gradients=tuple(gradients),
         skipped_ns=skipped,
-        ops_ns=_busy(computing) if device else _until_the_next(events),
+        ops_ns=_busy(computing) if device else _until_the_next(events, waits),
         device=device,
         start_ns=span[0],
         end_ns=span[1],

@@ -1,0 +1,95 @@
+"""Collectives on the host, over gloo or MPI: when they were called for, and what waited for them.
+
+Problem: a range such as ``gloo:all_reduce`` says when a thread of the library ran a collective, not
+which call asked for it, and threads may start neighbours in swapped order. Method: each collective
+is taken to be the earliest call of its kind and size that no other is. An operator waited for a
+collective that it called and that ended before it, if its thread ran nothing else until then: so do
+hooks of gradients that send and wait, as DeepSpeed's ZeRO has them.
+Guarantee: exact if equal collectives start in the order of their calls.
+Complexity: O(events · log events). Source: own; ranges as of PyTorch 2.13.
+"""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from math import prod
+from operator import attrgetter
+from typing import Any
+
+from planner.formats.importers.kineto_events import Event
+from planner.formats.importers.kineto_trace import Trace
+from planner.traces.recorded import Spans, merged
+
+RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
+"""Names of the ranges of collectives."""
+
+_CALL = "c10d::"
+
+_COLLECTIVES = {
+    "crossdevicereduce": "all_reduce",
+    "quickreduce": "all_reduce",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "reduce": "reduce",
+    "send": "send_recv",
+    "recv": "send_recv",
+}
+
+
+def collective_in(name: str) -> str:
+    """Return the collective that a name says; empty if none."""
+    plain = name.lower().replace("_", "")
+    return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
+
+
+def called_for(trace: Trace) -> Iterator[tuple[Event, int]]:
+    """Yield the collectives of a trace's host, and the times at which they were called for (ns).
+
+    One whose call is unknown is called for when it starts.
+    """
+    calls: dict[tuple[str, int], deque[int]] = defaultdict(deque)
+    every = (each for each in trace.operators if each.name.startswith(_CALL))
+    for call in sorted(every, key=attrgetter("start_ns")):
+        calls[collective_in(call.name), _elements(call.dims)].append(call.start_ns)
+    for mark in trace.ranges:
+        if not RANGE.match(mark.name):
+            continue
+        own = calls[collective_in(mark.name), _elements(mark.dims)]
+        known = bool(own) and own[0] <= mark.start_ns
+        yield mark, own.popleft() if known else mark.start_ns
+
+
+def waited_inside(trace: Trace) -> Spans:
+    """Return when operators of the host waited for collectives that they had called."""
+    ends = {asked: mark.end_ns for mark, asked in called_for(trace)}
+    waits = []
+    for call in trace.calls:
+        for place, event in enumerate(call.inside):
+            end = ends.get(event.start_ns)
+            if end is None or not place or not event.name.startswith(_CALL):
+                continue
+            starts = (call.inside[at].start_ns for at in range(place, len(call.inside)))
+            behind = (start for start in starts if start > event.end_ns)
+            if end <= min(call.event.end_ns, next(behind, end)):
+                waits.append((event.start_ns, end))
+    return merged(waits)
+
+
+def is_shape(shape: Any) -> bool:
+    """Return whether this is the shape of a tensor that is no single number."""
+    return (
+        isinstance(shape, list)
+        and bool(shape)
+        and all(type(length) is int and length >= 0 for length in shape)
+    )
+
+
+def _elements(dims: Any) -> int:
+    """Return the number of elements of all inputs, tensors or lists of tensors; 0 if unknown."""
+    inputs = [each for each in dims if isinstance(each, list)] if isinstance(dims, list) else []
+    shapes = (shape for each in inputs for shape in ([each] if is_shape(each) else each))
+    return sum(prod(shape) for shape in shapes if is_shape(shape))
