@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.families.caramel.evaluation import evaluate
@@ -66,6 +66,7 @@ def _check_is_predicted(job: Job, counts: tuple[int, ...], found: Proposal, most
     assert abs(found.error) < most
 
 
+@example((Job(((0, 10**6, 40_000),) * 4, 0, 25.0), (2, 2)), "deepspeed", False, True, 0)
 @given(
     jobs(),
     st.sampled_from(["deepspeed", "megatron"]),
@@ -80,17 +81,20 @@ def test_steps_of_jobs_that_shard_the_optimiser_are_predicted(
     job, counts = drawn
     job = replace(job, system=system, turns=turns or not device, gather_ns=gather_ns)
     cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
-    for network, most in ((None, 0.06), (cost, 1e-3)):
+    for network, most in ((None, 0.06), (cost, 0.02)):
         found = propose(both(job, counts, device=device), job.graph, network=network)
         assert found.target is TARGETS[system]
         _check_is_predicted(job, counts, found, most)
 
 
-@given(jobs(), st.sampled_from(["deepspeed", "megatron"]))
-def test_of_what_takes_turns_only_start_ups_can_be_saved(drawn: Drawn, system: str) -> None:
+@given(jobs(), st.sampled_from(["deepspeed", "megatron"]), st.booleans())
+def test_of_what_takes_turns_only_start_ups_can_be_saved(
+    drawn: Drawn, system: str, free: bool
+) -> None:
     """On a device the settings have it overlap; without one it goes on taking turns."""
     job, counts = drawn
     job = replace(job, system=system, turns=True, gather_ns=10**5)
+    job = replace(job, startup_ns=0) if free else job
     cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
     host = propose(both(job, counts, device=False), job.graph, network=cost)
     saved = job.startup_ns * (len(counts) - len(host.proposed))
