@@ -14,6 +14,7 @@ Complexity: O(transfers log transfers). Source: own; buckets as in reducer.cpp o
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -44,16 +45,19 @@ class Burst(NamedTuple):
 class Settings(NamedTuple):
     """The buckets of a recorded rank."""
 
-    counts: tuple[int, ...]  # gradients in each bucket, in the order in which they are ready
+    sizes: tuple[int, ...]  # bytes of gradients in each, in the order in which they were sent
+    counts: tuple[int, ...]  # gradients in each, in the order of readiness; empty if unknown
     steps: tuple[int, ...]  # positions of the steps that have these buckets
     bursts: tuple[Burst, ...]  # of all of these steps, with the gradients' own bytes
     width: Fraction  # bytes sent of each byte of a gradient: they may travel as another type
 
 
-def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
+def settings_of(rank: Recorded, sizes: Sequence[int], *, turns: bool = False) -> Settings | None:
     """Return the commonest buckets of a rank's steps; None if no step has buckets.
 
-    `sizes` are the gradients' bytes, in the order in which they become ready.
+    `sizes` are the gradients' bytes, in the order in which they become ready. If computation waits
+    for every transfer (`turns`), which gradients each holds does not matter, and need not be known:
+    ZeRO's stage 1 fills buckets in the model's order, and large gradients are cut.
     """
     sent: dict[int, list[Transfer]] = defaultdict(list)
     for transfer in gradient_sends(rank):
@@ -62,19 +66,29 @@ def settings_of(rank: Recorded, sizes: Sequence[int]) -> Settings | None:
     for width in _WIDTHS:
         by_step = {}
         for step, transfers in sent.items():
-            counts = bucket_counts(
-                [round((each.size_bytes or 0) / width) for each in transfers], sizes
-            )
-            if counts is not None:
-                by_step[step] = counts
+            own = [round((each.size_bytes or 0) / width) for each in transfers]
+            buckets = all_of(own, sum(sizes)) if turns else bucket_counts(own, sizes)
+            if buckets is not None:
+                by_step[step] = buckets
         if by_step:
             commonest = Counter(by_step.values()).most_common(1)[0][0]
-            steps = tuple(step for step, counts in by_step.items() if counts == commonest)
-            bursts = (burst for step in steps for burst in bursts_of(sent[step]))
-            own = tuple(
-                burst._replace(size_bytes=round(burst.size_bytes / width)) for burst in bursts
+            steps = tuple(step for step, buckets in by_step.items() if buckets == commonest)
+            bursts = (
+                burst._replace(size_bytes=round(burst.size_bytes / width))
+                for step in steps
+                for burst in bursts_of(sent[step][: len(commonest)] if turns else sent[step])
             )
-            return Settings(commonest, steps, own, width)
+            cut = pairwise(accumulate(commonest, initial=0))
+            made = commonest if turns else tuple(sum(sizes[start:stop]) for start, stop in cut)
+            return Settings(made, () if turns else commonest, steps, tuple(bursts), width)
+    return None
+
+
+def all_of(sent: Sequence[int], total: int) -> tuple[int, ...] | None:
+    """Return the first transfers that are all bytes of the gradients together, or None."""
+    for count, size in enumerate(accumulate(sent), 1):
+        if abs(size - total) * NEAR < total:
+            return tuple(sent[:count])
     return None
 
 

@@ -15,7 +15,6 @@ Complexity: that of a plan for each reading, at most six. Source: own.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
 from math import ceil
 from statistics import median
 
@@ -27,7 +26,7 @@ from planner.families.caramel.problem import NetworkCost, Plan
 from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.costs import AffineCost, scaled_cost
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph
+from planner.model.graphs import Graph, Parameter
 from planner.model.units import format_bytes
 from planner.model.validation import MAX_VALUE
 from planner.solving.targets import TARGETS, Target
@@ -112,7 +111,8 @@ def propose(
         target=target,
     )
     sizes = target_view(base, system).sizes
-    settings = settings_of(rank, sizes)
+    turns = system is not TARGETS["ddp"] and _by_turns(rank, sends)
+    settings = settings_of(rank, sizes, turns=turns)
     if settings is None:
         sent = sum(each.size_bytes or 0 for each in sends) // len(rank.steps)
         raise NotApplicableError(
@@ -121,10 +121,9 @@ def propose(
             f"of the {format_bytes(sum(sizes))} of gradients in the order in which they became "
             "ready",
         )
-    turns = system is not TARGETS["ddp"] and _by_turns(rank, sends)
     outside_ns = _others_ns(rank, sends, settings.steps)
     readings = [
-        _reading(replace(base, cost=cost, interference=contention), system, settings.counts, turns)
+        _reading(replace(base, cost=cost, interference=contention), system, settings)
         for cost, contention in _costs(ranks, settings, network, interference, turns)
     ]
     readings = [replace(reading, outside_ns=outside_ns) for reading in readings]
@@ -132,7 +131,7 @@ def propose(
     step = Step(
         rank.rank,
         len(settings.steps),
-        _cut(sizes, settings.counts),
+        settings.sizes,
         _parts(rank, settings, base.windows.compute_ns),
     )
     return weighed(
@@ -177,18 +176,33 @@ def _costs(
             yield cost, Interference(0, everything)
 
 
-def _reading(problem: Problem, system: Target, counts: Sequence[int], turns: bool) -> Reading:
+def _reading(problem: Problem, system: Target, settings: Settings) -> Reading:
     """Return the reading of a problem: under contention, computation alone takes less.
 
     If transfers and computation took turns, it did not.
     """
-    plan = plan_of_buckets(problem, system, target_view(problem, system), counts)
-    if turns:
-        apart = replace(problem, interference=_TURNS)
-        return Reading(problem, plan, evaluate(apart, plan).iteration_ns, before=apart)
+    if not settings.counts:
+        before = _behind(problem, settings.sizes)
+        view = target_view(before, system)
+        plan = plan_of_buckets(before, system, view, [1] * len(settings.sizes))
+        return Reading(problem, plan, evaluate(before, plan).iteration_ns, before=before)
+    plan = plan_of_buckets(problem, system, target_view(problem, system), settings.counts)
     if not problem.interference.is_none:
         problem = _undisturbed(problem, plan)
     return Reading(problem, plan, evaluate(problem, plan).iteration_ns)
+
+
+def _behind(problem: Problem, sizes: Sequence[int]) -> Problem:
+    """Return the problem with a parameter for each bucket, all ready behind the backward pass."""
+    ops = problem.graph.ops
+    last, first = ops[-1].name, ops[0].name
+    buckets = (
+        Parameter(f"bucket {number}", size, (last,), (first,))
+        for number, size in enumerate(sizes, 1)
+    )
+    return replace(
+        problem, graph=Graph(ops, tuple(buckets)), interference=NO_CONTENTION, target=None
+    )
 
 
 def _undisturbed(problem: Problem, plan: Plan) -> Problem:
@@ -225,11 +239,6 @@ def _parts(rank: Recorded, settings: Settings, compute_ns: int) -> dict[str, int
     waited = min(round(median(part.waited_ns for part in steps)), lasts)
     passes = min(compute_ns, lasts - waited)
     return {"passes": passes, "waiting": waited, "other": lasts - waited - passes}
-
-
-def _cut(sizes: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
-    spans = pairwise(accumulate(counts, initial=0))
-    return tuple(sum(sizes[start:stop]) for start, stop in spans)
 
 
 def one_size(proposal: Proposal) -> tuple[float, float]:
