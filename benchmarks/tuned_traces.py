@@ -1,6 +1,7 @@
 """Does what `planner tune` predicts from traces come true? Trace, plan, run the plan's buckets.
 
-    python benchmarks/tuned_traces.py [--quick] [--fsdp2] [--models NAME …] [--rates MBIT …]
+    python benchmarks/tuned_traces.py [--quick] [--fsdp2 | --zero STAGE …] [--models NAME …]
+        [--rates MBIT …]
 
 Two hosts, each on a processor core of its own, over links of some speeds, train models under DDP
 with buckets of a share of the gradients each, and record traces of five steps. From these, and from
@@ -8,7 +9,7 @@ the network as measured beside the model's passes, buckets are planned. Then DDP
 buckets, with the planned ones, and with others takes turns. The gain that was predicted, with its
 interval, stands beside the measured one; so do all predicted steps. The gain of the two extreme
 rules (a bucket for each gradient, one for all) shows what there is to lose. With `--fsdp2` models
-are sharded, and units are planned (`tuned_units`).
+are sharded, and units are planned (`tuned_units`); with `--zero` DeepSpeed trains (`tuned_zero`).
 """
 
 import argparse
@@ -81,12 +82,21 @@ def traced(world: World, name: str, wrap: Wrap, folder: str) -> None:
     model, inputs = MODELS[name]()
     wrapped = wrap(model)
     optimizer = updates_of(wrapped.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss_of(wrapped(*inputs)).backward()
+        optimizer.step()
+
+    recording(world, step, folder)
+
+
+def recording(world: World, step: Callable[[], None], folder: str) -> None:
+    """Run steps, and write a trace of this rank."""
     plan = schedule(wait=3, warmup=1, active=STEPS)
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=True) as profiler:
         for _ in range(4 + STEPS):
-            optimizer.zero_grad()
-            loss_of(wrapped(*inputs)).backward()
-            optimizer.step()
+            step()
             profiler.step()
     profiler.export_chrome_trace(str(Path(folder, f"rank{world.rank}.json")))
     world.gather("traced", "")
@@ -235,6 +245,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="of the gradients in a bucket; default: 0.4",
     )
     parser.add_argument("--fsdp2", action="store_true", help="units of FSDP2, no buckets")
+    parser.add_argument(
+        "--zero", nargs="+", type=int, choices=[1, 2], help="stages of DeepSpeed's ZeRO"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--steps", type=int, default=3, help="of each variant a round; default: 3")
     options = parser.parse_args(argv)
@@ -250,13 +263,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if reason is not None:
         print(f"skipped: {reason}")
         return 0
-    run: Callable[..., Circle] = circle
-    if options.fsdp2:
-        from tuned_units import circle as run  # which imports this
-
+    kinds: list[Callable[..., Circle]] = [circle]
+    if options.fsdp2 or options.zero:
         options.share = options.share[:1]
+        # These import this.
+        from tuned_units import circle as of_units
+        from tuned_zero import STAGES
+
+        kinds = [STAGES[stage] for stage in options.zero] if options.zero else [of_units]
     circles = []
-    for name, rate, share in product(options.models, options.rates, options.share):
+    for run, name, rate, share in product(kinds, options.models, options.rates, options.share):
         with TemporaryDirectory() as folder:
             arguments = name, rate, share, folder, options
             done = on_hosts(Layout.flat(2), rate * 10**6, run, *arguments, timeout_s=900)

@@ -38,6 +38,7 @@ def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(n
         "_four_ranks",
         "_awake",
         "_units",
+        "_zero",
     )  # of one benchmark, run apart
     assert name in [results.benchmark + part for part in parts]
     assert results.about == about.splitlines()[0]
