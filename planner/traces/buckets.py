@@ -85,11 +85,10 @@ def settings_of(rank: Recorded, sizes: Sequence[int], *, turns: bool = False) ->
 
 
 def all_of(sent: Sequence[int], total: int) -> tuple[int, ...] | None:
-    """Return the first transfers that are all bytes of the gradients together, or None."""
-    for count, size in enumerate(accumulate(sent), 1):
-        if abs(size - total) * NEAR < total:
-            return tuple(sent[:count])
-    return None
+    """Return the first transfers, as many as have the gradients' bytes; None if no number has."""
+    off = [abs(size - total) for size in accumulate(sent)]
+    best = min(range(len(off)), key=off.__getitem__, default=0)
+    return tuple(sent[: best + 1]) if off and off[best] * NEAR < total else None
 
 
 def bucket_counts(sent: Iterable[int], sizes: Sequence[int]) -> tuple[int, ...] | None:

@@ -273,3 +273,22 @@ def test_what_a_hook_waits_for_is_no_computation() -> None:
     late = sending(10)
     late[-1]["dur"] = 30  # it ends after the operator that asked for it
     assert parts(late) == (20_000, 12_500)
+
+
+def test_over_gloo_a_reduce_scatter_is_what_was_called_for() -> None:
+    """Its range is that of an all-reduce; that of a gather says a rank's share."""
+    shape: Any = {"Input_type": ["float"]}
+    found = recorded(
+        [
+            *(event("ProfilerStep#1", 0, 200, "user_annotation"), op("aten::mm", 1, 1)),
+            event("c10d::reduce_scatter_tensor_coalesced_", 10, 1, Input_Dims=[[[4]], [[8]], []]),
+            event("c10d::_allgather_base_", 12, 1, Input_Dims=[[8], [4], []]),
+            event("c10d::allreduce_", 14, 1, Input_Dims=[[[8]], []]),
+            event("gloo:all_reduce", 20, 9, thread=2, Input_Dims=[[8]], **shape),
+            event("gloo:all_gather", 30, 9, thread=3, Input_Dims=[[4]], **shape),
+            event("gloo:all_reduce", 40, 9, thread=2, Input_Dims=[[8]], **shape),
+        ]
+    )
+    kinds = ["reduce_scatter", "all_gather", "all_reduce"]
+    assert [each.collective for each in found.transfers] == kinds
+    assert [each.asked_ns for each in found.transfers] == [10_000, 12_000, 14_000]

@@ -1,8 +1,9 @@
 """Collectives on the host, over gloo or MPI: when they were called for, and what waited for them.
 
 Problem: a range such as ``gloo:all_reduce`` says when a thread of the library ran a collective, not
-which call asked for it, and threads may start neighbours in swapped order. Method: each collective
-is taken to be the earliest call of its kind and size that no other is. An operator waited for a
+which call asked for it, and threads may start neighbours in swapped order; gloo's reduce-scatter
+runs an all-reduce. Method: each collective is taken to be the earliest call of its kind and size
+that no other is. An operator waited for a
 collective that it called and that ended before it, if its thread ran nothing else until then: so do
 hooks of gradients that send and wait, as DeepSpeed's ZeRO has them.
 Guarantee: exact if equal collectives start in the order of their calls.
@@ -14,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from math import prod
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.formats.importers.kineto_events import Event
 from planner.formats.importers.kineto_trace import Trace
@@ -46,26 +47,39 @@ def collective_in(name: str) -> str:
     return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
 
 
-def called_for(trace: Trace) -> Iterator[tuple[Event, int]]:
-    """Yield the collectives of a trace's host, and the times at which they were called for (ns).
+class Collective(NamedTuple):
+    """One collective on the host."""
 
-    One whose call is unknown is called for when it starts.
-    """
-    calls: dict[tuple[str, int], deque[int]] = defaultdict(deque)
+    mark: Event  # when it ran
+    asked_ns: int  # when it was called for; its start if the call is unknown
+    name: str  # what was called for, such as ``all_reduce``
+
+
+def called_for(trace: Trace) -> Iterator[Collective]:
+    """Yield the collectives of a trace's host, by start."""
+    calls: dict[tuple[str, int], deque[Event]] = defaultdict(deque)
     every = (each for each in trace.operators if each.name.startswith(_CALL))
     for call in sorted(every, key=attrgetter("start_ns")):
-        calls[collective_in(call.name), _elements(call.dims)].append(call.start_ns)
+        calls[_kind(call)].append(call)
     for mark in trace.ranges:
-        if not RANGE.match(mark.name):
-            continue
-        own = calls[collective_in(mark.name), _elements(mark.dims)]
-        known = bool(own) and own[0] <= mark.start_ns
-        yield mark, own.popleft() if known else mark.start_ns
+        if RANGE.match(mark.name):
+            own = calls[_kind(mark)]
+            call = own.popleft() if own and own[0].start_ns <= mark.start_ns else mark
+            yield Collective(mark, call.start_ns, collective_in(call.name))
+
+
+def _kind(event: Event) -> tuple[str, int]:
+    """Return what a call has in common with its range: the kind, and the elements of one side."""
+    name = collective_in(event.name)
+    sides = [size for size in _elements(event.dims) if size] or [0]
+    if name == "all_gather":  # the range says a rank's share
+        return name, min(sides)
+    return ("sum" if name in ("all_reduce", "reduce_scatter") else name), max(sides)
 
 
 def waited_inside(trace: Trace) -> Spans:
     """Return when operators of the host waited for collectives that they had called."""
-    ends = {asked: mark.end_ns for mark, asked in called_for(trace)}
+    ends = {each.asked_ns: each.mark.end_ns for each in called_for(trace)}
     waits = []
     for call in trace.calls:
         for place, event in enumerate(call.inside):
@@ -88,8 +102,8 @@ def is_shape(shape: Any) -> bool:
     )
 
 
-def _elements(dims: Any) -> int:
-    """Return the number of elements of all inputs, tensors or lists of tensors; 0 if unknown."""
-    inputs = [each for each in dims if isinstance(each, list)] if isinstance(dims, list) else []
-    shapes = (shape for each in inputs for shape in ([each] if is_shape(each) else each))
-    return sum(prod(shape) for shape in shapes if is_shape(shape))
+def _elements(dims: Any) -> Iterator[int]:
+    """Yield the number of elements of each input, a tensor or a list of tensors; 0 if unknown."""
+    for each in dims if isinstance(dims, list) else ():
+        shapes = [each] if is_shape(each) else each if isinstance(each, list) else ()
+        yield sum(prod(shape) for shape in shapes if is_shape(shape))

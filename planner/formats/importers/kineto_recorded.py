@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.formats.importers.communication_kernels import (
     by_name,
@@ -71,9 +71,9 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
         ]
         waits = waited_inside(trace)
-        moved = [(mark, mark, at) for mark, at in called_for(trace)]
-    asked = [at for *_, at in moved]
-    sent = [_transfer(event, around, at, _step(steps, at)) for event, around, at in moved]
+        moved = [_Moved(mark, mark, at, name) for mark, at, name in called_for(trace)]
+    asked = [each.asked_ns for each in moved]
+    sent = [_transfer(each, _step(steps, each.asked_ns)) for each in moved]
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
     caveats = {kernel.index for kernel in doubtful}
@@ -99,9 +99,16 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     )
 
 
-def _with_ranges(
-    trace: Trace, sends: Iterable[Event], ranges: Iterable[Event]
-) -> Iterator[tuple[Event, Event | None, int]]:
+class _Moved(NamedTuple):
+    """What moved data: a kernel, or a range of the host."""
+
+    event: Event
+    around: Event | None  # the range that it belongs to
+    asked_ns: int  # when it was launched or called for
+    called: str = ""  # what was called for, if known
+
+
+def _with_ranges(trace: Trace, sends: Iterable[Event], ranges: Iterable[Event]) -> Iterator[_Moved]:
     """Yield kernels with the collective's range that launched them, if any, and the launch time."""
     by_thread: dict[Any, list[Event]] = defaultdict(list)
     for mark in ranges:
@@ -109,12 +116,12 @@ def _with_ranges(
     for send in sends:
         call = trace.launches.get(send.correlation)
         if call is None:
-            yield send, None, send.start_ns
+            yield _Moved(send, None, send.start_ns)
             continue
         own = by_thread[call.thread]
         place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
         around = own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
-        yield send, around, call.start_ns
+        yield _Moved(send, around, call.start_ns)
 
 
 def _periods(trace: Trace, steps: Sequence[Step]) -> tuple[tuple[int, int], ...]:
@@ -164,10 +171,10 @@ def _following(begin: int, ends: Iterable[int | None]) -> tuple[tuple[int, int],
     return tuple(periods)
 
 
-def _transfer(event: Event, around: Event | None, asked_ns: int, step: int) -> Transfer:
-    message = event.message
-    named = message.collective if message is not None else ""
-    if not named and around is not None and (found := RANGE.match(around.name)):
+def _transfer(moved: _Moved, step: int) -> Transfer:
+    event, message = moved.event, moved.event.message
+    named = moved.called if message is None else message.collective
+    if not named and moved.around is not None and (found := RANGE.match(moved.around.name)):
         named = found[2]
     function = called(event.name)
     plain = "unknown" if "ccl" in function.lower() else re.split(r"::?", function)[-1]
@@ -175,9 +182,9 @@ def _transfer(event: Event, around: Event | None, asked_ns: int, step: int) -> T
         collective=collective_in(named) or collective_in(function) or plain,
         start_ns=event.start_ns,
         end_ns=event.end_ns,
-        asked_ns=asked_ns,
+        asked_ns=moved.asked_ns,
         step=step,
-        size_bytes=_size(message, around),
+        size_bytes=_size(message, moved.around),
         group="" if message is None else message.group,
     )
 
