@@ -26,7 +26,8 @@ from planner.solving.targets import EVERY, Target
 from planner.traces.proposals import Proposal, waited_for
 from planner.traces.recorded import Recorded, check_one_each
 from planner.traces.stacked import three_steps
-from planner.traces.tuning import check_sends, propose
+from planner.traces.systems import check_sends
+from planner.traces.tuning import propose
 from planner.traces.units import propose_units
 from planner.view.chart import Chart
 from planner.view.drawing import GANTT

@@ -5,9 +5,9 @@ graph, with costs that agree with the recorded transfers (`planner.traces.bucket
 of `planner.caramel`, one for each reading of the trace; `planner.traces.proposals` weighs their
 plans. On processors transfers take time from computation, and a trace does not say how much:
 without a measured network one reading is that they take all of it, and overlap gains nothing.
-Jobs that gather parameters shard the optimiser: ZeRO if they all-reduced the gradients, Megatron if
-they scattered them. If nothing of theirs overlapped, transfers and computation took turns: as they
-will without a device, while on one the settings have them overlap.
+If the computation of ZeRO or Megatron took turns with their transfers
+(`planner.traces.systems`), it will do so without a device, while on one the settings have them
+overlap.
 Guarantee: that of `planner.traces.proposals`.
 Complexity: that of a plan for each reading, at most six. Source: own.
 """
@@ -32,26 +32,12 @@ from planner.model.validation import MAX_VALUE
 from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Settings, lines_of, settings_of, without_startup
 from planner.traces.proposals import Proposal, Reading, Step, waited_for, weighed
-from planner.traces.recorded import (
-    Recorded,
-    Transfer,
-    both,
-    check_one_each,
-    clipped,
-    gradient_sends,
-    length,
-    merged,
-    parts_of,
-    periods_of,
-    without,
-)
+from planner.traces.recorded import Recorded, check_one_each, gradient_sends, parts_of
+from planner.traces.systems import check_sends, others_ns, recorded_system, take_turns
 from planner.traces.waits import one_of_several
 
 _TURNS = Interference(startup_ns=MAX_VALUE)
 """Transfers take all of the time that they last from computation."""
-
-_OVERLAP = 50
-"""Transfers and computation take turns if less than 1/_OVERLAP of the transfers is overlapped."""
 
 _SENT = {"all_reduce": "all-reduced", "reduce_scatter": "reduce-scattered"}
 
@@ -100,7 +86,7 @@ def propose(
     workers = max(2, *(each.ranks or 0 for each in ranks))
     check_sends(rank)
     sends = gradient_sends(rank)
-    system = recorded_system(rank, sends)
+    system = recorded_system(rank, sends, target)
     target = target or system
     base = Problem(
         graph,
@@ -111,7 +97,7 @@ def propose(
         target=target,
     )
     sizes = target_view(base, system).sizes
-    turns = system is not TARGETS["ddp"] and _by_turns(rank, sends)
+    turns = system is not TARGETS["ddp"] and take_turns(rank, sends)
     settings = settings_of(rank, sizes, turns=turns)
     if settings is None:
         sent = sum(each.size_bytes or 0 for each in sends) // len(rank.steps)
@@ -121,7 +107,7 @@ def propose(
             f"of the {format_bytes(sum(sizes))} of gradients in the order in which they became "
             "ready",
         )
-    outside_ns = _others_ns(rank, sends, settings.steps)
+    outside_ns = others_ns(rank, sends, settings.steps)
     readings = [
         _reading(replace(base, cost=cost, interference=contention), system, settings)
         for cost, contention in _costs(ranks, settings, network, interference, turns)
@@ -265,76 +251,3 @@ def _shortest(low: int, high: int | None) -> float:
         if high is None or Fraction(size, 10**digits) * 2**20 <= high:
             return float(Fraction(size, 10**digits))
     return float(Fraction(low, 2**20))
-
-
-def recorded_system(rank: Recorded, sends: Sequence[Transfer]) -> Target:
-    """Return the target that sent what was recorded; `sends` are its gradients.
-
-    DDP gathers nothing; ZeRO and Megatron's optimiser gather the parameters behind the backward
-    pass, and Megatron scatters gradients. Raises `NotApplicableError` if parameters were gathered
-    between gradients.
-    """
-    gathers = [
-        each for each in rank.transfers if each.collective == "all_gather" and each.step >= 0
-    ]
-    if sends[0].collective == "all_reduce" and 2 * _bytes(rank, gathers) < _bytes(rank, sends):
-        return TARGETS["ddp"]
-    for step in {each.step for each in sends}:
-        asked = [_asked_ns(each) for each in sends if each.step == step]
-        between = [each for each in gathers if min(asked) < _asked_ns(each) < max(asked)]
-        if 2 * len(between) > len(asked):
-            what = (
-                "parameters were gathered between gradients: they are sharded, as by ZeRO stage 3, "
-                "or split among ranks; planner plan PROFILE --for fsdp2 plans units of a profile"
-            )
-            raise NotApplicableError("", what)
-    return TARGETS["megatron" if sends[0].collective == "reduce_scatter" else "deepspeed"]
-
-
-def _bytes(rank: Recorded, transfers: Sequence[Transfer]) -> int:
-    """Return the bytes of transfers; without a device gathers have the size of a rank's share."""
-    shares = 1 if rank.device else rank.ranks or 1
-    return sum(
-        (each.size_bytes or 0) * (shares if each.collective == "all_gather" else 1)
-        for each in transfers
-    )
-
-
-def _asked_ns(transfer: Transfer) -> int:
-    return transfer.start_ns if transfer.asked_ns is None else transfer.asked_ns
-
-
-def _by_turns(rank: Recorded, sends: Sequence[Transfer]) -> bool:
-    """Return whether transfers of gradients and computation took turns."""
-    sent = merged((each.start_ns, each.end_ns) for each in sends)
-    return length(both(sent, rank.computation)) * _OVERLAP < length(sent)
-
-
-def _others_ns(rank: Recorded, sends: Sequence[Transfer], steps: Sequence[int]) -> int:
-    """Return what the other transfers of a step are waited for (ns), the median of some steps."""
-    gradients = merged((each.start_ns, each.end_ns) for each in sends)
-    others = merged((each.start_ns, each.end_ns) for each in set(rank.transfers).difference(sends))
-    waits = without(without(others, gradients), rank.computation)
-    periods = periods_of(rank)
-    return round(median(length(clipped(waits, periods[step])) for step in steps))
-
-
-def check_sends(rank: Recorded) -> None:
-    """Raise `NotApplicableError` unless gradients of known sizes were sent in marked steps."""
-    inside, reduced = [each for each in rank.transfers if each.step >= 0], gradient_sends(rank)
-    kinds = sorted({transfer.collective for transfer in inside})
-    if not rank.steps:
-        reason = "no steps are marked (ProfilerStep#N): record with a schedule, and call step()"
-    elif not rank.periods:
-        reason = "no kernel is known to be launched in a step: record ProfilerActivity.CPU, too"
-    elif not inside:
-        reason = "no transfer belongs to a step: nothing to plan"
-    elif not reduced:
-        reason = (
-            f"{', '.join(kinds)} were sent: buckets are planned of all-reduces or reduce-scatters"
-        )
-    elif not any(transfer.size_bytes for transfer in reduced):
-        reason = "no transfer of gradients has a size: record with record_shapes=True"
-    else:
-        return
-    raise NotApplicableError("", reason)

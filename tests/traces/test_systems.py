@@ -1,0 +1,103 @@
+"""Jobs of DDP, ZeRO and Megatron: told apart, and their steps predicted."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from planner.model.costs import AffineCost
+from planner.model.errors import NotApplicableError
+from planner.solving.targets import TARGETS
+from planner.traces.buckets import all_of
+from planner.traces.proposals import RESIDUAL
+from planner.traces.recorded import Transfer
+from planner.traces.tuning import propose
+from tests.traces.made import Job
+from tests.traces.test_tuning import HIDDEN, Drawn, both, check_is_predicted, counts_of, jobs
+
+
+@example((Job(((0, 10**6, 40_000),) * 4, 0, 25.0), (2, 2)), "deepspeed", False, True, 0)
+@given(
+    jobs(),
+    st.sampled_from(["deepspeed", "megatron"]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_steps_of_jobs_that_shard_the_optimiser_are_predicted(
+    drawn: Drawn, system: str, turns: bool, device: bool, gather_ns: int
+) -> None:
+    """Whether transfers overlap computation or not, and for the system that was recorded."""
+    job, counts = drawn
+    job = replace(job, system=system, turns=turns or not device, gather_ns=gather_ns)
+    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
+    for network, most in ((None, 0.06), (cost, 0.02)):
+        found = propose(both(job, counts, device=device), job.graph, network=network)
+        assert found.target is TARGETS[system]
+        check_is_predicted(job, counts, found, most)
+
+
+@given(jobs(), st.sampled_from(["deepspeed", "megatron"]), st.booleans())
+def test_of_what_takes_turns_only_start_ups_can_be_saved(
+    drawn: Drawn, system: str, free: bool
+) -> None:
+    """On a device the settings have it overlap; without one it goes on taking turns."""
+    job, counts = drawn
+    job = replace(job, system=system, turns=True, gather_ns=10**5)
+    job = replace(job, startup_ns=0) if free else job
+    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
+    host = propose(both(job, counts, device=False), job.graph, network=cost)
+    saved = job.startup_ns * (len(counts) - len(host.proposed))
+    assert host.plan_ns == pytest.approx(job.step_ns(counts) - saved, rel=1e-3)
+    assert len(host.proposed) == 1 or not job.startup_ns
+    assert host.least_gain == pytest.approx(host.gain * (1 - RESIDUAL), rel=1e-3)  # it is certain
+    device = propose(both(job, counts), job.graph, network=cost)
+    after = replace(job, turns=False).step_ns(counts_of(job, device.proposed))
+    assert device.plan_ns == pytest.approx(after, rel=1e-3)
+
+
+SHARDED, EITHER = "gathered between gradients", "--for megatron or --for deepspeed"
+
+
+@pytest.mark.parametrize(
+    ("scattered", "gathers", "size", "is_for"),
+    [
+        (False, [1], 40, "ddp"),
+        (False, [1], 240_000, "deepspeed"),
+        (False, [-1], 240_000, "deepspeed"),
+        (False, [2, 2], 120_000, SHARDED),
+        (True, [1], 40, "megatron"),
+        (True, [1], 240_000, EITHER),
+        (True, [-1], 240_000, "megatron"),
+        (True, [2], 240_000, "megatron"),
+        (True, [2, 2], 120_000, SHARDED),
+    ],
+)
+def test_who_sent_it_is_told_by_what_was_gathered_and_when(
+    scattered: bool, gathers: list[int], size: int, is_for: str
+) -> None:
+    """Ahead of the gradients (1), between them (2) or behind them (-1)."""
+    job = replace(HIDDEN, system="megatron" if scattered else "ddp")
+    rank = job.recorded((2, 2, 2))
+    sent = tuple(each for each in rank.transfers if each.collective != "all_gather")
+    gathered = []
+    for step, (begin, end) in enumerate(rank.periods):
+        moments = {1: begin, 2: end - (end - begin) // 3, -1: end}
+        times = (moments[kind] for kind in gathers)
+        gathered += [Transfer("all_gather", at, at, step, size) for at in times]
+    rank = replace(rank, transfers=(*sent, *gathered))
+    if is_for in TARGETS:
+        assert propose([rank], job.graph).target is TARGETS[is_for]
+        return
+    with pytest.raises(NotApplicableError, match=is_for):
+        propose([rank], job.graph)
+    if is_for == EITHER:
+        target = TARGETS["deepspeed"]
+        assert propose([rank], job.graph, target=target).target is target
+
+
+def test_all_transfers_of_gradients_are_those_that_sum_up_to_them() -> None:
+    assert all_of([400, 4, 8, 100], 404) == (400, 4)  # not 400, though it is near
+    assert all_of([400], 500) is all_of([], 4) is None
