@@ -11,6 +11,7 @@ Source: own; DeepSpeed 0.19 and Megatron Core 0.16, traced over gloo on two and 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from planner.model.errors import NotApplicableError
@@ -110,6 +111,13 @@ def take_turns(rank: Recorded, sends: Sequence[Transfer]) -> bool:
     """Return whether transfers of gradients and computation took turns."""
     sent = merged((each.start_ns, each.end_ns) for each in sends)
     return length(both(sent, rank.computation)) * _OVERLAP < length(sent)
+
+
+def since_the_calls(rank: Recorded) -> Recorded:
+    """Return a recording whose transfers begin when the host called for them, and waited."""
+    return replace(
+        rank, transfers=tuple(replace(each, start_ns=_asked_ns(each)) for each in rank.transfers)
+    )
 
 
 def others_ns(rank: Recorded, sends: Sequence[Transfer], steps: Sequence[int]) -> int:

@@ -33,7 +33,13 @@ from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Settings, lines_of, settings_of, without_startup
 from planner.traces.proposals import Proposal, Reading, Step, waited_for, weighed
 from planner.traces.recorded import Recorded, check_one_each, gradient_sends, parts_of
-from planner.traces.systems import check_sends, others_ns, recorded_system, take_turns
+from planner.traces.systems import (
+    check_sends,
+    others_ns,
+    recorded_system,
+    since_the_calls,
+    take_turns,
+)
 from planner.traces.waits import one_of_several
 
 _TURNS = Interference(startup_ns=MAX_VALUE)
@@ -98,6 +104,9 @@ def propose(
     )
     sizes = target_view(base, system).sizes
     turns = system is not TARGETS["ddp"] and take_turns(rank, sends)
+    if turns and not rank.device:
+        rank = since_the_calls(rank)
+        sends = gradient_sends(rank)
     settings = settings_of(rank, sizes, turns=turns)
     if settings is None:
         sent = sum(each.size_bytes or 0 for each in sends) // len(rank.steps)
