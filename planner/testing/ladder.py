@@ -6,6 +6,7 @@ a method is checked against come from its family (checker, price, other methods)
 (brute force, problems that must have the same answer).
 """
 
+import atexit
 import os
 import pickle
 import subprocess
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, given, settings
@@ -42,13 +44,22 @@ _ELSEWHERE = "PLANNER_ELSEWHERE"
 """The environment variable of the processes that solve problems again."""
 
 _AGAIN = """
-import pickle, sys
-kind, known, method, problems, limit = pickle.load(sys.stdin.buffer)
+import pickle, sys, traceback
 from planner.testing.ladder import trial_of
-family = object.__new__(kind)
-vars(family).update(known)
-trial = trial_of(family, method)
-pickle.dump([trial.solve(one, limit).plan for one in problems], sys.stdout.buffer)
+while True:
+    try:
+        kind, known, method, problems, limit = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    try:
+        family = object.__new__(kind)
+        vars(family).update(known)
+        trial = trial_of(family, method)
+        answer = [trial.solve(one, limit).plan for one in problems]
+    except Exception:
+        answer = traceback.format_exc()
+    pickle.dump(answer, sys.stdout.buffer)
+    sys.stdout.flush()
 """
 
 
@@ -290,23 +301,52 @@ def _asked(
     seed: str,
 ) -> list[Any]:
     """Return the plans that another process makes."""
+    kind = type(trial.family)
     known = {name: value for name, value in vars(trial.family).items() if name != "methods"}
-    done = subprocess.run(
-        [sys.executable, "-c", _AGAIN],
-        input=pickle.dumps((type(trial.family), known, method, list(asked), limit)),
-        env={
-            **os.environ,
-            _ELSEWHERE: "1",
-            "PYTHONHASHSEED": seed,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        capture_output=True,
-        check=False,
-        timeout=None if limit is None else limit + _GRACE_S,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    plans: list[Any] = pickle.loads(done.stdout)  # noqa: S301 - of a process begun here
+    message = pickle.dumps((kind, known, method, list(asked), limit))
+    if limit is None and isinstance(method, str) and kind.__module__.startswith("planner."):
+        process = _process(seed)  # its modules are the same in all trials
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(message)
+        process.stdin.flush()
+        answer = pickle.load(process.stdout)  # noqa: S301 - of a process begun here
+    else:
+        done = subprocess.run(
+            _COMMAND,
+            input=message,
+            env=_surroundings(seed),
+            capture_output=True,
+            check=False,
+            timeout=None if limit is None else limit + _GRACE_S,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        answer = pickle.loads(done.stdout)  # noqa: S301 - of a process begun here
+    assert not isinstance(answer, str), answer
+    plans: list[Any] = answer
     return plans
+
+
+_COMMAND = (sys.executable, "-c", _AGAIN)
+
+
+def _surroundings(seed: str) -> dict[str, str]:
+    paths = os.pathsep.join(sys.path)
+    return {**os.environ, _ELSEWHERE: "1", "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
+
+
+@cache
+def _process(seed: str) -> "subprocess.Popen[bytes]":
+    """Return a process that solves problems until this one ends, begun once: that takes long."""
+    process = subprocess.Popen(
+        _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_surroundings(seed)
+    )
+    atexit.register(_end, process)
+    return process
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.communicate()  # closes its input
 
 
 def _same(result: AnyResult, other: AnyResult) -> bool:

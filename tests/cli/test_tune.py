@@ -154,5 +154,5 @@ def test_what_cannot_be_planned_is_refused_with_the_reason(line: Line) -> None:
     assert "one rank of 2 was given" in line("tune rank0.json").err
     assert "a name ending in .svg" in line.error("tune rank0.json --picture steps.png")
     assert "--for: this job was not sharded" in line.error("tune rank0.json --for fsdp2")
-    assert "--spare: DistributedDataParallel keeps" in line.error("tune rank0.json --spare 1MiB")
+    assert "--spare: expected traces of FSDP2" in line.error("tune rank0.json --spare 1MiB")
     assert "--spare: expected" in line.error("tune rank0.json --spare much")
