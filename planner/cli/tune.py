@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def proposed(
         )
     check_sends(rank)
     refused, element = None, number_bytes(trace)
-    for completed in (True, False):
+    for any_order, completed in product((False, True), (True, False)):
         profile, _ = profile_in(trace, name="trace", source="trace", completed=completed)
         graph = profile.dataflow()
         try:
@@ -162,6 +163,7 @@ def proposed(
                 network=network,
                 interference=interference,
                 element_bytes=element,
+                any_order=any_order,
                 time_limit=time_limit,
             )
         except NotApplicableError as error:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from statistics import median
+from statistics import median, median_low
 from typing import NamedTuple
 
 from planner.model.costs import AffineCost
@@ -47,17 +47,20 @@ class Settings(NamedTuple):
 
     sizes: tuple[int, ...]  # bytes of gradients in each, in the order in which they were sent
     counts: tuple[int, ...]  # gradients in each, in the order of readiness; empty if unknown
+    behind: tuple[int, ...]  # gradients that were complete when each was called for, if known
     steps: tuple[int, ...]  # positions of the steps that have these buckets
     bursts: tuple[Burst, ...]  # of all of these steps, with the gradients' own bytes
     width: Fraction  # bytes sent of each byte of a gradient: they may travel as another type
 
 
-def settings_of(rank: Recorded, sizes: Sequence[int], *, turns: bool = False) -> Settings | None:
+def settings_of(
+    rank: Recorded, sizes: Sequence[int], *, any_order: bool = False
+) -> Settings | None:
     """Return the commonest buckets of a rank's steps; None if no step has buckets.
 
-    `sizes` are the gradients' bytes, in the order in which they become ready. If computation waits
-    for every transfer (`turns`), which gradients each holds does not matter, and need not be known:
-    ZeRO's stage 1 fills buckets in the model's order, and large gradients are cut.
+    `sizes` are the gradients' bytes, in the order in which they become ready. With `any_order` it
+    is unknown which gradients each bucket has, and they may be cut: systems also fill buckets in
+    the model's order, which a trace does not tell.
     """
     sent: dict[int, list[Transfer]] = defaultdict(list)
     for transfer in gradient_sends(rank):
@@ -67,20 +70,27 @@ def settings_of(rank: Recorded, sizes: Sequence[int], *, turns: bool = False) ->
         by_step = {}
         for step, transfers in sent.items():
             own = [round((each.size_bytes or 0) / width) for each in transfers]
-            buckets = all_of(own, sum(sizes)) if turns else bucket_counts(own, sizes)
+            buckets = all_of(own, sum(sizes)) if any_order else bucket_counts(own, sizes)
             if buckets is not None:
                 by_step[step] = buckets
         if by_step:
             commonest = Counter(by_step.values()).most_common(1)[0][0]
             steps = tuple(step for step, buckets in by_step.items() if buckets == commonest)
-            bursts = (
+            used = {
+                step: sent[step][: len(commonest)] if any_order else sent[step] for step in steps
+            }
+            bursts = tuple(
                 burst._replace(size_bytes=round(burst.size_bytes / width))
-                for step in steps
-                for burst in bursts_of(sent[step][: len(commonest)] if turns else sent[step])
+                for transfers in used.values()
+                for burst in bursts_of(transfers)
             )
+            if any_order:
+                rows = zip(*used.values(), strict=True)
+                behind = (median_low(each.behind or 0 for each in row) for row in rows)
+                return Settings(commonest, (), tuple(behind), steps, bursts, width)
             cut = pairwise(accumulate(commonest, initial=0))
-            made = commonest if turns else tuple(sum(sizes[start:stop]) for start, stop in cut)
-            return Settings(made, () if turns else commonest, steps, tuple(bursts), width)
+            made = tuple(sum(sizes[start:stop]) for start, stop in cut)
+            return Settings(made, commonest, (), steps, bursts, width)
     return None
 
 

@@ -32,6 +32,7 @@ class Transfer:
     ready_ns: int | None = None  # when the last of its data was ready
     group: str = ""  # the process group, if named
     asked_ns: int | None = None  # when the host called for it; None if unknown
+    behind: int | None = None  # gradients of its step that were complete then; None if unknown
 
     @property
     def lasts_ns(self) -> int:

@@ -59,6 +59,7 @@ def propose(
     network: NetworkCost | None = None,
     interference: Interference | None = None,
     element_bytes: int = 4,
+    any_order: bool = False,
     time_limit: float | None = None,
 ) -> Proposal:
     """Return the best buckets for a recorded job.
@@ -77,6 +78,8 @@ def propose(
         What transfers and computation take from each other; by default none on a device.
     element_bytes : int
         Of one number of a gradient: some targets count these.
+    any_order : bool
+        Take recorded buckets even if it is unknown which gradients each has.
     time_limit : float, optional
         Seconds for planning, shared by the readings.
 
@@ -107,7 +110,7 @@ def propose(
     if turns and not rank.device:
         rank = since_the_calls(rank)
         sends = gradient_sends(rank)
-    settings = settings_of(rank, sizes, turns=turns)
+    settings = settings_of(rank, sizes, any_order=any_order or turns)
     if settings is None:
         sent = sum(each.size_bytes or 0 for each in sends) // len(rank.steps)
         raise NotApplicableError(
@@ -118,7 +121,7 @@ def propose(
         )
     outside_ns = others_ns(rank, sends, settings.steps)
     readings = [
-        _reading(replace(base, cost=cost, interference=contention), system, settings)
+        _reading(replace(base, cost=cost, interference=contention), system, settings, turns)
         for cost, contention in _costs(ranks, settings, network, interference, turns)
     ]
     readings = [replace(reading, outside_ns=outside_ns) for reading in readings]
@@ -171,32 +174,48 @@ def _costs(
             yield cost, Interference(0, everything)
 
 
-def _reading(problem: Problem, system: Target, settings: Settings) -> Reading:
+def _reading(problem: Problem, system: Target, settings: Settings, turns: bool) -> Reading:
     """Return the reading of a problem: under contention, computation alone takes less.
 
     If transfers and computation took turns, it did not.
     """
-    if not settings.counts:
-        before = _behind(problem, settings.sizes)
-        view = target_view(before, system)
-        plan = plan_of_buckets(before, system, view, [1] * len(settings.sizes))
-        return Reading(problem, plan, evaluate(before, plan).iteration_ns, before=before)
-    plan = plan_of_buckets(problem, system, target_view(problem, system), settings.counts)
-    if not problem.interference.is_none:
-        problem = _undisturbed(problem, plan)
-    return Reading(problem, plan, evaluate(problem, plan).iteration_ns)
+    before = problem
+    counts = settings.counts
+    if not counts:
+        before = _in_buckets(problem, settings, turns)
+        counts = (1,) * len(settings.sizes)
+    plan = plan_of_buckets(before, system, target_view(before, system), counts)
+    if not before.interference.is_none:
+        shorter = _undisturbed(before, plan)
+        problem = replace(problem, graph=Graph(shorter.graph.ops, problem.graph.parameters))
+        before = shorter
+    priced = evaluate(before, plan).iteration_ns
+    return Reading(problem, plan, priced, before=None if settings.counts else before)
 
 
-def _behind(problem: Problem, sizes: Sequence[int]) -> Problem:
-    """Return the problem with a parameter for each bucket, all ready behind the backward pass."""
-    ops = problem.graph.ops
-    last, first = ops[-1].name, ops[0].name
+def _in_buckets(problem: Problem, settings: Settings, turns: bool) -> Problem:
+    """Return the problem with a parameter for each bucket, ready when it was called for.
+
+    If transfers and computation took turns, all are ready behind the backward pass.
+    """
+    graph = problem.graph
+    order = target_view(problem, TARGETS["ddp"]).order
+    owners = [graph.parameters[place].updated_by for place in order]
+    last, first = (graph.ops[-1].name,), (graph.ops[0].name,)
+    known = settings.behind
+    ready = [
+        last if turns or not known else owners[min(max(behind, 1), len(owners)) - 1]
+        for behind in known or settings.sizes
+    ]
     buckets = (
-        Parameter(f"bucket {number}", size, (last,), (first,))
-        for number, size in enumerate(sizes, 1)
+        Parameter(f"bucket {number}", size, updated_by, first)
+        for number, (size, updated_by) in enumerate(zip(settings.sizes, ready, strict=True), 1)
     )
     return replace(
-        problem, graph=Graph(ops, tuple(buckets)), interference=NO_CONTENTION, target=None
+        problem,
+        graph=Graph(graph.ops, tuple(buckets)),
+        interference=NO_CONTENTION if turns else problem.interference,
+        target=None,
     )
 
 

@@ -13,7 +13,7 @@ from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
 from planner.traces.recorded import Recorded, breakdown_of, gradient_sends, parts_of
 from planner.traces.waits import waits_of
-from tests.formats.test_kineto import Event, event, op, written
+from tests.formats.test_kineto import Event, a_step, event, op, written
 
 Kernel = tuple[str, float, float, float | None, int]
 """Name, start, duration, when it was launched, stream."""
@@ -292,3 +292,14 @@ def test_over_gloo_a_reduce_scatter_is_what_was_called_for() -> None:
     kinds = ["reduce_scatter", "all_gather", "all_reduce"]
     assert [each.collective for each in found.transfers] == kinds
     assert [each.asked_ns for each in found.transfers] == [10_000, 12_000, 14_000]
+
+
+def test_of_each_transfer_it_is_known_how_many_gradients_were_complete() -> None:
+    shape: Any = {"Input_type": ["float"], "Input_Dims": [[2]]}
+    events = [*a_step(), *a_step(2, at=100)]
+    for at in (10, 64, 75, 175):  # before all gradients, after one, after both
+        events += [event("c10d::allreduce_", at, 0.1, Input_Dims=[[[2]]])]
+        events += [event("gloo:all_reduce", at + 0.2, 0.1, thread=2, **shape)]
+    assert [each.behind for each in recorded(events).transfers] == [0, 1, 2, 2]
+    alone = [event("gloo:all_reduce", 300, 1, thread=2, **shape)]
+    assert recorded([*a_step(), *alone]).transfers[0].behind is None

@@ -96,7 +96,8 @@ class Job:
             spans.append((begin + lasts - self.other_ns, begin + lasts))
             marks.append(Step(f"ProfilerStep#{step}", begin, begin + lasts))
             transfers += [
-                Transfer(kind, begin + start, begin + end, step, size) for start, end, size in sent
+                Transfer(kind, begin + start, begin + end, step, size, behind=sum(counts[:number]))
+                for number, (start, end, size) in enumerate(sent, 1)
             ]
             if self.system != "ddp":
                 share = sum(self.sizes) // (1 if device else 2)

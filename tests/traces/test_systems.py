@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import example, given
@@ -96,6 +97,24 @@ def test_who_sent_it_is_told_by_what_was_gathered_and_when(
     if is_for == EITHER:
         target = TARGETS["deepspeed"]
         assert propose([rank], job.graph, target=target).target is target
+
+
+@given(jobs(), st.randoms(use_true_random=False), st.booleans())
+def test_buckets_in_an_order_of_their_own_are_priced_by_when_they_were_called_for(
+    drawn: Drawn, random: Random, device: bool
+) -> None:
+    """DDP fills them in the model's order if it looks for unused parameters."""
+    job, counts = drawn
+    sizes = random.sample(job.sizes, len(job.sizes))
+    passes = zip(job.layers, sizes, strict=True)
+    model = replace(job, layers=tuple((fp, bp, size) for (fp, bp, _), size in passes))
+    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
+    found = propose(both(job, counts, device=device), model.graph, network=cost, any_order=True)
+    assert abs(found.error) < 0.001
+    assert len(found.buckets) == len(counts)
+    after = model.step_ns(counts_of(model, found.proposed))
+    if device:
+        assert found.plan_ns == pytest.approx(after, rel=1e-3, abs=2)
 
 
 def test_all_transfers_of_gradients_are_those_that_sum_up_to_them() -> None:

@@ -14,7 +14,7 @@ Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorc
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -85,7 +85,10 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         computation=without(_spans(busy), waits),
         memory=_spans(copies),
         transfers=tuple(
-            sorted(_made_ready(trace, sent, asked, launched), key=attrgetter("start_ns", "end_ns"))
+            sorted(
+                _made_ready(trace, sent, asked, launched, steps),
+                key=attrgetter("start_ns", "end_ns"),
+            )
         ),
         steps=steps,
         launched=tuple(sorted((kernel.start_ns, at) for kernel, at in launched)),
@@ -217,8 +220,9 @@ def _made_ready(
     transfers: Sequence[Transfer],
     asked: Sequence[int],
     launched: Iterable[tuple[Event, int]],
+    steps: Sequence[Step],
 ) -> Iterator[Transfer]:
-    """Yield the transfers with the times at which their data was ready."""
+    """Yield the transfers with the times at which their data was ready, and what was before."""
     known = sorted((at, kernel.end_ns) for kernel, at in launched)
     ends = list(accumulate((end for _, end in known), max))
 
@@ -232,6 +236,7 @@ def _made_ready(
         for event in trace.operators
         if event.name == ACCUMULATE and (size := _size(None, event))
     )
+    starts = [start for start, _ in gradients]
     place, matching = 0, True
     first: dict[int, tuple[int, int]] = {}
     for at in sorted(range(len(transfers)), key=asked.__getitem__):
@@ -249,7 +254,11 @@ def _made_ready(
         begun, ended = first[at] if matching and at in first else (None, None)
         if trace.device:
             begun, ended = None if begun is None else ready(begun), ready(asked[at])
-        yield replace(transfer, first_ready_ns=begun, ready_ns=ended)
+        behind = None
+        if transfer.step >= 0:
+            before = bisect_left(starts, steps[transfer.step].start_ns)
+            behind = bisect_left(starts, asked[at]) - before
+        yield replace(transfer, first_ready_ns=begun, ready_ns=ended, behind=behind)
 
 
 def _spans(events: Iterable[Event]) -> tuple[tuple[int, int], ...]:
