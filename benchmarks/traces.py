@@ -4,7 +4,8 @@
 
 FOLDER has traces of PyTorch's profiler (.json, .json.gz); `SOURCES` says where those of the results
 are from. None of them is in this repository. For each: its size, whether `planner import kineto`
-makes a profile of it or why not, and where `planner why` says that its time went. PYTHON is that of
+makes a profile of it or why not, where `planner why` says that its time went, and how far off
+`planner tune` predicts its steps, or why it plans nothing. PYTHON is that of
 an environment with HolisticTraceAnalysis: then its figures stand beside ours, over the same events
 (kernels launched within the recorded steps but the last, as it takes them by default).
 """
@@ -15,19 +16,22 @@ import subprocess
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from planner.cli.tune import proposed
 from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import Trace, read_trace
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.units import format_bytes
 from planner.traces.recorded import breakdown_of
 
 SOURCES = """\
 Traces: tests/data of facebookresearch/HolisticTraceAnalysis (names that begin with HTA, the folder
 in the name; those of at least 4 MiB could not be had), and et_replay/tests/inputs of
-facebookresearch/param (linear, resnet, and the eight ranks of dlrm, `worker*`).
+facebookresearch/param (linear, resnet, and the eight ranks of dlrm, `worker*`), and
+tests/traces/mi300/resnet_act_checkpoint of AMD-AGI/TraceLens.
 """
 
 ASKED = """
@@ -90,6 +94,18 @@ def outcome(trace: Trace, name: str) -> str:
     return f"imported: {sizes}, {len(warnings)} warnings"
 
 
+def tuned(trace: Trace) -> list[str]:
+    """Return the steps, how far off they are predicted, the gain, its interval, and the advice."""
+    recorded = recorded_in(trace, 0)
+    try:
+        _, found = proposed([recorded], trace)
+    except (InvalidInputError, NotApplicableError) as error:
+        return [*["–"] * 4, f"refused: {error}"]
+    gains = f"{found.gain:.2f}", f"{found.least_gain:.2f} – {found.most_gain:.2f}"
+    advice = "no proposal" if found.doubtful else "keep" if found.keep else "set"
+    return [str(found.steps), f"{100 * found.error:+.2f}", *gains, advice]
+
+
 def cell(value: float | None) -> str:
     return "–" if value is None or isnan(value) else f"{value:.2f}"
 
@@ -108,6 +124,7 @@ def main() -> None:
     paths = sorted(path for path in options.folder.iterdir() if path.is_file())
     tried: list[list[str]] = []
     ours: list[list[float | None] | None] = []
+    plans: list[list[str]] = []
     for path in paths:
         whole: Any = None
         try:
@@ -118,6 +135,7 @@ def main() -> None:
         else:
             said, whole = outcome(trace, path.name), shares(trace)
             shown = list(map(cell, whole))
+            plans.append([path.name, *tuned(trace)])
             ours.append(shares(in_whole_steps(trace)) if trace.device else None)
         tried.append([path.name, format_bytes(path.stat().st_size), said, *shown])
     print("# Traces\n")
@@ -125,6 +143,15 @@ def main() -> None:
     imported = sum(row[2].startswith("imported") for row in tried)
     print(f"{imported} of {len(tried)} are imported, the others refused.")
     table(["trace", "size", "outcome", "idle %", "computing %", "overlap %"], tried)
+    print("\n# From a trace to settings\n")
+    steps = [row for row in plans if row[1].isdecimal() and int(row[1]) > 1]
+    off = sorted(abs(float(row[2])) for row in steps)
+    if off:
+        print(
+            f"Of traces with two steps or more {len(off)} are predicted: {median(off):.2f} % off "
+            f"in the median, {off[-1]:.2f} % at worst."
+        )
+    table(["trace", "steps", "off by %", "gain", "interval", "advice"], plans)
     if options.hta:
         print("\n# Beside HolisticTraceAnalysis\n")
         rows, most = [], 0.0
