@@ -85,9 +85,12 @@ def settings_of(
                 for burst in bursts_of(transfers)
             )
             if any_order:
-                rows = zip(*used.values(), strict=True)
-                behind = (median_low(each.behind or 0 for each in row) for row in rows)
-                return Settings(commonest, (), tuple(behind), steps, bursts, width)
+                rows = [
+                    [each.behind for each in row if each.behind is not None]
+                    for row in zip(*used.values(), strict=True)
+                ]
+                behind = tuple(map(median_low, rows)) if all(rows) else ()
+                return Settings(commonest, (), behind, steps, bursts, width)
             cut = pairwise(accumulate(commonest, initial=0))
             made = tuple(sum(sizes[start:stop]) for start, stop in cut)
             return Settings(made, commonest, (), steps, bursts, width)

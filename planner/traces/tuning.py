@@ -179,10 +179,9 @@ def _reading(problem: Problem, system: Target, settings: Settings, turns: bool) 
 
     If transfers and computation took turns, it did not.
     """
-    before = problem
-    counts = settings.counts
-    if not counts:
-        before = _in_buckets(problem, settings, turns)
+    before, counts = problem, settings.counts
+    if not counts:  # when each was called for says when it left, whatever the system's rule
+        before, system = _in_buckets(problem, settings, turns), TARGETS["ddp"]
         counts = (1,) * len(settings.sizes)
     plan = plan_of_buckets(before, system, target_view(before, system), counts)
     if not before.interference.is_none:
@@ -196,17 +195,17 @@ def _reading(problem: Problem, system: Target, settings: Settings, turns: bool) 
 def _in_buckets(problem: Problem, settings: Settings, turns: bool) -> Problem:
     """Return the problem with a parameter for each bucket, ready when it was called for.
 
-    If transfers and computation took turns, all are ready behind the backward pass.
+    If transfers and computation took turns, or nothing is known, all are ready behind the backward
+    pass.
     """
     graph = problem.graph
     order = target_view(problem, TARGETS["ddp"]).order
     owners = [graph.parameters[place].updated_by for place in order]
     last, first = (graph.ops[-1].name,), (graph.ops[0].name,)
-    known = settings.behind
-    ready = [
-        last if turns or not known else owners[min(max(behind, 1), len(owners)) - 1]
-        for behind in known or settings.sizes
-    ]
+    places = [min(max(behind, 1), len(owners)) - 1 for behind in settings.behind]
+    ready = [owners[place] for place in places]
+    if turns or not ready:
+        ready = [last] * len(settings.sizes)
     buckets = (
         Parameter(f"bucket {number}", size, updated_by, first)
         for number, (size, updated_by) in enumerate(zip(settings.sizes, ready, strict=True), 1)
