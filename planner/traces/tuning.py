@@ -4,10 +4,10 @@ Problem: a job has run under some buckets; which are better, and by how much? Me
 graph, with costs that agree with the recorded transfers (`planner.traces.buckets`), makes problems
 of `planner.caramel`, one for each reading of the trace; `planner.traces.proposals` weighs their
 plans. On processors transfers take time from computation, and a trace does not say how much:
-without a measured network one reading is that they take all of it, and overlap gains nothing.
-If the computation of ZeRO or Megatron took turns with their transfers
-(`planner.traces.systems`), it will do so without a device, while on one the settings have them
-overlap.
+without a measured network one reading is that they take all of it, and overlap gains nothing. If
+the computation of ZeRO or Megatron took turns with their transfers (`planner.traces.systems`), it
+will do so without a device, while on one the settings have them overlap. Where it is unknown which
+gradients a bucket has, it is ready when it was called for.
 Guarantee: that of `planner.traces.proposals`.
 Complexity: that of a plan for each reading, at most six. Source: own.
 """
