@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Generator
 from contextlib import suppress
 from hashlib import sha256
@@ -28,7 +29,7 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-# All examples that a test asks for.
+# All examples that a test asks for, and all cases.
 settings.register_profile("thorough", settings.get_profile("planner"), max_examples=200)
 # New ones in all tests, for the seed of `--hypothesis-seed`.
 settings.register_profile(
@@ -59,11 +60,17 @@ WAITING = "tests/runtime/world/test_faults"
 """Those of them that mostly wait until something is noticed."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose the examples of each test, and put jobs at one end and long tests at both.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose cases and examples of each test, and put jobs at one end and long tests at both.
 
     Where tests run in parallel, workers take them from both ends; see `scheduling.py`.
     """
+    thorough = settings.get_current_profile_name() in ("thorough", "fresh")
+    if config.args == config.getini("testpaths") and not thorough:
+        left_out = not_drawn(items, config.stash[SEED])
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in set(left_out)]
     tests: set[Any] = {getattr(item, "obj", None) for item in items}
     for test in tests:
         if is_hypothesis_test(test):
@@ -116,6 +123,24 @@ def import_by_turns(config: pytest.Config) -> None:
             import_module(name)
 
 
+def not_drawn(items: list[pytest.Item], number: int) -> list[pytest.Item]:
+    """Return the cases of tests marked ``drawn(n)`` that a run leaves out.
+
+    Each such test has one in n of its cases, and one at least, as names and seed decide.
+    """
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("drawn") is not None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    left_out: list[pytest.Item] = []
+    for own in cases.values():
+        marker = own[0].get_closest_marker("drawn")
+        assert marker is not None
+        own.sort(key=lambda item: sha256(f"{number} {item.nodeid}".encode()).digest())
+        left_out += own[-(-len(own) // marker.args[0]) :]
+    return left_out
+
+
 def place(item: pytest.Item) -> int:
     """Return where a test stands: jobs that wait, long jobs, jobs, tests, long tests."""
     if item.nodeid.startswith(WAITING):
@@ -156,7 +181,10 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Say how to see the same examples again."""
     one = config.stash[SEED]
-    return f"new examples in one of {FRESH} property tests: again with --hypothesis-seed={one}"
+    return (
+        f"new examples in one of {FRESH} property tests, and some of the cases of long tests: "
+        f"again with --hypothesis-seed={one}"
+    )
 
 
 def is_fresh(item: pytest.Item) -> bool:

@@ -1,4 +1,4 @@
-"""How many examples property tests have, and which are new: those their seed brings back."""
+"""How many examples property tests have, and cases long ones; which are new, and brought back."""
 
 import os
 import subprocess
@@ -25,6 +25,11 @@ def test_anything(number, value):
 @given(value=st.just(0))
 def test_fails(number, value):
     assert False
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("number", range(16))
+def test_long(number):
+    assert number < 16
 """
 
 AGAIN = "again with --hypothesis-seed="
@@ -32,7 +37,7 @@ AGAIN = "again with --hypothesis-seed="
 
 def run(folder: Path, *options: str) -> tuple[list[list[str]], str]:
     """Return what each of the tests saw, and what pytest said."""
-    (folder / "seen").unlink(missing_ok=True)
+    (folder / "seen").write_text("")
     copyfile(Path(__file__).with_name("conftest.py"), folder / "conftest.py")
     (folder / "test_properties.py").write_text(PROPERTIES)
     plugins = ["-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin"]
@@ -67,3 +72,21 @@ def test_a_run_has_few_examples_unless_told(tmp_path: Path) -> None:
     for options, count in (((thorough,), 60), (quick, 8), ((*quick, thorough), 60)):
         seen, _ = run(tmp_path, "-k", "anything", *options)
         assert {len(values) for values in seen} == {count}
+
+
+@pytest.mark.slow
+def test_a_run_of_all_tests_has_some_cases_of_long_ones(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = .\n")
+
+    def cases(*options: str) -> set[str]:
+        _, told = run(tmp_path, "-k", "long", "--collect-only", "-q", *options)
+        return {line for line in told.splitlines() if "::test_long" in line}
+
+    first = cases("--hypothesis-seed=1")
+    assert len(first) == 6  # one in three, rounded up
+    assert cases("--hypothesis-seed=1") == first
+    assert cases("--hypothesis-seed=2") != first
+    for everything in ("test_properties.py", "--hypothesis-profile=thorough"):
+        assert cases(everything) == {
+            f"test_properties.py::test_long[{number}]" for number in range(16)
+        }

@@ -200,6 +200,7 @@ def ended(
     return answer
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("name", "method", "option"), QUICK)
 def test_a_search_without_time_ends_at_once(name: str, method: str, option: str) -> None:
     large.warm()
@@ -208,6 +209,7 @@ def test_a_search_without_time_ends_at_once(name: str, method: str, option: str)
     ended(request, 0.0, cancelled=True)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "method", "option"), CASES if THOROUGH else QUICK)
 def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, option: str) -> None:
@@ -276,6 +278,7 @@ LARGE: list[tuple[str, Callable[[int], Request], int, list[str]]] = [
 """Large instances, and the methods that are asked for each. One that does not apply says so."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("name", "make", "size", "method"),
     [

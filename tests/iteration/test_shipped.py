@@ -30,6 +30,7 @@ WORST = {MEASURED: 0.003, FASTER: 0.01}
 profile_of, cluster_of = cache(making.profile_of), cache(read_cluster)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [MEASURED, FASTER])
 @pytest.mark.parametrize("profile", PROFILES)

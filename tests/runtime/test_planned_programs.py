@@ -200,6 +200,7 @@ def cases(ranks: int) -> list[Case]:
     return found
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4, 9])
 @in_each_rank("ranks", timeout_s=600 if THOROUGH else 120)

@@ -105,6 +105,7 @@ def try_halves(
         assert torch.equal(flat, total)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8, 9])
 @in_each_rank("ranks", timeout_s=120)
@@ -248,6 +249,7 @@ def lose(how: str) -> tuple[str, tuple[int, ...], float]:
     return str(failed.value), failed.value.peers, took
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "word"), [("kill", "level"), ("stop", "link"), ("away", "level")])
 def test_a_lost_rank_is_named_on_all_others_with_the_link(how: str, word: str) -> None:

@@ -95,6 +95,7 @@ def check(world: World, kind: str, name: str, ours: Weights, expected: Weights) 
     world.agree(f"the weights of {name}", repr([weight.tolist() for weight in ours.values()]))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "ranks", "models"),
@@ -143,6 +144,7 @@ MANY = ["frozen", "tiny", "tiny, Adam"]
 CUT = ["mixed", "frozen", "tiny, Adam", "named, scheduled", "Adagrad, begun at 1"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "ranks", "recipes"),

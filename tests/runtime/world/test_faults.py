@@ -169,6 +169,7 @@ HUNG = "rank {} has not begun this transfer: it still computes or"
 CUT = "interface eth0 of rank {} is down"
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "fault", "text", "batches"),
