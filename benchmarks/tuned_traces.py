@@ -16,6 +16,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import accumulate, pairwise, product
 from pathlib import Path
 from statistics import median
@@ -102,6 +103,21 @@ def recording(world: World, step: Callable[[], None], folder: str) -> None:
     world.gather("traced", "")
 
 
+def planned(world: World, folder: str, plan: Callable[[Sequence[bytes]], Any]) -> Any:
+    """Return what rank 0 plans from the traces of all ranks, on every rank."""
+    text = ""
+    if world.rank == 0:
+        ranks = [Path(folder, f"rank{rank}.json").read_bytes() for rank in range(world.size)]
+        text = json.dumps(plan(ranks))
+    return json.loads(world.gather("the plan", text)[0])
+
+
+def circle_of(title: str, plan: Any, variants: Sequence[Measured]) -> Circle:
+    """Return a setting whose variants were measured."""
+    counts, gain = tuple(plan["buckets"]), tuple(plan["gain"])
+    return Circle(title, counts, plan["error"], gain, plan["keep"], tuple(variants))
+
+
 def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Circle:
     """Trace, plan and run one setting, on one host; rank 0 returns what came of it."""
     with joined("gradients") as (world, _):
@@ -115,12 +131,12 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
         limits: Any = [limit_mb for _ in sizes]  # torch's type knows integers only
         options_of = {"process_group": world.group, "bucket_cap_mb_list": limits}
         traced(world, name, partial(DistributedDataParallel, **options_of), folder)
-        text = ""
-        if world.rank == 0:
-            cost = fit_network(swept).cost("table")
-            ranks = [Path(folder, f"rank{rank}.json").read_bytes() for rank in range(world.size)]
-            text = json.dumps(_planned(ranks, cost, contention, limit_mb))
-        plan = json.loads(world.gather("the buckets", text)[0])
+        cost = fit_network(swept).cost("table") if world.rank == 0 else None
+        plan = planned(
+            world,
+            folder,
+            lambda traces: _planned(traces, cost, contention, limit_mb),
+        )
         variants = [
             Variant(each["name"], None, each["ns"], {"bucket_cap_mb_list": each["limits"]})
             for each in plan["variants"]
@@ -128,14 +144,8 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
         times, _ = take_turns(
             world, MODELS[name], variants, rounds=options.rounds, steps=options.steps
         )
-    return Circle(
-        f"{name}, {rate} Mbit/s, {share:g} of the gradients a bucket",
-        tuple(plan["buckets"]),
-        plan["error"],
-        tuple(plan["gain"]),
-        plan["keep"],
-        tuple(measured(one.name, one.predicted_ns, times) for one in variants),
-    )
+    rows = [measured(one.name, one.predicted_ns, times) for one in variants]
+    return circle_of(f"{name}, {rate} Mbit/s, {share:g} of the gradients a bucket", plan, rows)
 
 
 def _planned(traces: Sequence[bytes], cost: Any, contention: Any, limit_mb: float) -> Any:
@@ -260,6 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         options.rounds = options.samples = options.steps = 1
     reason = reason_unavailable(cores=2)
+    if options.zero and find_spec("deepspeed") is None:
+        reason = "DeepSpeed is not installed (pip install deepspeed)"
     if reason is not None:
         print(f"skipped: {reason}")
         return 0

@@ -5,10 +5,8 @@ much memory to spare as half of the parameters take, and as all of them several 
 these run blocks that are gathered once, and the model in one unit.
 """
 
-import json
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from real_models import MODELS
@@ -19,7 +17,7 @@ from runtime_report import measured
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from tuned_traces import PLANNED, RECORDED, Circle, traced
+from tuned_traces import PLANNED, RECORDED, Circle, circle_of, planned, traced
 
 from planner.families.fsdp.evaluation import iteration_ns
 from planner.families.fsdp.problem import at_use
@@ -47,11 +45,7 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
     del share  # buckets have one
     with joined("shards") as (world, _):
         traced(world, name, partial(by_fsdp2, size=world.size), folder)
-        text = ""
-        if world.rank == 0:
-            ranks = [Path(folder, f"rank{rank}.json").read_bytes() for rank in range(world.size)]
-            text = json.dumps(_planned(ranks))
-        plan = json.loads(world.gather("the units", text)[0])
+        plan = planned(world, folder, _planned)
         variants = [
             Variant(
                 each["name"],
@@ -64,14 +58,8 @@ def circle(name: str, rate: int, share: float, folder: str, options: Any) -> Cir
         times, _ = take_turns(
             world, MODELS[name], variants, rounds=options.rounds, steps=options.steps
         )
-    return Circle(
-        f"{name}, {rate} Mbit/s, FSDP2",
-        tuple(plan["units"]),
-        plan["error"],
-        tuple(plan["gain"]),
-        plan["keep"],
-        tuple(measured(one.name, one.predicted_ns, times) for one in variants),
-    )
+    rows = [measured(one.name, one.predicted_ns, times) for one in variants]
+    return circle_of(f"{name}, {rate} Mbit/s, FSDP2", plan, rows)
 
 
 def _planned(traces: Sequence[bytes]) -> Any:
@@ -94,7 +82,7 @@ def _planned(traces: Sequence[bytes]) -> Any:
         ONE: at_use(0, [(0, len(names), True, False)]),
     }
     return {
-        "units": (len(names), len(found.proposed)),
+        "buckets": (len(names), len(found.proposed)),
         "error": found.error,
         "gain": (found.gain, found.least_gain, found.most_gain),
         "keep": found.keep,

@@ -4,19 +4,17 @@ From the trace of a job with small buckets its bucket size is planned. Beside th
 between. On processors DeepSpeed waits for every transfer, so a plan saves start-ups alone.
 """
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from real_models import MODELS
 from runtime_real import joined
 from runtime_report import Measured
-from tuned_traces import PLANNED, RECORDED, Circle, recording
+from tuned_traces import PLANNED, RECORDED, Circle, circle_of, planned, recording
 
 from planner.cli.export import settings_for
 from planner.cli.tune import proposed
@@ -68,21 +66,11 @@ def circle(stage: int, name: str, rate: int, share: float, folder: str, options:
     del share  # the recorded size is one for all
     with joined("gradients") as (world, _):
         recording(world, trained(name, stage, RECORDED_ELEMENTS), folder)
-        text = ""
-        if world.rank == 0:
-            ranks = [Path(folder, f"rank{rank}.json").read_bytes() for rank in range(world.size)]
-            text = json.dumps(_planned(ranks))
-        plan = json.loads(world.gather("the size", text)[0])
+        plan = planned(world, folder, _planned)
         steps = {each["name"]: trained(name, stage, each["elements"]) for each in plan["variants"]}
         times = _in_turn(world, steps, options)
-    return Circle(
-        f"{name}, {rate} Mbit/s, ZeRO stage {stage}",
-        tuple(plan["buckets"]),
-        plan["error"],
-        tuple(plan["gain"]),
-        plan["keep"],
-        tuple(Measured(each["name"], each["ns"], times[each["name"]]) for each in plan["variants"]),
-    )
+    rows = [Measured(each["name"], each["ns"], times[each["name"]]) for each in plan["variants"]]
+    return circle_of(f"{name}, {rate} Mbit/s, ZeRO stage {stage}", plan, rows)
 
 
 def _planned(traces: Sequence[bytes]) -> Any:
