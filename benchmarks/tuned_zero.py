@@ -41,6 +41,7 @@ def trained(name: str, stage: int, elements: int) -> Callable[[], None]:
     os.environ["DS_ACCELERATOR"] = "cpu"
     deepspeed: Any = import_module("deepspeed")
     communication: Any = import_module("deepspeed.comm.torch")
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it writes to standard output
     communication.build_shm_op = lambda: None  # hosts share no memory
     deepspeed.init_distributed("gloo")
     model, inputs = MODELS[name]()
