@@ -4,6 +4,7 @@ From the trace of a job with small buckets its bucket size is planned. Beside th
 between. On processors DeepSpeed waits for every transfer, so a plan saves start-ups alone.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
