@@ -74,7 +74,7 @@ def recorded_system(
         each for each in rank.transfers if each.collective == "all_gather" and each.step >= 0
     ]
     scattered = sends[0].collective == "reduce_scatter"
-    if not scattered and 2 * _bytes(rank, gathers) < _bytes(rank, sends):
+    if not scattered and 2 * _bytes(gathers) < _bytes(sends):
         return TARGETS["ddp"]
     ahead: list[Transfer] = []
     for step in {each.step for each in sends}:
@@ -87,20 +87,15 @@ def recorded_system(
     if not scattered:
         return TARGETS["deepspeed"]
     either = TARGETS["megatron"], TARGETS["deepspeed"]
-    if 2 * _bytes(rank, ahead) < _bytes(rank, sends):
+    if 2 * _bytes(ahead) < _bytes(sends):
         return either[0]
     if target not in either:
         raise NotApplicableError("", _EITHER)
     return target
 
 
-def _bytes(rank: Recorded, transfers: Sequence[Transfer]) -> int:
-    """Return the bytes of transfers; without a device gathers have the size of a rank's share."""
-    shares = 1 if rank.device else rank.ranks or 1
-    return sum(
-        (each.size_bytes or 0) * (shares if each.collective == "all_gather" else 1)
-        for each in transfers
-    )
+def _bytes(transfers: Sequence[Transfer]) -> int:
+    return sum(each.size_bytes or 0 for each in transfers)
 
 
 def _asked_ns(transfer: Transfer) -> int:

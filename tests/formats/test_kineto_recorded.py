@@ -287,8 +287,10 @@ def test_over_gloo_a_reduce_scatter_is_what_was_called_for() -> None:
             event("gloo:all_reduce", 20, 9, thread=2, Input_Dims=[[8]], **shape),
             event("gloo:all_gather", 30, 9, thread=3, Input_Dims=[[4]], **shape),
             event("gloo:all_reduce", 40, 9, thread=2, Input_Dims=[[8]], **shape),
-        ]
+        ],
+        distributedInfo={"rank": 0, "world_size": 2},
     )
+    assert [each.size_bytes for each in found.transfers] == [32, 32, 32]
     kinds = ["reduce_scatter", "all_gather", "all_reduce"]
     assert [each.collective for each in found.transfers] == kinds
     assert [each.asked_ns for each in found.transfers] == [10_000, 12_000, 14_000]

@@ -100,9 +100,8 @@ class Job:
                 for number, (start, end, size) in enumerate(sent, 1)
             ]
             if self.system != "ddp":
-                share = sum(self.sizes) // (1 if device else 2)
                 gathered = begin + passed, begin + passed + self.gather_ns
-                transfers.append(Transfer("all_gather", *gathered, step, share))
+                transfers.append(Transfer("all_gather", *gathered, step, sum(self.sizes)))
         return Recorded(
             rank=rank,
             ranks=2,

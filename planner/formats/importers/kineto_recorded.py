@@ -74,6 +74,8 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         moved = [_Moved(mark, mark, at, name) for mark, at, name in called_for(trace)]
     asked = [each.asked_ns for each in moved]
     sent = [_transfer(each, _step(steps, each.asked_ns)) for each in moved]
+    if not trace.device:
+        sent = [_of_all_ranks(each, trace.ranks or 1) for each in sent]
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
     caveats = {kernel.index for kernel in doubtful}
@@ -190,6 +192,13 @@ def _transfer(moved: _Moved, step: int) -> Transfer:
         size_bytes=_size(message, moved.around),
         group="" if message is None else message.group,
     )
+
+
+def _of_all_ranks(transfer: Transfer, ranks: int) -> Transfer:
+    """Return a transfer of the host; the range of a gather says a rank's share."""
+    if transfer.collective != "all_gather" or transfer.size_bytes is None:
+        return transfer
+    return replace(transfer, size_bytes=ranks * transfer.size_bytes)
 
 
 def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:

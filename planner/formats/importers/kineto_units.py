@@ -238,9 +238,6 @@ def _sent(
         raise NotApplicableError("", what)
     if not all(each.size_bytes for each in found):
         raise NotApplicableError("", f"no {name} has a size: record with record_shapes=True")
-    if kind == "all_gather" and not recorded.device:  # its range tells a rank's share
-        ranks = recorded.ranks or 1
-        found = [replace(each, size_bytes=ranks * (each.size_bytes or 0)) for each in found]
     return tuple(found)
 
 
