@@ -104,7 +104,7 @@ def recording(world: World, step: Callable[[], None], folder: str) -> None:
 
 
 def planned(world: World, folder: str, plan: Callable[[Sequence[bytes]], Any]) -> Any:
-    """Return what rank 0 plans from the traces of all ranks, on every rank."""
+    """Return the plan that rank 0 makes of the traces of all ranks."""
     text = ""
     if world.rank == 0:
         ranks = [Path(folder, f"rank{rank}.json").read_bytes() for rank in range(world.size)]

@@ -38,7 +38,7 @@ WIDTH = 4
 
 
 def trained(name: str, stage: int, elements: int) -> Callable[[], None]:
-    """Return what runs a step of a model under ZeRO with buckets of so many elements."""
+    """Return a function that runs a step of a model under ZeRO; buckets have `elements`."""
     os.environ["DS_ACCELERATOR"] = "cpu"
     deepspeed: Any = import_module("deepspeed")
     communication: Any = import_module("deepspeed.comm.torch")
@@ -76,7 +76,7 @@ def circle(stage: int, name: str, rate: int, share: float, folder: str, options:
 
 
 def _planned(traces: Sequence[bytes]) -> Any:
-    """Return what is planned from the traces, and the predicted steps of all sizes."""
+    """Return the plan made of the traces, and the predicted step of each bucket size."""
     read = [read_trace(data) for data in traces]
     ranks = [recorded_in(trace, place) for place, trace in enumerate(read)]
     graph, found = proposed(ranks, read[ranks.index(waited_for(ranks))])
@@ -100,7 +100,7 @@ def _planned(traces: Sequence[bytes]) -> Any:
 
 
 def _step_ns(found: Proposal, elements: int) -> int:
-    """Return the predicted step with buckets of so many elements (ns); the recorded one as is."""
+    """Return the predicted step with buckets of `elements` (ns)."""
     if elements == RECORDED_ELEMENTS:
         return found.predicted_ns
     reading = found.likeliest

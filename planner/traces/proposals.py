@@ -136,7 +136,7 @@ def weighed(
 
     every = [gains(result) for result in results]
     chosen = max(range(len(every)), key=lambda place: (min(every[place]), -place))
-    if min(every[chosen]) < 1:  # none is surely faster: the likeliest reading decides
+    if min(every[chosen]) < 1:  # none is certainly faster
         chosen = 0
     gained = every[chosen]
     off = hypot(before[0] / step_ns - 1, RESIDUAL)

@@ -39,6 +39,11 @@ class Transfer:
         """Its duration here."""
         return self.end_ns - self.start_ns
 
+    @property
+    def called_ns(self) -> int:
+        """When the host called for it; its start if that is unknown."""
+        return self.start_ns if self.asked_ns is None else self.asked_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -116,12 +121,7 @@ def gradient_sends(rank: Recorded) -> tuple[Transfer, ...]:
         if each.step >= 0 and each.collective in kinds:
             kinds[each.collective].append(each)
     own = max(kinds.values(), key=lambda sends: sum(each.size_bytes or 0 for each in sends))
-    return tuple(
-        sorted(
-            own or kinds["reduce_scatter"],
-            key=lambda each: each.start_ns if each.asked_ns is None else each.asked_ns,
-        )
-    )
+    return tuple(sorted(own or kinds["reduce_scatter"], key=lambda each: each.called_ns))
 
 
 # ---

@@ -78,10 +78,10 @@ def recorded_system(
         return TARGETS["ddp"]
     ahead: list[Transfer] = []
     for step in {each.step for each in sends}:
-        asked = [_asked_ns(each) for each in sends if each.step == step]
+        asked = [each.called_ns for each in sends if each.step == step]
         own = [each for each in gathers if each.step == step]
-        ahead += [each for each in own if _asked_ns(each) < min(asked)]
-        between = [each for each in own if min(asked) < _asked_ns(each) < max(asked)]
+        ahead += [each for each in own if each.called_ns < min(asked)]
+        between = [each for each in own if min(asked) < each.called_ns < max(asked)]
         if 2 * len(between) > len(asked):
             raise NotApplicableError("", _SHARDED)
     if not scattered:
@@ -98,10 +98,6 @@ def _bytes(transfers: Sequence[Transfer]) -> int:
     return sum(each.size_bytes or 0 for each in transfers)
 
 
-def _asked_ns(transfer: Transfer) -> int:
-    return transfer.start_ns if transfer.asked_ns is None else transfer.asked_ns
-
-
 def take_turns(rank: Recorded, sends: Sequence[Transfer]) -> bool:
     """Return whether transfers of gradients and computation took turns."""
     sent = merged((each.start_ns, each.end_ns) for each in sends)
@@ -111,12 +107,12 @@ def take_turns(rank: Recorded, sends: Sequence[Transfer]) -> bool:
 def since_the_calls(rank: Recorded) -> Recorded:
     """Return a recording whose transfers begin when the host called for them, and waited."""
     return replace(
-        rank, transfers=tuple(replace(each, start_ns=_asked_ns(each)) for each in rank.transfers)
+        rank, transfers=tuple(replace(each, start_ns=each.called_ns) for each in rank.transfers)
     )
 
 
 def others_ns(rank: Recorded, sends: Sequence[Transfer], steps: Sequence[int]) -> int:
-    """Return what the other transfers of a step are waited for (ns), the median of some steps."""
+    """Return how long a step waits for its other transfers (ns): the median over `steps`."""
     gradients = merged((each.start_ns, each.end_ns) for each in sends)
     others = merged((each.start_ns, each.end_ns) for each in set(rank.transfers).difference(sends))
     waits = without(without(others, gradients), rank.computation)

@@ -69,7 +69,7 @@ def called_for(trace: Trace) -> Iterator[Collective]:
 
 
 def _kind(event: Event) -> tuple[str, int]:
-    """Return what a call has in common with its range: the kind, and the elements of one side."""
+    """Return the kind of a call or a range, and its elements; they are equal for both."""
     name = collective_in(event.name)
     sides = [size for size in _elements(event.dims) if size] or [0]
     if name == "all_gather":  # the range says a rank's share
