@@ -61,10 +61,7 @@ def _kinds(recorded: Recorded, sharded: bool) -> dict[str, Kind]:
     if not sharded:
         scatters = gradient_sends(recorded)[0].collective == "reduce_scatter"
         return {"reduce_scatter": "reduce_scatter"} if scatters else {"all_reduce": "all_reduce"}
-    kinds: dict[str, Kind] = {"all_gather": "all_gather", "reduce_scatter": "reduce_scatter"}
-    if not recorded.device:  # gloo has no reduce-scatter: torch sends an all-reduce
-        kinds["all_reduce"] = "reduce_scatter"
-    return kinds
+    return {"all_gather": "all_gather", "reduce_scatter": "reduce_scatter"}
 
 
 def _recorded(proposal: Proposal, recorded: Recorded, kinds: Mapping[str, Kind]) -> Iterator[_Bar]:

@@ -221,14 +221,6 @@ def _sent(
     """Return the transfers of a kind in a step, which must be as many as were asked for."""
     own = [each for each in recorded.transfers if each.step == place]
     found = [each for each in own if each.collective == kind]
-    if not recorded.device:  # gloo has no reduce-scatter: torch sends an all-reduce
-        starts = [mark.start_ns for mark in asked]
-        inside = [bisect_right(starts, each.start_ns) - 1 for each in own]
-        found = [
-            each
-            for each, at in zip(own, inside, strict=True)
-            if at >= 0 and each.start_ns < asked[at].end_ns
-        ]
     sums = sum(each.collective == "all_reduce" for each in own)
     if recorded.device and kind == "reduce_scatter" and 1 < len(asked) <= sums:
         raise NotApplicableError("", "gradients are summed over replicas, too (hybrid sharding)")
