@@ -36,7 +36,6 @@ def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(n
         "",
         "_gradients",
         "_four_ranks",
-        "_awake",
         "_units",
         "_zero",
     )  # of one benchmark, run apart

@@ -21,8 +21,8 @@ WORTH = Fraction(103, 100)
 MARGIN = Fraction(3, 20)
 """Gain to ask for, over the share of a step that sending all gradients takes from computation.
 
-Of ten models at three bandwidths (`benchmarks/runtime_real.py`), it decides 29 of 30 cases rightly,
-and so it does if it is chosen without the model that it decides about."""
+Of ten models at three bandwidths (`benchmarks/runtime_real.py`), it decides 25 of 30 cases rightly.
+Chosen without the model that it decides about, it is between 0 and 1/2, and 22 are right."""
 
 
 def gain_to_ask(share: Fraction, margin: Fraction = MARGIN) -> Fraction:
