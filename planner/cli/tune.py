@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     answer = (fsdp if target.sharded else caramel).answer(*proposal.planned)
     settings = None
     if not proposal.keep:
-        settings = _settings(proposal, answer, graph)
+        settings = to_change(proposal, answer, graph, device=chosen.recorded.device)
     steps = three_steps(proposal, chosen.recorded)
     if draw is not None:
         with replacing(options.picture) as place:
@@ -172,10 +172,17 @@ def proposed(
     raise refused
 
 
-def _settings(proposal: Proposal, answer: Any, graph: Graph | None) -> dict[str, Any]:
-    """Return the settings of the target; of FSDP2 without times, which are of units alone."""
+def to_change(
+    proposal: Proposal, answer: Any, graph: Graph | None, *, device: bool
+) -> dict[str, Any]:
+    """Return the settings of the target to change; of FSDP2 without times, which are of units."""
     target, width = proposal.target, proposal.planned[0].element_bytes
     settings = settings_for(target.name, [answer], graph, width)
+    if target is proposal.system is EVERY["deepspeed"]:
+        # Its stage stays; on processors it waits for every transfer, whatever is set.
+        changed = ("overlap_comm", "reduce_bucket_size") if device else ("reduce_bucket_size",)
+        zero = settings["zero_optimization"]
+        return {**settings, "zero_optimization": {name: zero[name] for name in changed}}
     if not target.sharded:
         return settings
     kept = {name: settings[name] for name in ("mesh", "mesh_dim_names", "units", "settings")}

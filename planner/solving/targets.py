@@ -123,7 +123,7 @@ _HOROVOD = Target(
 
 _DEEPSPEED = Target(
     name="deepspeed",
-    title="DeepSpeed, stage 2",
+    title="DeepSpeed (ZeRO)",
     version="0.19.5",
     order="recorded",
     buckets="fitting",

@@ -66,6 +66,7 @@ class Proposal:
 
     rank: int
     steps: int  # of the recording, with equal settings
+    system: Target  # that sent what was recorded
     target: Target
     buckets: tuple[int, ...]  # bytes of the recorded buckets or units
     proposed: tuple[int, ...]  # bytes of the proposed ones
@@ -114,6 +115,7 @@ def weighed(
     lasting: Callable[[Any, Any], int],
     sizes: Callable[[Any, Any], tuple[int, ...]],
     *,
+    system: Target,
     target: Target,
     contention: bool,
 ) -> Proposal:
@@ -150,6 +152,7 @@ def weighed(
     return Proposal(
         rank=step.rank,
         steps=step.steps,
+        system=system,
         target=target,
         buckets=step.sizes,
         proposed=sizes(problem, result.plan),

@@ -138,6 +138,7 @@ def propose(
         [solve(reading.problem, time_limit=limit) for reading in readings],
         lasting_ns,
         _sizes,
+        system=system,
         target=target,
         contention=rank.device or turns or interference is not None,
     )

@@ -106,6 +106,7 @@ def propose_units(
         [_planned(reading, spare_bytes, limit, alone=not rank.device) for reading in readings],
         iteration_ns,
         _sizes,
+        system=FSDP2,
         target=FSDP2,
         contention=True,
     )

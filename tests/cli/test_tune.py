@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from planner.cli.export import settings_for
+from planner.cli.tune import to_change
 from planner.formats.importers.kineto import number_bytes
 from planner.formats.importers.kineto_trace import read_trace
 from planner.formats.importers.kineto_units import units_in
@@ -116,6 +117,20 @@ def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
     assert "worth setting" in text
     assert setting in text
     assert ("bucket_cap_mb=" in text) == (target == "ddp")
+
+
+@pytest.mark.parametrize("device", [False, True])
+@pytest.mark.parametrize("system", ["deepspeed", "ddp"])
+def test_jobs_of_zero_keep_their_stage(system: str, device: bool) -> None:
+    """Which a trace does not tell; a job of DDP is told one."""
+    job = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0, system=system, turns=not device)
+    ranks = [job.recorded((1, 5), rank=rank, device=device) for rank in (0, 1)]
+    proposal = propose(ranks, job.graph, target=TARGETS["deepspeed"])
+    settings = to_change(proposal, answer(*proposal.planned), job.graph, device=device)
+    zero = {"reduce_bucket_size", *(["overlap_comm"] if device else [])}
+    if system == "ddp":
+        zero = {"stage", "contiguous_gradients", "overlap_comm", "reduce_bucket_size"}
+    assert set(settings["zero_optimization"]) == zero
 
 
 def test_units_are_told_and_can_be_pasted() -> None:
