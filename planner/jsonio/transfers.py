@@ -16,7 +16,7 @@ from planner.solving.timeline import Kind as Drawn
 from planner.solving.transfers import Kind, Part, Transfer
 
 _SHOWN = 60
-"""Characters for parameter names in a transfer's label."""
+"""Most characters of the parameter names in a transfer's label."""
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 ParameterBytes = Annotated[

@@ -285,7 +285,7 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
         return "scenarios"
 
     def usual_scenarios(self, percentile: Fraction | None, /) -> ScenarioSet:
-        """Return the scenarios of a request that names none but lacks nothing."""
+        """Return the scenarios of a request that names none: those of the measured spreads."""
         return measured(percentile)
 
     def to_scenario_set(self, problem: Any) -> ScenarioSet | None:

@@ -110,7 +110,7 @@ SLOWER = (
     Scenario(computation=Fraction(6, 5)),
     Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
 )
-"""Computation, or transfers, a fifth longer; a plan for both is less sensitive to either."""
+"""Computation a fifth longer, and transfers a fifth longer: a plan for both tolerates either."""
 
 THIRDS = ("first", "middle", "last")
 """Thirds of the backward pass."""

@@ -168,9 +168,10 @@ def _planned(
 ) -> Result[Plan, Evaluation]:
     """Return a plan of a reading within the memory of the recorded settings.
 
-    If transfers are `alone`, units gather in their own steps: FSDP2 waits for them anyway. Both
-    limits are one while planning: activations as large as the peak is above the turn. For what is
-    still too much, plan with less.
+    If transfers are `alone`, units gather in their own steps: FSDP2 waits for them anyway. The
+    plan must need no more than the recorded one at its peak, and at the end of the forward pass.
+    `Problem` has the first limit only, so assumed activations fill what the recorded plan has free
+    at that end. While a plan needs too much anyway, the limit is lowered.
     """
     problem, traced = reading.problem, reading.traced
     most, turning = peak_of(problem, traced), _turning(problem, traced)

@@ -323,7 +323,7 @@ def _check_turn(asked: Iterable[int], turn: int) -> None:
 
 
 def check_levels(levels: Sequence[int], tasks: int) -> None:
-    """Raise InvalidPlanError unless the numbers of partial sums fall, starting at `tasks`."""
+    """Raise InvalidPlanError unless levels begin with `tasks` partial sums and shrink."""
     if not _array(levels, "levels") or type(levels[0]) is not int or levels[0] != tasks:
         raise InvalidPlanError("levels", f"expected {tasks} gradients first, got {shown(levels)}")
     for place, (before, after) in enumerate(pairwise(levels), start=1):

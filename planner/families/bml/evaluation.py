@@ -41,7 +41,7 @@ class Hop(NamedTuple):
     added: "NDArray[np.int64]"
 
     def plus(self, other: "Hop", times: int) -> "Hop":
-        """Return these hops and another one (`times` = -1: without it)."""
+        """Return the sum of these hops and `times` another one; -1 takes the other one away."""
         return Hop(*(own + times * more for own, more in zip(self, other, strict=True)))
 
     def time(self, network: Network) -> Fraction:

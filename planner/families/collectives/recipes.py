@@ -66,7 +66,7 @@ _Place = int | tuple[int, ...] | BCube | Rails
 
 
 class _Generator(NamedTuple):
-    """What a shape describes, checked, and the program of that."""
+    """How a shape is checked and read, and how the program of the result is made."""
 
     place: Callable[[tuple[int, ...]], _Place]
     make: Callable[[Any], Program]

@@ -94,7 +94,7 @@ class SymmetricProgram(Program):
 
     @cached_property
     def exclusive(self) -> bool:
-        """Whether no link carries two messages in a step: no runs, and lanes cannot meet."""
+        """Whether no link carries two messages in a step: no hop has a run, lanes share no link."""
         return len(self.places) < 2 and all(hop.run == 1 for hop in self.hops)
 
     @cached_property

@@ -103,7 +103,7 @@ def _first_boundary(problem: Problem, deadline: Deadline) -> int | None:
 
 
 def _shortest_cover(problem: Problem, start: int, computation: int) -> int | None:
-    """Return the end of the shortest communication from `start` on that covers `computation`."""
+    """Return the end of the batch from `start` on that covers `computation` in the least time."""
     ends = range(start + 1, problem.reach(start) + 1)
     if not ends:
         return None

@@ -144,7 +144,7 @@ def check(problem: Problem, plan: Plan) -> None:
 
 @contextmanager
 def in_transfers(numbers: Sequence[int]) -> Iterator[None]:
-    """Turn paths into some transfers, checked as groups, into paths into the whole plan."""
+    """Translate the paths of errors in some transfers, checked as groups, to the whole plan."""
     try:
         yield
     except InvalidPlanError as error:

@@ -94,6 +94,6 @@ class Footprint:
 
 
 def _precise(size: int, another: int) -> str:
-    """Return a size in a form that differs from another one's."""
+    """Return a size as text, in bytes if both sizes would look the same otherwise."""
     shown = format_bytes(size)
     return shown if shown != format_bytes(another) else f"{size:,} B"

@@ -333,6 +333,6 @@ class Problem:
         )
 
     def binding(self, mode: Mode) -> str:
-        """Return which of the cap and the memory limit leaves the least room."""
+        """Return the name of the limit on transfers that binds: the cap, or the memory."""
         capped = self.transfer_limit(mode) == self.max_transfer_bytes
         return "max_transfer_bytes" if capped else "memory_bytes"

@@ -197,9 +197,9 @@ class _Ends:
         self.by_head = sorted(range(len(members)), key=lambda place: -self.heads[place])
 
     def fewest(self) -> set[int]:
-        """Return the ends of iBatch's pulls: the fewest groups with the earliest last end.
+        """Return the ends of iBatch's pulls, whose last end is the earliest.
 
-        Of tables, the groups with the earliest last end.
+        They are the fewest such groups, unless the cost is a table.
         """
         if self.sides.measured:
             every = range(len(self.tails))

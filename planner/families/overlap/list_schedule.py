@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 _NOTHING = -(2**62)
-"""Memory at a place that has been issued: never a maximum."""
+"""Stands for the memory at a place that has been issued, so that it is never the maximum."""
 
 _LOOKED_AT = 16
 """Ready units tested for one that fits."""
 
 _Waiting = list[tuple[float, int]]
-"""Keys and numbers of units, all negative and sorted: the first unit is the last in the list."""
+"""Pairs of a key and a unit, both negated, rising: the next unit is the last in the list."""
 
 
 @dataclass(frozen=True, slots=True)

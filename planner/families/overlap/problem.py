@@ -358,7 +358,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a field is as `_plain` returns it, which is so for all but few."""
+    """Return whether a value needs no conversion by `_plain`; most need none."""
     kind = type(value)
     if kind is tuple:
         return all(type(part) is int for part in value)

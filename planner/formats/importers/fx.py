@@ -21,8 +21,10 @@ from planner.model.validation import shown
 _NOT_ISSUED = ("placeholder", "get_attr", "output")
 
 Freed = Literal["named", "all", "none"]
-"""Inputs of a graph that are freed after their last reader, parameters (`primals_1`) never: those
-whose names tell that they are none, all, or none."""
+"""Inputs of a graph that are freed after their last reader.
+
+"named": those whose names tell that they are no parameters. "all": all but `primals_1` and the
+like, which are parameters. "none": no input."""
 
 _UNTOLD = re.compile(r"arg\d+_\d+")
 """Names that tracing without AOTAutograd gives to all inputs, parameters or not."""

@@ -2,10 +2,9 @@
 
 Problem: a range such as ``gloo:all_reduce`` says when a thread of the library ran a collective, not
 which call asked for it, and threads may start neighbours in swapped order; gloo's reduce-scatter
-runs an all-reduce. Method: each collective is taken to be the earliest call of its kind and size
-that no other is. An operator waited for a collective that it called and that ended before it, if
-its thread ran nothing else until then: so do hooks of gradients that send and wait, as DeepSpeed's
-ZeRO has them.
+runs an all-reduce. Method: each collective belongs to the earliest call of its kind and size that
+has none yet. An operator waited for a collective if it called for the collective, ended after it,
+and its thread ran nothing else until then. Hooks of DeepSpeed's ZeRO wait so.
 Guarantee: exact if equal collectives start in the order of their calls.
 Complexity: O(events · log events). Source: own; ranges as of PyTorch 2.13.
 """
@@ -94,7 +93,7 @@ def waited_inside(trace: Trace) -> Spans:
 
 
 def is_shape(shape: Any) -> bool:
-    """Return whether this is the shape of a tensor that is no single number."""
+    """Return whether this is the shape of a tensor of at least one dimension."""
     return (
         isinstance(shape, list)
         and bool(shape)

@@ -231,7 +231,7 @@ def _made_ready(
     launched: Iterable[tuple[Event, int]],
     steps: Sequence[Step],
 ) -> Iterator[Transfer]:
-    """Yield the transfers with the times at which their data was ready, and what was before."""
+    """Yield the transfers with when their data was ready, and how many gradients were complete."""
     known = sorted((at, kernel.end_ns) for kernel, at in launched)
     ends = list(accumulate((end for _, end in known), max))
 

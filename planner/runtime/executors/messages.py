@@ -76,7 +76,7 @@ def lay_out(
 
 
 def _link(name: str, row: Sequence[Stretch], chains: dict[Stretch, list[Stretch]]) -> None:
-    """Join the chains of a parameter's stretches, or leave them if that is impossible."""
+    """Join the chains of a parameter's stretches where that is possible."""
     joined = [chains[stretch] for stretch in row]
     first, last = row[0], row[-1]
     if (

@@ -44,7 +44,8 @@ SAMPLE_S = 0.3
 
 SIZES = (2**14, 2**17, 2**19, 2**21)
 """Sizes (bytes) of the transfers, as plans have them: of a bias, of layers, of a bucket. The first
-only if a thread polls: else processors sleep where nothing computes, and its time alone is long."""
+size is used only if a thread polls: otherwise idle processors sleep, and waking one takes longer
+than such a transfer."""
 
 PACE = 4 / 3
 """Time between the releases of two transfers, over the time of one alone: some transfers find the
