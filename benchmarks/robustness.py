@@ -122,7 +122,8 @@ def of_chain(
     cost = AffineCost(int(startup * compute), Fraction(int(ratio * compute), size))
     problem = ibatch.Problem.from_profile(profile, cost, direction=direction)
     exact = solve_general if problem.transfer_prefix is None else solve_additive
-    fewest, robust = exact(problem, NEVER).plan, ibatch.solve(problem).plan
+    fewest = exact(problem, NEVER).plan
+    robust = ibatch.solve(problem, tie_break="robust").plan
     apart = ibatch.solve(problem, method="layer_by_layer").plan
     assert fewest is not None
     assert robust is not None
