@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planner.families.overlap import (
     METHODS,
     OVERLAP,
+    Builder,
     Collective,
     Kind,
     Node,
@@ -216,6 +217,23 @@ def test_what_is_gathered_early_does_not_take_the_memory_that_others_need() -> N
     assert check(limited, early).makespan_ns > 1.5 * check(limited, late).makespan_ns
     found = solve(limited, method="search")
     assert found.objective_ns == lower_bound_ns(limited, NEVER)[0] == 12 * 20 + 10 + 10
+
+
+@pytest.mark.parametrize(("behind", "makespan_ns"), [(0.0, 70), (1.0, 50)])
+def test_what_is_not_urgent_fills_waits_though_it_lasts_longer(
+    behind: float, makespan_ns: int
+) -> None:
+    """A transfer of 20 ns, and a computation of 30 that the graph has in front of it."""
+    graph = Builder()
+    graph.add_kind("all_to_all", channel="0", times=[(0, 20)])
+    graph.add_op("other", 30)
+    graph.add_op("first", 10)
+    graph.add_collective("exchange", "all_to_all", 1, after=["first"])
+    graph.add_op("use", 10, after=["exchange"])
+    problem = graph.problem()
+    plan = listed(problem, (), Rules(reserve=0.0, lead=0.0, behind=behind), NEVER)
+    assert plan is not None
+    assert evaluate(problem, plan).makespan_ns == makespan_ns
 
 
 @pytest.mark.parametrize("spare", [0, 1000, None])

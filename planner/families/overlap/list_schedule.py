@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _NOTHING = -(2**62)
 """Stands for the memory at a place that has been issued, so that it is never the maximum."""
 
+_OVERSHOOT = 4
+"""Computation fills a wait if it takes up to this many times as long."""
+
 _LOOKED_AT = 16
 """Ready units tested for one that fits."""
 
@@ -67,6 +70,7 @@ class Rules:
     reserve: float = 1.0  # transfers are due earlier by this multiple of their time
     lead: float = 1.0  # and by this multiple of their channel's longest transfer, which may block
     ahead: float = inf  # but those that need memory by this share of all computation at most
+    behind: float = 0.0  # computation that is not urgent is due later by this share
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
         now += units.busy_ns[unit] if units.channel[unit] < 0 else 0
     # Views and waits take no time of their own: they are due when their readers are.
     need = [float(now)] * count
+    behind = rules.behind * now
     due = [float(now)] * count
     for unit in reversed(order):
         soonest = min(map(due.__getitem__, units.later[unit]), default=float(now))
@@ -162,7 +167,7 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
         if unit in launch:
             keys[unit] = min(moment[unit], launch[unit])
         elif units.busy_ns[unit] > 0 and units.channel[unit] < 0:
-            keys[unit] = min(moment[unit], soonest - units.busy_ns[unit])
+            keys[unit] = min(moment[unit] + behind, soonest - units.busy_ns[unit])
         else:
             keys[unit] = soonest
     return keys, need
@@ -319,7 +324,7 @@ class _Listing:
                 self.issue(ready)
                 return True
             stall = self.end[late] - self.now
-            if self.units.busy_ns[ready] <= stall or not self.fits(late):
+            if self.units.busy_ns[ready] <= _OVERSHOOT * stall or not self.fits(late):
                 self.issue(ready)
                 return True
             self.push_ready(ready)

@@ -57,6 +57,7 @@ _RULES = (
     Rules(lead=0.3),
     Rules(reserve=4.0, lead=0.3),
     Rules(reserve=0.2, lead=0.0, ahead=0.1),
+    Rules(reserve=0.0, lead=0.0, behind=0.1),
 )
 
 

@@ -61,6 +61,8 @@ _RULES = (
     Rules(reserve=4.0, lead=0.3),
     Rules(reserve=0.2, lead=0.0, ahead=0.1),
     Rules(reserve=0.2, lead=0.0, ahead=0.03),
+    Rules(reserve=0.0, lead=0.0, behind=0.1),
+    Rules(reserve=0.2, lead=0.0, ahead=0.1, behind=0.1),
 )
 
 
@@ -156,6 +158,7 @@ def _drawn(random: Random) -> Rules:
         reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
         lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
         ahead=random.choice((inf, 0.2, 0.1, 0.05, 0.03)),
+        behind=random.choice((0.0, 0.0, 0.02, 0.1)),
     )
 
 
