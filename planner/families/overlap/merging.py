@@ -134,19 +134,29 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
     return place, by_need
 
 
-def groups_up_to(
-    problem: Problem, place: Sequence[int], by_need: Sequence[int], most: Mapping[int, int]
-) -> Groups:
-    """Merge neighbours of one kind by due date, up to `most` bytes per transfer.
+Level = tuple[int, int]
+"""A kind's bytes divided by 2 to the first power are the most bytes of a merged transfer.
 
-    `place` and `by_need` come from `merge_order`. Kinds that are not in `most` stay unmerged.
+That divided by 2 to the second power are the most bytes of a collective that is merged: a small one
+saves as long a start-up as a large one, and takes less time to pack."""
+
+
+def groups_up_to(
+    problem: Problem, place: Sequence[int], by_need: Sequence[int], levels: Mapping[int, Level]
+) -> Groups:
+    """Merge neighbours of one kind by due date, up to the sizes of the kind's level.
+
+    `place` and `by_need` come from `merge_order`. Kinds without a level stay unmerged.
     """
+    total = mergeable_bytes(problem)
+    most = {kind: total[kind] >> power for kind, (power, _) in levels.items()}
+    small = {kind: most[kind] >> power for kind, (_, power) in levels.items()}
     opened: dict[int, list[int]] = {}
     held: dict[int, tuple[int, int, int]] = {}
     closed: list[tuple[int, ...]] = []
     for number in by_need:
         it = problem.collectives[number]
-        if it.kind not in most:
+        if it.size_bytes > small.get(it.kind, -1):
             continue
         start, wait = place[it.start], place[it.wait]
         members = opened.setdefault(it.kind, [])
@@ -165,14 +175,23 @@ def groups_up_to(
 MAX_LEVEL = 10
 """Merged transfers carry at least their kind's bytes divided by 2 to this power."""
 
+SMALL = 4
+"""Collectives are also merged by size if they have at most a merged transfer's bytes divided by 2
+to this power."""
+
 
 def mergings_by_size(problem: Problem) -> Iterator[Groups]:
     """Yield mergings whose transfers carry up to their kind's bytes, half of them, and so on."""
     place, by_need = merge_order(problem, unmerged(problem))
-    total = mergeable_bytes(problem)
-    for level in range(MAX_LEVEL):
-        most = {kind: size >> level for kind, size in total.items()}
-        yield groups_up_to(problem, place, by_need, most)
+    kinds = mergeable_bytes(problem)
+    for level in same_levels():
+        yield groups_up_to(problem, place, by_need, dict.fromkeys(kinds, level))
+
+
+def same_levels() -> Iterator[Level]:
+    """Yield the levels that are tried for all kinds alike: all collectives, then small ones."""
+    for small in (0, SMALL):
+        yield from ((power, small) for power in range(MAX_LEVEL))
 
 
 def mergeable_bytes(problem: Problem) -> dict[int, int]:

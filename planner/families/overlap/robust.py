@@ -57,7 +57,7 @@ _RULES = (
     Rules(lead=0.3),
     Rules(reserve=4.0, lead=0.3),
     Rules(reserve=0.2, lead=0.0, ahead=0.1),
-    Rules(reserve=0.0, lead=0.0, behind=0.1),
+    Rules(reserve=0.2, lead=0.0, ahead=0.1, behind=0.1),
 )
 
 
@@ -105,13 +105,16 @@ def candidates(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> I
     """
     variants = [problem, *(perturbed(problem, scenario) for scenario in SCENARIOS)]
     known = dict.fromkeys(plan.merged for plan in plans)
-    tried = [(merged, rules) for merged in known for rules in _RULES]
-    tried += [(merged, _RULES[0]) for merged in mergings_by_size(problem)]
-    for merged, rules in tried:
-        for variant in variants:
-            plan = listed(variant, merged, rules, deadline)
-            if plan is not None:
-                yield plan
+    tried = [(it, merged, rules) for merged in known for rules in _RULES for it in variants]
+    tried += [
+        (problem, merged, rules)
+        for merged in mergings_by_size(problem)
+        for rules in (_RULES[0], _RULES[-1])
+    ]
+    for variant, merged, rules in tried:
+        plan = listed(variant, merged, rules, deadline)
+        if plan is not None:
+            yield plan
 
 
 def neighbours(problem: Problem, variants: Sequence[Problem], plan: Plan) -> Iterator[Plan]:

@@ -30,10 +30,12 @@ from planner.families.overlap.list_schedule import (
 )
 from planner.families.overlap.merging import (
     MAX_LEVEL,
+    Level,
     contract,
     groups_up_to,
     merge_order,
     mergeable_bytes,
+    same_levels,
     split_or_join,
     unmerged,
 )
@@ -130,8 +132,8 @@ def _steps(
         yield partial(best.scheduled, units, nodes, rules)
     total = mergeable_bytes(problem)
     # First the same level for every kind, then kind by kind.
-    levels = _Levels(problem, best, place, by_need, total)
-    for level in range(MAX_LEVEL):
+    levels = _Levels(problem, best, place, by_need)
+    for level in same_levels():
         yield partial(levels.tried, dict.fromkeys(total, level))
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
@@ -164,21 +166,19 @@ def _drawn(random: Random) -> Rules:
 
 @dataclass(slots=True)
 class _Levels:
-    """Merging by size: each kind's transfers carry up to its bytes divided by a power of two."""
+    """Merging by size, with a level for each kind."""
 
     problem: Problem
     best: "_Best"
     place: Sequence[int]
     by_need: Sequence[int]
-    total: Mapping[int, int]
-    best_level: dict[int, int] = field(default_factory=dict)
+    best_level: dict[int, Level] = field(default_factory=dict)
     makespan: int | None = None
     looked: int | None = None  # the makespan at the last call of `better`
 
-    def tried(self, level: Mapping[int, int]) -> None:
-        """Try levels; level 0 is one transfer per kind."""
-        most = {kind: size >> level[kind] for kind, size in self.total.items()}
-        groups = groups_up_to(self.problem, self.place, self.by_need, most)
+    def tried(self, level: Mapping[int, Level]) -> None:
+        """Try levels; level (0, 0) is one transfer per kind."""
+        groups = groups_up_to(self.problem, self.place, self.by_need, level)
         makespan = self.best.merging(groups, None)
         if makespan is not None and (self.makespan is None or makespan < self.makespan):
             self.makespan, self.best_level = makespan, dict(level)
@@ -188,10 +188,12 @@ class _Levels:
         before, self.looked = self.looked, self.makespan
         return before != self.makespan
 
-    def around(self, kind: int) -> list[int]:
+    def around(self, kind: int) -> list[Level]:
         """Return the levels next to a kind's best."""
-        level = self.best_level.get(kind, 0)
-        return [near for near in (level - 1, level + 1, level + 2, MAX_LEVEL) if near >= 0]
+        power, small = self.best_level.get(kind, (0, 0))
+        near = [(other, small) for other in (power - 1, power + 1, power + 2, MAX_LEVEL)]
+        near += [(power, other) for other in (small - 2, small + 2)]
+        return [level for level in near if min(level) >= 0]
 
 
 @dataclass(slots=True)
