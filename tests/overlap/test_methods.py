@@ -27,6 +27,7 @@ from planner.families.overlap import (
     with_limit,
 )
 from planner.families.overlap.list_schedule import Rules
+from planner.families.overlap.merging import groups_up_to, merge_order, unmerged
 from planner.families.overlap.search import listed
 from planner.solving.deadline import NEVER
 from planner.solving.result import Status
@@ -217,6 +218,21 @@ def test_what_is_gathered_early_does_not_take_the_memory_that_others_need() -> N
     assert check(limited, early).makespan_ns > 1.5 * check(limited, late).makespan_ns
     found = solve(limited, method="search")
     assert found.objective_ns == lower_bound_ns(limited, NEVER)[0] == 12 * 20 + 10 + 10
+
+
+@pytest.mark.parametrize(("small", "merged"), [(0, ((0, 1, 2),)), (4, ((0, 2),))])
+def test_small_collectives_are_merged_across_a_large_one(
+    small: int, merged: tuple[tuple[int, ...], ...]
+) -> None:
+    graph = Builder()
+    graph.add_kind("all_gather", channel="0", times=[(0, 20)])
+    for name, size in (("bias", 1), ("weight", 100), ("scale", 1)):
+        graph.add_collective(name, "all_gather", size)
+    for name in ("bias", "weight", "scale"):
+        graph.add_op(f"use {name}", 10, after=[name])
+    problem = graph.problem()
+    order = merge_order(problem, unmerged(problem))
+    assert groups_up_to(problem, *order, {0: (0, small)}) == merged
 
 
 @pytest.mark.parametrize(("behind", "makespan_ns"), [(0.0, 170), (1.0, 150)])
