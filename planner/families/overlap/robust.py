@@ -4,8 +4,8 @@ Problem: a plan that hides all communication at the times as given may expose mu
 Of the plans within `MAX_LOSS` of the best nominal makespan, which has the least mean makespan over
 `SCENARIOS`, which is the one with the least mean regret?
 Method: `planner.solving.what_if.robust_plan` chooses. Its candidates are list schedules of the
-mergings of known plans, made for longer transfers or for one shared channel, but priced at all
-times; its neighbours split or join one transfer, and schedule for one of the scenarios.
+mergings of known plans, made for longer transfers or for one shared channel, and of mergings by
+size, priced at all times; its neighbours split or join one transfer, for one of the scenarios.
 Guarantee: no candidate exceeds the memory limit.
 Complexity: one list schedule a candidate, O(n log n). Source: own.
 """
@@ -99,7 +99,7 @@ def _packed(collective: Collective, factor: Fraction) -> Collective:
 
 
 def candidates(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[Plan]:
-    """Yield list schedules made for each of `SCENARIOS`, of known mergings and of those by size.
+    """Yield list schedules of known mergings, made for each of `SCENARIOS`, and of those by size.
 
     Where channels share a rate, fewer and larger transfers are better than at the nominal times.
     """
