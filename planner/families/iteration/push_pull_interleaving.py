@@ -28,7 +28,7 @@ from planner.solving.deadline import Deadline
 from planner.solving.transfers import Kind, Transfer
 
 BUDGET = 400
-"""Values computed at most."""
+"""Most plans whose time is computed."""
 
 UNITS = 60
 """Units of neighbouring parameters whose groups are searched, at most."""
