@@ -139,7 +139,7 @@ def weighed(
 
     every = [gains(result) for result in results]
     chosen = max(range(len(every)), key=lambda place: (min(every[place]), -place))
-    if min(every[chosen]) < 1:  # none is certainly faster
+    if min(every[chosen]) < 1:  # no plan is certain to gain: the likeliest reading's is taken
         chosen = 0
     gained = every[chosen]
     off = hypot(before[0] / step_ns - 1, RESIDUAL)

@@ -253,12 +253,13 @@ def test_recorded_gains_miss_no_more_than_the_residual_beyond_their_rounds() -> 
     """Gains of DDP's bucket sizes over its default, predicted and measured, on ten models."""
     tables, misses = tables_of("runtime_real_gradients", "plan"), []
     for table in tables:
-        ddp = {row[2]: row for row in table["rows"] if re.fullmatch(r"DDP(, \d+ MB)?", row[0])}
-        default = next(row for row in ddp.values() if row[0] == "DDP")
-        for row in ddp.values():
+        default = next(row for row in table["rows"] if row[0] == "DDP")
+        sizes = [row for row in table["rows"] if re.fullmatch(r"DDP, \d+ MB", row[0])]
+        others = {row[2]: row for row in sizes if row[2] != default[2]}  # equal ones ran once
+        for row in others.values():
             gain, (least, most) = default[1] / row[1], row[6]
             misses.append(max(0, log(least / gain), log(gain / most)))
-    assert (len(tables), len(misses)) == (30, 147)
+    assert (len(tables), len(misses)) == (30, 117)
     assert 0 < sorted(misses)[len(misses) * 19 // 20] < RESIDUAL
 
 

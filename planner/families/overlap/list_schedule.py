@@ -70,7 +70,7 @@ class Rules:
     reserve: float = 1.0  # transfers are due earlier by this multiple of their time
     lead: float = 1.0  # and by this multiple of their channel's longest transfer, which may block
     ahead: float = inf  # but those that need memory by this share of all computation at most
-    behind: float = 0.0  # computation that is not urgent is due later by this share
+    behind: float = 0.0  # computation that is not urgent is due later by this share of it all
 
 
 @dataclass(frozen=True, slots=True)
