@@ -18,6 +18,7 @@ from operator import itemgetter, neg
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.families.caramel.bounds import NEAR, Nested, concave_bounds, outer_nesting
 from planner.families.caramel.grid_costs import Floats, GridCost
@@ -59,6 +60,8 @@ class _Side:
         later = np.append(self.at[1:], self.top) if out else self.at
         # Bytes from each moment to each later one, and within the same step.
         self.rooms = cost.room(np.maximum(later[None, :] - self.at[:, None], 0))
+        # The same by the later moment; nothing from a moment that is not before it.
+        self.earlier = np.ascontiguousarray(np.triu(self.rooms, 1).T)
         # Bytes available to a transfer that starts in the step.
         known, own = np.array(moments, dtype=np.float64), np.array(sizes, dtype=np.float64)
         order = np.argsort(known, kind="stable")
@@ -94,16 +97,20 @@ class _Inwards:
         self.left = _Side(nested.heads, sizes, self.cost, count, outwards)
         self.right = _Side(nested.tails, sizes, self.cost, count, outwards)
         self.most = np.zeros((len(self.left.at), len(self.right.at)))
-        for row, carried in enumerate(self.most):
-            left = self.left.rooms[row, row], self.left.caps[row]
-            for column in range(len(carried)):
-                if outwards:
-                    right = self.right.rooms[column, column], self.right.caps[column]
-                    carried[column] = _within(float(carried[column]), left, right)
-                further = _more(carried[column], self.right, column)
-                np.maximum(carried[column + 1 :], further, out=carried[column + 1 :])
-            further = _more(carried, self.left, row)
-            np.maximum(self.most[row + 1 :], further, out=self.most[row + 1 :])
+        rows, columns = self.most.shape
+        # What a cell depends on stands left of it and above it: a diagonal is filled at once.
+        for diagonal in range(rows + columns - 1):
+            row = np.arange(max(diagonal - columns + 1, 0), min(diagonal + 1, rows))
+            column = diagonal - row
+            carried = np.maximum(
+                _more(self.most[row], self.right, column),
+                _more(self.most.T[column], self.left, row),
+            )
+            if outwards:
+                left = self.left.rooms[row, row], self.left.caps[row]
+                right = self.right.rooms[column, column], self.right.caps[column]
+                carried = _within(carried, left, right)
+            self.most[row, column] = carried
 
     def best(self) -> _End:
         """Return the best end."""
@@ -156,23 +163,24 @@ class _Inwards:
         return [*made[::-1], *last]
 
 
-def _within(carried: float, left: tuple[float, float], right: tuple[float, float]) -> float:
+def _within(carried: Floats, left: tuple[Floats, Floats], right: tuple[Floats, Floats]) -> Floats:
     """Return the bytes carried with transfers that end in the step in which they start."""
     ways = []
     for sides in ((left, right), (right, left)):
         most = carried
         for room, cap in sides:
-            most = max(most, min(most + room, cap))
+            most = np.maximum(most, np.minimum(most + room, cap))
         ways.append(most)
-    return max(ways)
+    return np.maximum(*ways)
 
 
-def _more(carried: Floats, side: _Side, place: int) -> Floats:
-    """Return the bytes carried at later moments with at most one more transfer."""
-    rooms = side.rooms[place, place + 1 :]
-    if carried.ndim:
-        rooms = rooms[:, None]
-    return np.asarray(np.maximum(np.minimum(carried + rooms, side.caps[place]), carried))
+def _more(carried: Floats, side: _Side, place: NDArray[np.int64]) -> Floats:
+    """Return the bytes carried at some moments with at most one transfer from an earlier one.
+
+    A row of `carried` has the bytes at all moments for one of `place`: 0 at those not yet known.
+    """
+    reached = np.minimum(carried + side.earlier[place], side.caps)
+    return np.asarray(np.maximum(reached, carried).max(axis=1))
 
 
 def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GRID) -> int:
