@@ -12,6 +12,7 @@ Guarantee: that of `planner.traces.proposals`.
 Complexity: that of a plan for each reading, at most six. Source: own.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -40,7 +41,7 @@ from planner.traces.systems import (
     since_the_calls,
     take_turns,
 )
-from planner.traces.waits import one_of_several
+from planner.traces.waits import one_of_several, without_stragglers
 
 _TURNS = Interference(startup_ns=MAX_VALUE)
 """Transfers take all of the time that they last from computation."""
@@ -108,9 +109,12 @@ def propose(
     sizes = target_view(base, system).sizes
     turns = system is not TARGETS["ddp"] and take_turns(rank, sends)
     if turns and not rank.device:
-        rank = since_the_calls(rank)
+        place = ranks.index(rank)
+        ranks = [since_the_calls(each) for each in ranks]
+        rank = ranks[place]
         sends = gradient_sends(rank)
-    settings = settings_of(rank, sizes, any_order=any_order or turns)
+    abreast = without_stragglers(rank, ranks) if turns else rank
+    settings = settings_of(abreast, sizes, any_order=any_order or turns)
     if settings is None:
         sent = sum(each.size_bytes or 0 for each in sends) // len(rank.steps)
         raise NotApplicableError(
@@ -119,7 +123,7 @@ def propose(
             f"of the {format_bytes(sum(sizes))} of gradients in the order in which they became "
             "ready",
         )
-    outside_ns = others_ns(rank, sends, settings.steps)
+    outside_ns = others_ns(rank, sends, settings.steps) + _waited_ns(rank, abreast, settings.steps)
     readings = [
         _reading(replace(base, cost=cost, interference=contention), system, settings, turns)
         for cost, contention in _costs(ranks, settings, network, interference, turns)
@@ -142,6 +146,18 @@ def propose(
         target=target,
         contention=rank.device or turns or interference is not None,
     )
+
+
+def _waited_ns(rank: Recorded, abreast: Recorded, steps: Sequence[int]) -> int:
+    """Return how long gradients waited for other ranks in a step (ns): the median over `steps`.
+
+    `abreast` is the recording without these waits. Computation waits as long under other buckets.
+    """
+    lasted: dict[int, int] = defaultdict(int)
+    for sign, recorded in ((1, rank), (-1, abreast)):
+        for each in gradient_sends(recorded):
+            lasted[each.step] += sign * each.lasts_ns
+    return round(median(lasted[step] for step in steps))
 
 
 def _sizes(_: Problem, plan: Plan) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ with unsynchronised clocks.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import attrgetter
 
@@ -116,6 +116,21 @@ def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, 
         for key, transfer in _numbered(recorded):
             lasting[key].append((transfer.lasts_ns, recorded.rank))
     return {key: min(rows) for key, rows in lasting.items() if len(rows) == len(ranks)}
+
+
+def without_stragglers(recorded: Recorded, ranks: Sequence[Recorded]) -> Recorded:
+    """Return a recording whose transfers begin when the last of several ranks came to them.
+
+    They last as long as on the rank where they were shortest: the others waited for it.
+    """
+    shortest = _shortest(ranks) if len(ranks) > 1 else {}
+    transfers = (
+        replace(each, start_ns=max(each.start_ns, each.end_ns - shortest[key][0]))
+        if key in shortest
+        else each
+        for key, each in _numbered(recorded)
+    )
+    return replace(recorded, transfers=tuple(transfers))
 
 
 def _claims(
