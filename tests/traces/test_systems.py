@@ -1,5 +1,6 @@
 """Jobs of DDP, ZeRO and Megatron: told apart, and their steps predicted."""
 
+from bisect import bisect_left
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
@@ -13,7 +14,7 @@ from planner.model.errors import NotApplicableError
 from planner.solving.targets import TARGETS
 from planner.traces.buckets import all_of
 from planner.traces.proposals import RESIDUAL
-from planner.traces.recorded import Transfer
+from planner.traces.recorded import Recorded, Transfer, gradient_sends
 from planner.traces.tuning import propose
 from tests.traces.made import Job
 from tests.traces.test_tuning import HIDDEN, Drawn, both, check_is_predicted, counts_of, jobs
@@ -57,6 +58,47 @@ def test_of_what_takes_turns_only_start_ups_can_be_saved(
     device = propose(both(job, counts), job.graph, network=cost)
     after = replace(job, turns=False).step_ns(counts_of(job, device.proposed))
     assert device.plan_ns == pytest.approx(after, rel=1e-3)
+
+
+def by_turns_late(recorded: Recorded, late_ns: int) -> Recorded:
+    """Return the recording of a rank that comes late to every other transfer of gradients."""
+    starts = [each.start_ns for each in gradient_sends(recorded)]
+
+    def moved(moment: int) -> int:
+        return moment + late_ns * bisect_left(starts, moment)
+
+    def sent(each: Transfer) -> Transfer:
+        came_last = each.start_ns in starts and starts.index(each.start_ns) % 2 == recorded.rank
+        start_ns = moved(each.start_ns) + late_ns * came_last
+        return replace(each, start_ns=start_ns, end_ns=moved(each.end_ns))
+
+    return replace(
+        recorded,
+        computation=tuple((moved(start), moved(end)) for start, end in recorded.computation),
+        transfers=tuple(map(sent, recorded.transfers)),
+        periods=tuple((moved(start), moved(end)) for start, end in recorded.periods),
+        steps=tuple(
+            replace(step, start_ns=moved(step.start_ns), end_ns=moved(step.end_ns))
+            for step in recorded.steps
+        ),
+    )
+
+
+def test_waiting_for_the_rank_that_comes_last_is_no_start_up() -> None:
+    """Where computation waits for each transfer, every rank waits for others now and then."""
+    layers = tuple((10**6, 2 * 10**6, 20_000 * size) for size in (1, 4, 2, 1, 3, 2))
+    job, late_ns = Job(layers, 2 * 10**5, 25.0, system="deepspeed", turns=True), 8 * 10**5
+    counts = (1,) * len(layers)
+    ranks = [
+        by_turns_late(job.recorded(counts, rank=rank, device=False), late_ns) for rank in (0, 1)
+    ]
+    found = propose(ranks, job.graph)
+    lateness = late_ns * len(counts)
+    assert found.step_ns == job.step_ns(counts) + lateness
+    assert abs(found.error) < 1e-3
+    after = job.step_ns(counts_of(job, found.proposed)) + lateness
+    assert len(found.proposed) == 1
+    assert found.plan_ns == pytest.approx(after, rel=1e-3)
 
 
 SHARDED, EITHER = "gathered between gradients", "--for megatron or --for deepspeed"
