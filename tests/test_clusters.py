@@ -69,16 +69,6 @@ def test_digits_are_the_server_in_base_n(bcube: BCube, data: st.DataObject) -> N
         assert bcube.with_digit(server, level, value) == bcube.server(changed)
 
 
-@given(bcubes, st.data())
-def test_nobody_is_sent_to_by_two_in_the_same_turn(bcube: BCube, data: st.DataObject) -> None:
-    level = data.draw(st.integers(0, bcube.k - 1))
-    switch = data.draw(st.integers(0, bcube.servers // bcube.n - 1))
-    servers = bcube.on_switch(level, switch)
-    for turn in range(bcube.n - 1):
-        targets = [bcube.neighbours(server, level)[turn] for server in servers]
-        assert sorted(targets) == sorted(servers)
-
-
 def test_the_papers_figures() -> None:
     small, tree = BCube(3, 2), FatTree(16)
     assert (small.servers, small.switches, small.digits(5)) == (9, 6, (1, 2))

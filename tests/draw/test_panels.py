@@ -194,16 +194,6 @@ def test_a_picture_has_all_words_and_bars_in_proportion_and_apart(
         assert 0 < one.y < picture.height, one
 
 
-def test_names_are_no_markup_and_no_control_characters(tmp_path: Path) -> None:
-    rows = (LayerTime("<a>&", (1,) * 5), LayerTime("a\x00b" * 40, (1,) * 5))
-    for problem, chart, names in (
-        ("bml", Chart("<t>", (Compared("<x>\x00", "bcube", 2, 1),), 1), {"<t>", "<x>\ufffd"}),
-        ("yan", scaling(layers=rows), {"<a>&"}),
-    ):
-        assert "\x00" not in DRAWINGS[problem].text(chart, 80)
-        assert names <= set(saved(problem, chart, tmp_path).words)
-
-
 # ---
 # BML
 
@@ -269,6 +259,9 @@ def test_group_sizes_say_what_each_breaks() -> None:
     shares, times = panels_of("drizzle", groups(max_group_ns=None))
     assert times.bound is None
     assert rows_of(shares)[-1] == ("64", "0.16%")
+    plan = groups().view.chosen
+    just = groups(max_overhead=plan.overhead, max_group_ns=plan.group_time_ns)
+    assert not just.view.breaks(plan)
 
 
 def test_many_sizes_are_those_around_the_chosen_one() -> None:
@@ -278,12 +271,6 @@ def test_many_sizes_are_those_around_the_chosen_one() -> None:
         assert sizes == [row.name for row in times.rows]
         assert len(sizes) == 24
         assert f"{chosen:,}" in sizes
-
-
-def test_what_is_just_within_the_limits_breaks_none() -> None:
-    plan = groups().view.chosen
-    drawn = groups(max_overhead=plan.overhead, max_group_ns=plan.group_time_ns)
-    assert not drawn.view.breaks(plan)
 
 
 # ---

@@ -148,9 +148,13 @@ def package(group: str, **entries: str) -> SimpleNamespace:
     return SimpleNamespace(entry_points=points)
 
 
-def test_of_two_packages_the_first_on_the_path_counts(packages: list[SimpleNamespace]) -> None:
-    packages += [package("toys", round="math:ceil"), package("toys", round="math:floor")]
-    assert plugins.plugged("toys")["round"](1.5) == 2
+def test_the_first_package_of_the_path_counts_and_methods_and_peers_make_plans(
+    packages: list[SimpleNamespace],
+) -> None:
+    packages += [package("toys", a="math:ceil"), package("toys", a="math:floor")]
+    packages += [package("methods.ibatch", b="m:b"), package("peers", c="m:c")]
+    assert plugins.plugged("toys")["a"](1.5) == 2
+    assert [plugins.is_plugged(name) for name in "abc"] == [False, True, True]
 
 
 def test_a_plug_in_that_fails_while_it_is_imported_is_named(
@@ -161,9 +165,3 @@ def test_a_plug_in_that_fails_while_it_is_imported_is_named(
     packages.append(package("toys", bad="planner_raising:it"))
     with pytest.raises(PluginError, match=r"plug-in bad \(planner_raising:it\) cannot be loaded"):
         plugins.plugged("toys")["bad"]()
-
-
-def test_methods_and_peers_make_plans_and_formats_do_not(packages: list[SimpleNamespace]) -> None:
-    packages += [package("methods.ibatch", a="m:a"), package("peers", b="m:b")]
-    packages.append(package("formats", c="m:c"))
-    assert [plugins.is_plugged(name) for name in "abcd"] == [True, True, False, False]
