@@ -51,6 +51,8 @@ def test_bcube_is_cabled_as_its_authors_do(bcube: BCube) -> None:
         assert len(ends) == bcube.n
         for server in ends:
             assert sorted([*bcube.neighbours(server, level), server]) == ends
+        for targets in zip(*(bcube.neighbours(server, level) for server in ends), strict=True):
+            assert sorted(targets) == ends  # nobody is sent to by two in the same turn
 
 
 @given(bcubes, st.data())
