@@ -119,13 +119,12 @@ def test_the_smallest_fat_tree() -> None:
 
 
 SPEED = Fraction(10**9)
-NAMED = {"name": "c", "source": "a test", "machines": 4}
-GOOD: dict[str, Any] = {**NAMED, "topology": Switch(4), "nic": Nic(SPEED, 5)}
 RAILS: dict[str, Any] = {"topology": Rails(4, 8, SPEED), "nic": Nic(SPEED, 5, 8)}
 
 
 def cluster(**options: Any) -> Cluster:
-    return Cluster(**{**GOOD, **options})
+    known = {"name": "c", "source": "a test", "machines": 4}
+    return Cluster(**{**known, "topology": Switch(4), "nic": Nic(SPEED, 5), **options})
 
 
 @settings(max_examples=40)

@@ -1,9 +1,8 @@
 """The networks of data/networks.py have the published sizes, and run."""
 
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,19 +12,8 @@ torch = pytest.importorskip("torch")
 CLASSES = {"vgg19_22k": 21_841, "lenet5": 10}
 
 
-def load(name: str) -> ModuleType:
-    """Import a script of ``data/``, under the name by which its neighbours import it."""
-    spec = spec_from_file_location(name, Path(__file__).parents[1] / "data" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-load("networks")
-NETWORKS = {network.name: network for network in load("make_profiles").NETWORKS}
+sys.path.append(str(Path(__file__).parents[1] / "data"))
+NETWORKS = {network.name: network for network in import_module("make_profiles").NETWORKS}
 
 
 def made(name: str, **options: int) -> Any:

@@ -131,12 +131,7 @@ def holding(kind: Number) -> Number:
     return make
 
 
-CALLED = {
-    "by_depth": "depths",
-    "duration_ns": ".ns",
-    "points": "cost_table",
-    "size_bytes": ".bytes",
-}
+CALLED = {"by_depth": "depths", "duration_ns": ".ns", "points": "cost", "size_bytes": ".bytes"}
 """How requests call the fields that they do not call by their names."""
 
 

@@ -123,26 +123,23 @@ def test_a_text_has_every_row_and_its_bar_in_proportion(problem: str, chart: Cha
         head, *lines = block.splitlines()
         assert head == f"{panel.title}: {panel.unit}"
         assert max(map(len, lines)) <= 100
-        rows = [
-            (row.name, row.text, list(zip(panel.parts, row.lengths, strict=True)))
-            for row in panel.rows
-        ]
         bars = [
             line.removeprefix(name).removesuffix(text).strip()
-            for line, (name, text, _) in zip(lines, rows, strict=False)
+            for line, (name, text) in zip(lines, rows_of(panel), strict=False)
         ]
         whole = max(map(len, bars))
         if panel.bound is not None:
-            bound = lines[len(rows)].removeprefix(panel.bound_text).strip()
+            bound = lines[len(bars)].removeprefix(panel.bound_text).strip()
             assert set(bound) <= {"░"}
             whole = max(whole, len(bound))
             assert len(bound) == pytest.approx(panel.bound / panel.longest * whole, abs=0.51)
-        for bar, (_, _, stretches) in zip(bars, rows, strict=True):
-            characters = {part.character for part, _ in stretches}
-            assert set(bar) <= characters
-            for one in characters:
-                length = sum(length for part, length in stretches if part.character == one)
-                assert bar.count(one) == pytest.approx(length / panel.longest * whole, abs=1)
+        for bar, row in zip(bars, panel.rows, strict=True):
+            characters = {part.character: 0.0 for part in panel.parts}
+            for part, length in zip(panel.parts, row.lengths, strict=True):
+                characters[part.character] += length / panel.longest * whole
+            assert set(bar) <= {*characters}
+            for one, length in characters.items():
+                assert bar.count(one) == pytest.approx(length, abs=1)
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=9).filter(any), st.integers(60, 150))

@@ -275,14 +275,11 @@ def test_memory_stands_below_with_its_peak_and_a_limit_that_is_near(
     assert ("limit 3 MiB" in words) == (limit == 3 * 2**20)
 
 
-NOTHING = Timeline(
-    ("computation", "network"),
-    (
-        *(Interval("computation", 0, 0, kind, -1, kind) for kind in ("backward", "forward")),
-        Interval("network", 0, 0, "all_reduce", 0, "transfer 1: w"),
-    ),
-    (Window(0, 0, 0, 0, 0, "transfer 1: w"),),
-    (Mark(0, "m"),),
+NOTHING = replace(
+    timeline(),
+    intervals=tuple(replace(one, start_ns=0, end_ns=0) for one in timeline().intervals),
+    windows=(Window(0, 0, 0, 0, 0, "transfer 1: w"),),
+    marks=(Mark(0, "m"),),
 )
 
 

@@ -19,8 +19,8 @@ from tests.recipes.halves import HALVES
 __all__ = ["line"]
 
 
-@pytest.fixture
-def family() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _family() -> Iterator[None]:
     """Register the family that CONTRIBUTING shows, and take it away again."""
     planner.register(HALVES)
     yield
@@ -38,7 +38,6 @@ def test_contributing_shows_the_whole_family() -> None:
 REQUEST = {"problem": "halves", "transfer_ns": [8, 7, 6, 5, 4]}
 
 
-@pytest.mark.usefixtures("family")
 def test_a_family_is_solved_like_any_other_and_its_answers_are_read_again() -> None:
     answer = planner.solve(REQUEST)
     assert (answer["method"], answer["status"], answer["objective_ns"]) == ("exact", "optimal", 15)
@@ -57,7 +56,6 @@ def test_a_family_is_solved_like_any_other_and_its_answers_are_read_again() -> N
         assert caught.value.path in ("status", "timeline")
 
 
-@pytest.mark.usefixtures("family")
 def test_its_methods_are_compared_and_drawn(line: Line) -> None:
     write("halves.json", REQUEST)
     out = line("compare halves.json -o plan.json").out
@@ -67,7 +65,6 @@ def test_its_methods_are_compared_and_drawn(line: Line) -> None:
     assert drawn.startswith("A plan of 15 ns (halves, exact: proven optimal)")
 
 
-@pytest.mark.usefixtures("family")
 def test_it_has_regret_scenarios_and_warm_starts() -> None:
     asked = {**REQUEST, "regret": True, "scenarios": [{}, {"bandwidth": 0.5}], "with_plan": True}
     answer = planner.solve(asked)
