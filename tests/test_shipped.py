@@ -11,6 +11,7 @@ import pytest
 
 import planner
 from planner import Profile
+from planner.cli import main
 from planner.jsonio import decode_profile
 from tests import schemas
 from tests.present import present
@@ -133,6 +134,16 @@ def test_a_tied_parameter_counts_where_it_is_read_first() -> None:
     users = [layer.name for layer in profile.layers if f"{layer.name}/forward" in tied.read_by]
     assert len(users) == 2
     assert owner.name == users[0]
+
+
+def test_a_plan_of_a_profile_names_the_parameters_it_moves(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    command = f"compare {DATA}/profiles/gpt2_small.json --startup 1ms --bandwidth 1Gb/s"
+    assert main([*command.split(), "--methods", "exact", "-o", str(plan)]) == 0
+    answer, layers = json.loads(plan.read_text()), profile_of("gpt2_small").chain().layers
+    assert answer["layer_names"] == [unit.name for unit in layers]
+    assert answer["layer_parameters"] == [list(unit.parameters) for unit in layers]
+    assert answer["layer_bytes"] == [unit.parameter_bytes for unit in layers]
 
 
 def test_the_stand_ins_of_yan_are_what_the_script_writes_and_meet_the_printed_totals() -> None:

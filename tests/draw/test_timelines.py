@@ -221,11 +221,11 @@ def test_lines_of_moments_do_not_cross_the_texts_of_others(
 
 
 def test_every_op_or_its_block_is_labelled() -> None:
-    empty = Interval("computation", 0, 0, "forward", -1, "nothing")
-    few = replace(timeline(), intervals=(empty, *timeline().intervals))
+    passes: list[Kind] = [*["backward"] * 300, *["forward"] * 300]
+    at_once = [Interval("computation", at, at + 1, it, -1, "") for at, it in enumerate(passes)]
     for drawn, texts in (
-        (few, ["idle", "op0", "op100", "op300", "op400", "op500"]),
-        (many(300), ["backward", "forward"]),
+        (timeline(), ["idle", "op0", "op100", "op300", "op400", "op500"]),
+        (Timeline(("computation",), tuple(at_once)), ["backward", "forward"]),
     ):
         lane = scene_of(drawn, 838, drawn.end_ns).lanes[0]
         assert sorted(bar.text for bar in lane if bar.text) == texts
