@@ -13,7 +13,8 @@ from planner.testing.ladder import check_method
 from tests.recipes.halves import HALVES, Plan, Problem, evaluate, exact, greedy
 
 five, six = (
-    st.builds(Problem, st.lists(st.integers(0, 4), min_size=size, max_size=size)) for size in (5, 6)
+    st.builds(Problem, st.lists(st.integers(0, 30), min_size=size, max_size=size))
+    for size in (5, 6)
 )
 LARGE = Problem(range(1, 29))
 
