@@ -3,11 +3,9 @@
 from functools import cache
 from typing import Any
 
-from jsonschema_rs import Draft202012Validator, ValidationError, meta
+from jsonschema_rs import Draft202012Validator, meta
 
 from planner.jsonio import schema
-
-__all__ = ["ValidationError", "check_schema", "fits", "validate", "validator"]
 
 
 @cache

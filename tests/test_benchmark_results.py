@@ -32,13 +32,8 @@ def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(n
     script = ROOT / "benchmarks" / f"{results.benchmark}.py"
     about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
     assert about is not None
-    parts = (
-        "",
-        "_gradients",
-        "_four_ranks",
-        "_units",
-        "_zero",
-    )  # of one benchmark, run apart
+    # Of one benchmark, run apart.
+    parts = ("", "_gradients", "_four_ranks", "_units", "_zero")
     assert name in [results.benchmark + part for part in parts]
     assert results.about == about.splitlines()[0]
     assert results.command.split()[:2] == ["python", f"benchmarks/{results.benchmark}.py"]
@@ -106,12 +101,13 @@ def run_record(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 
 @pytest.mark.slow
 def test_a_short_run_is_checked_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = ("--check", "ibatch_quality", "data/profiles/lenet5.json")
+    short = ("--check", "reproduction/bigdl", "3")
     monkeypatch.chdir(ROOT)
     run_record(monkeypatch, *short)
-    kept = load("ibatch_quality")
-    monkeypatch.setattr(record, "load", lambda _: replace(kept, sections=kept.sections[:1]))
-    with pytest.raises(SystemExit, match=r"ibatch_quality\.json has no table of columns"):
+    kept = load("reproduction/bigdl")
+    others = [section for section in kept.sections if section.title != "Fig. 3"]
+    monkeypatch.setattr(record, "load", lambda _: replace(kept, sections=others))
+    with pytest.raises(SystemExit, match=r"bigdl\.json has no table of columns"):
         run_record(monkeypatch, *short)
 
 
@@ -162,7 +158,9 @@ def test_the_page_of_benchmarks_shows_the_figures_of_the_results_and_types_no_ta
     assert pages.filled(text) != text
 
 
-def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
+def test_the_sources_of_a_benchmark_are_all_files_that_it_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def of(name: str) -> set[str]:
         return {path.relative_to(ROOT).as_posix() for path in versions.sources(name)}
 
@@ -174,7 +172,17 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
     # A name that `planner` exports, in the file where it has its home; a script beside.
     both = {"planner/model/costs.py", "benchmarks/reproduction/bml_jobs.py"}
     assert both < of("reproduction/bml")
-    assert all(line.split(":")[0] in NAMES for line in pages.outdated())
+    monkeypatch.setattr(pages, "names", lambda: ["reproduction/bml"])
+    kept, files = load("reproduction/bml"), len(of("reproduction/bml"))
+    other, own = "planner/cli/main.py\n", "planner/model/costs.py\n"
+    for changed, said in (
+        (None, ["git here does not have this commit"]),
+        (other, []),
+        (other + own, [f"since then 1 of {files} files changed"]),
+    ):
+        monkeypatch.setattr(versions, "_git", lambda *_, printed=changed: printed)
+        made = f"reproduction/bml: {kept.date}, code {kept.commit}: "
+        assert pages.outdated() == [f"{made}{text}" for text in said]
 
 
 @pytest.mark.slow

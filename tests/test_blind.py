@@ -8,7 +8,7 @@ from statistics import fmean
 import blind
 import blind_model
 import pytest
-from blind_model import affine_ns, computation_of, linear_ns, parts, scaled_ns, step_ns
+from blind_model import affine_ns, linear_ns, parts, scaled_ns, step_ns
 from blind_reasons import REASONS, reason_of
 from blind_rows import FOLDER, SOURCES, Group, Row, Rule, read_source
 from blind_sharded import Unit, part_ns
@@ -78,11 +78,12 @@ BASE, ROW = Row(8, 1, 64, Fraction(640)), Row(16, 2, 64, Fraction(1000))
 
 @pytest.mark.usefixtures("toy")
 def test_one_layer_by_hand() -> None:
-    row = Row(8, 1, 64, Fraction(600))
+    alone, row = Row(1, 1, 8, Fraction(80)), Row(8, 1, 64, Fraction(600))
+    assert step_ns(group_of(alone), alone, 12_345) == 12_345
     # Summed up behind the backward pass: exchanging with all in one host takes 2 steps of 3.4 µs,
     # and 2 * 7/8 * 15 MB at 150 GB/s.
     for one in (row, replace(row, accumulated=4)):
-        whole = step_ns(group_of(Row(1, 1, 8, Fraction(80)), one), one, 3_000_000)
+        whole = step_ns(group_of(alone, one), one, 3_000_000)
         assert whole == 3_000_000 + 6_800 + 175_000
     # Sharded, in two parts: each gathers 7/8 * 7.5 MB, once, since it is outermost, and scatters
     # 7/8 * 15 MB.
@@ -93,16 +94,6 @@ def test_one_layer_by_hand() -> None:
     # of a host.
     within, across = 14_000 + 175_000, 14_000 + 2_250_000
     assert affine_ns(group_of(BASE, ROW), ROW) == (100_000_000 - within) // 2 + across
-
-
-def test_one_accelerator_sends_nothing_and_the_smallest_scale_is_predicted_as_measured() -> None:
-    row = Row(1, 1, 8, Fraction(80))
-    assert step_ns(group_of(row, model="bert_base"), row, 12_345) == 12_345
-    for group in (
-        one for name in ("llm-foundry", "examples") for one in read_source(name).groups[:8]
-    ):
-        off = step_ns(group, group.base, computation_of(group)) - group.base.step_ns
-        assert abs(off) <= group.base.step_ns / 10**4
 
 
 def test_computation_shrinks_with_the_samples_but_for_a_share() -> None:

@@ -17,7 +17,7 @@ import planner
 import planner.families
 from planner.cli import main
 from planner.jsonio import PROBLEMS
-from planner.model.errors import MissingExtraError, NotApplicableError
+from planner.model.errors import MissingExtraError
 from planner.view.drawing import DRAWINGS
 from tests.jsonio.test_plan_files import METHODS
 
@@ -128,19 +128,6 @@ def test_the_version_is_not_that_of_another_distribution_of_the_name(tmp_path: P
     )
     found = printed("-c", code, path=f"{tmp_path}{os.pathsep}{ROOT}").split()
     assert found == ["99", planner.__version__, planner.__version__]
-
-
-def test_solve_or_raise_answers_as_solve_does() -> None:
-    answer, same = planner.solve(BATCHES), planner.solve_or_raise(BATCHES)
-    assert {**answer, "runtime_s": 0} == {**same, "runtime_s": 0}
-    wrong: Any
-    for wrong in ({**BATCHES, "transfer_ns": [-1, 1]}, {"problem": "x"}, {"problem": {1}}, []):
-        said = planner.solve(wrong)["error"]
-        with pytest.raises(planner.InvalidInputError) as caught:
-            planner.solve_or_raise(wrong)
-        assert (said["path"], said["message"]) == (caught.value.path, caught.value.message)
-    with pytest.raises(NotApplicableError):
-        planner.solve_or_raise({**BATCHES, "method": "ddp"})
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,9 +1,8 @@
 """The networks of data/networks.py have the published sizes, and run."""
 
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,19 +12,8 @@ torch = pytest.importorskip("torch")
 CLASSES = {"vgg19_22k": 21_841, "lenet5": 10}
 
 
-def load(name: str) -> ModuleType:
-    """Import a script of ``data/``, under the name by which its neighbours import it."""
-    spec = spec_from_file_location(name, Path(__file__).parents[1] / "data" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-load("networks")
-NETWORKS = {network.name: network for network in load("make_profiles").NETWORKS}
+sys.path.append(str(Path(__file__).parents[1] / "data"))
+NETWORKS = {network.name: network for network in import_module("make_profiles").NETWORKS}
 
 
 def made(name: str, **options: int) -> Any:
@@ -64,21 +52,16 @@ def test_total_is_the_published_one_and_a_backward_pass_reaches_every_parameter(
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("name", "without", "tensors", "mib"),
-    [
+def test_caramel_s_and_bml_s_figures_follow() -> None:
+    for name, without, tensors, mib in (
         ("alexnet_v2", "-", 16, 191.9),
         ("vgg16", "-", 32, 527.8),
         ("inception_v3", "norm.weight", 196, 103.5),
         ("resnet50", "norm.weight", 108, 97.4),
-    ],
-)
-def test_caramel_s_figures_follow(name: str, without: str, tensors: int, mib: float) -> None:
-    counted = sizes(made(name)[0], but=without)
-    assert (len(counted), mebibytes(sum(counted))) == (tensors, mib)
-
-
-def test_caramel_s_figures_of_resnet_v2_and_bml_s_follow() -> None:
+    ):
+        counted = sizes(made(name)[0], but=without)
+        assert (len(counted), mebibytes(sum(counted))) == (tensors, mib)
+    # Of ResNet v2.
     model, _ = made("resnet152")
     biased = sizes(model, but="norm.weight")
     blocks = [module for module in model.modules() if type(module).__name__ == "Bottleneck"]
@@ -87,7 +70,6 @@ def test_caramel_s_figures_of_resnet_v2_and_bml_s_follow() -> None:
     assert len(biased) + len(norms) == 363
     assert sum(biased) + sum(norms) == 60_165_032
     assert mebibytes(60_165_032) == 229.5
-    # Those of BML.
     assert round(sum(sizes(made("vgg19")[0], but="bias")) / 1e6, 2) == 143.65
     assert mebibytes(NETWORKS["vgg19"].parameters) == 548.0
     assert round(NETWORKS["lenet5"].parameters / 1e6, 2) == 3.27

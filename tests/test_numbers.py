@@ -131,6 +131,21 @@ def holding(kind: Number) -> Number:
     return make
 
 
+CALLED = {"by_depth": "depths", "duration_ns": ".ns", "points": "cost", "size_bytes": ".bytes"}
+"""How requests call the fields that they do not call by their names."""
+
+
+def fields_of(value: Any, field: str = "") -> list[str]:
+    """Return the field of each number that `remade` makes again, in this order."""
+    if is_dataclass(value):
+        known = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        return [name for key, one in known.items() for name in fields_of(one, key)]
+    if isinstance(value, list | tuple | frozenset):
+        return [name for one in value for name in fields_of(one, field)]
+    counted = type(value) is int or (isinstance(value, Fraction) and value.denominator == 1)
+    return [field] if counted else []
+
+
 class Wrong:
     """Makes another thing of one number: the one that is met at a place, the first at 1."""
 
@@ -167,20 +182,21 @@ def test_numbers_of_numpy_are_numbers(make: Callable[..., Any], given: tuple[Any
 
 @pytest.mark.parametrize(("make", "given"), MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("wrong", [bool, np.bool_, str, complex, NAN, np.float64(NAN), -1])
-def test_what_is_no_number_or_below_0_is_refused_wherever_it_stands(
+def test_what_is_no_number_or_below_0_is_refused_with_the_field_where_it_stands(
     make: Callable[..., Any], given: tuple[Any, ...], wrong: Any
 ) -> None:
     def kind(value: int) -> Any:
         return wrong(value) if callable(wrong) else wrong
 
-    none = Wrong(0, kind)
-    remade(given, none, none)
-    assert none.left < 0
-    for place in range(1, 1 - none.left):
+    names = fields_of(given)
+    assert names
+    for place, name in enumerate(names, 1):
         put = Wrong(place, kind)
         with pytest.raises(InvalidInputError, match="expected") as refused:
             make(*remade(given, put, put))
-        assert refused.value.path
+        path = refused.value.path
+        assert name in path or CALLED.get(name, "none") in path
+        assert put.left <= 0
 
 
 @given(st.integers(0, 2**62), st.sampled_from([np.int64, np.uint64]))

@@ -164,11 +164,3 @@ def test_the_topological_order_is_one_and_stable(graph: Graph) -> None:
         assert one < two or not ready or one in graph.predecessors[two]
     both = graph.pass_order("backward"), graph.pass_order("forward")
     assert sorted([*both[0], *both[1]]) == list(range(len(graph.ops)))
-
-
-def test_neighbours_are_seen_from_both_sides_and_backward_ops_may_follow_one_another() -> None:
-    ops = Op("b1", 1, "backward", ("f1",)), Op("f1", 1, "forward")
-    graph = Graph(ops, (Parameter("w1", 4, ("b1",), ("f1",)),))
-    assert (graph.predecessors, graph.successors) == (((1,), ()), ((), (0,)))
-    assert (graph.topological, graph.updaters, graph.readers) == ((1, 0), ((0,),), ((1,),))
-    Graph((*ops, Op("b2", 0, "backward", ("b1",))), graph.parameters)

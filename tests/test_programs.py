@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 from msgspec.structs import replace as changed
 
 import planner
@@ -141,8 +140,6 @@ def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
         ((pull,), (pulled, everything)),
         ((push,), (everything, pushed)),
         ((pull, push), (pulled, pushed)),
-        ((push, pull), (pulled, pushed)),
-        ((typed_pull,), (pulled, everything)),
         ((typed_push, typed_pull), (pulled, pushed)),
         (([typed_pull, typed_push],), (pulled, pushed)),
         ((typed_pull, push), (pulled, pushed)),
@@ -180,24 +177,19 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
     none: Result[caramel.Plan, Any] = Result(
         "x", None, None, None, 0.0, infeasibility=Infeasibility("it is too large", ("memory",))
     )
-    typed_pull, answer = (layers, batches, NAMES), decode_answer(json.dumps(pull).encode())[0]
+    answer = decode_answer(json.dumps(pull).encode())[0]
     mixed, no_plan = "expected a plan or result of a problem", "expected an answer of planner solve"
     cases: list[tuple[tuple[Any, ...], str, str]] = [
         ((), "", "expected a plan"),
         ((gradients, gradients), "problem", "got caramel and caramel"),
-        ((gradients, pull), "problem", "got caramel and ibatch"),
         ((pull, pull), "direction", "at most one plan"),
-        ((pull, push, push), "direction", "at most one plan"),
         ((without(pull, "layer_parameters"),), "layer_parameters", "put layer_parameters into"),
-        ((pull, without(push, "layer_parameters")), "layer_parameters", "different layers"),
         ((pull, other), "layer_parameters", "different layers"),
         ((twice,), "layer_parameters", "'a'"),
         ((solved(CARAMEL, method="ps"),), "method", "parameter servers"),
         ((without(slices, "pull_order"),), "pull_order", "missing"),
-        ((changed(read_plan(slices), pull_order=UNSET),), "pull_order", "missing"),
         ((solved(BIGDL, method="tree_aggregate"),), "method", "goes through a driver"),
         ((CARAMEL,), "status", no_plan),
-        (({"name": "x", "layers": []},), "status", no_plan),
         (({"x": 1},), "status", f"missing: {no_plan}"),
         (("plan.json",), "plan", "got str: read the file"),
         ((Path("plan.json"),), "plan", "read_bytes()"),
@@ -206,18 +198,11 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
         ((b"{",), "", ""),
         (({"error": {}},), "error", "not a plan"),
         ((changed(answer, batches=()),), "batch", ""),
-        ((changed(answer, batches=((0, 3),)),), "layer_parameters", "as many elements as layers"),
-        ((changed(answer, batches=((0, 4), (0, 1))),), "batch", ""),
-        ((changed(answer, batches=((0, 2), (3, 4))),), "batch", ""),
         (((problem, none),), "plan", "there is none: it is too large"),
         (((problem, batches),), "plan", mixed),
         (((problem,),), "plan", mixed),
-        (((problem, result), (problem, result)), "problem", "caramel and caramel"),
-        ((planned(AFFINE, "ps"),), "method", "servers"),
         (((layers, batches),), "layer_parameters", "missing"),
         (((layers, batches, NAMES[1:]),), "layer_parameters", "expected those of 4 layers, got 3"),
-        ((typed_pull, typed_pull), "direction", "at most one plan"),
-        ((planned(BIGDL, "tree_aggregate"),), "method", "driver"),
     ]
     for plans, path, message in cases:
         with pytest.raises(InvalidInputError) as error:

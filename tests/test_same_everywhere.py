@@ -2,14 +2,12 @@
 
 import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import to_builtins
 
 import planner
-from planner.cli import main
 from planner.families import bml, caramel, ibatch, iteration
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
@@ -19,7 +17,12 @@ from planner.model.clusters import Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube
+from tests.cli.conftest import line
+from tests.cli.documents import PROVENANCE
+from tests.cli.line import Line, write
 from tests.jsonio.requests import told
+
+__all__ = ["line"]
 
 LAYERS = [
     {"name": "a", "forward_ns": 5000, "backward_ns": 9000, "parameter_bytes": 40960},
@@ -28,7 +31,7 @@ LAYERS = [
 ]
 ODD = [{**layer, "parameter_bytes": int(str(layer["parameter_bytes"])) + 1} for layer in LAYERS]
 NIC = {"startup_ns": 5000, "bytes_per_s": 1.25e9}
-OPTIONS = ("--startup", "5us", "--bandwidth", "10Gb/s")
+OPTIONS = "--startup 5us --bandwidth 10Gb/s"
 TABLE = {"table": [[1000, 6000], [100_000, 90_000]]}
 AFFINE = {"startup_ns": 5000, "ns_per_byte": 0.8}
 NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -40,8 +43,7 @@ NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 def document(layers: list[dict[str, Any]] = LAYERS) -> dict[str, Any]:
-    provenance = {"kind": "synthetic", "source": "a test"}
-    return {"name": "tiny", "provenance": provenance, "layers": layers}
+    return {"name": "tiny", "provenance": PROVENANCE, "layers": layers}
 
 
 def typed(layers: list[dict[str, Any]] = LAYERS) -> Profile:
@@ -52,49 +54,30 @@ def plan_of(answer: dict[str, Any]) -> dict[str, Any]:
     return told(answer, "layer_names", "layer_parameters")
 
 
-class Folder:
-    """A folder with a profile, a network and commands that read them."""
-
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.path, self.capsys = path, capsys
-
-    def write(self, name: str, content: Any) -> str:
-        (self.path / name).write_text(json.dumps(content))
-        return str(self.path / name)
-
-    def json_of(self, *words: str) -> Any:
-        assert main([*words, "--json"]) == 0, self.capsys.readouterr().err
-        return json.loads(self.capsys.readouterr().out)
-
-    def compared(self, problem: str, network: Any, *words: str, layers: Any = LAYERS) -> Any:
-        """Return the best plan of `planner compare`, on a file and on options if they say it."""
-        profile = self.write("profile.json", document(layers))
-        given: list[tuple[str, ...]] = [("--network", self.write("network.json", network))]
-        given += [OPTIONS] if network is NIC else []
-        best, *others = (
-            plan_of(self.json_of("compare", profile, "--problem", problem, *one, *words)[0])
-            for one in given
-        )
-        assert others in ([], [best])
-        return best
-
-
-@pytest.fixture
-def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
-    return Folder(tmp_path, capsys)
+def compared(
+    line: Line, problem: str, network: Any, words: str, layers: list[dict[str, Any]] = LAYERS
+) -> dict[str, Any]:
+    """Return the best plan of `planner compare`, on a file and on options if they say it."""
+    write("profile.json", document(layers))
+    given = [f"--network {write('network.json', network)}"]
+    given += [OPTIONS] if network is NIC else []
+    command = f"compare profile.json --problem {problem} --json"
+    best, *others = (plan_of(line(command, one, words).json[0]) for one in given)
+    assert others in ([], [best])
+    return best
 
 
 @pytest.mark.parametrize("direction", ["pull", "push"])
 @pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
-def test_ibatch(folder: Folder, network: Any, described: Any, direction: Any) -> None:
+def test_ibatch(line: Line, network: Any, described: Any, direction: Any) -> None:
     problem = ibatch.Problem.from_profile(typed(), described, direction=direction)
     sizes = {"layer_bytes": problem.layer_bytes, "compute_ns": problem.compute_ns}
     request = {"problem": "ibatch", "direction": direction, **sizes, "network": network}
     assert decode_request(json.dumps(request).encode()).to_problem() == problem
     answer = planner.solve({**request, "method": "exact"})
     assert answer["objective_ns"] == ibatch.solve(problem, method="exact").objective_ns
-    words = ("--direction", direction, "--methods", "exact")
-    assert folder.compared("ibatch", network, *words) == plan_of(answer)
+    words = f"--direction {direction} --methods exact"
+    assert compared(line, "ibatch", network, words) == plan_of(answer)
 
 
 def caramel_request(layers: list[dict[str, Any]], network: Any, **more: Any) -> dict[str, Any]:
@@ -106,7 +89,7 @@ def caramel_request(layers: list[dict[str, Any]], network: Any, **more: Any) -> 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
 @pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
 def test_caramel(
-    folder: Folder, network: Any, described: Any, layers: list[dict[str, Any]], element: int
+    line: Line, network: Any, described: Any, layers: list[dict[str, Any]], element: int
 ) -> None:
     problem = caramel.Problem.from_profile(typed(layers), described, workers=4)
     assert problem.element_bytes == element
@@ -114,8 +97,7 @@ def test_caramel(
     assert decode_request(json.dumps(request).encode()).to_problem() == problem
     answer = planner.solve(request)
     assert answer["objective_ns"] == caramel.solve(problem, method="exact_split").objective_ns
-    words = ("--workers", "4", "--methods", "exact_split")
-    best = folder.compared("caramel", network, *words, layers=layers)
+    best = compared(line, "caramel", network, "--workers 4 --methods exact_split", layers)
     assert best == {**plan_of(answer), "ranks": 4}
 
 
@@ -131,7 +113,7 @@ def test_nics_cost_what_their_bytes_take() -> None:
 
 
 @pytest.mark.parametrize("network", [NIC, {**NIC, "per_machine": 2}, AFFINE])
-def test_bml(folder: Folder, network: dict[str, Any]) -> None:
+def test_bml(line: Line, network: dict[str, Any]) -> None:
     described = next(typed for given, typed in NETWORKS.values() if given == network)
     problem = bml.Problem.from_profile(typed(), described, BCube(2, 2))
     size = problem.size_bytes
@@ -142,7 +124,7 @@ def test_bml(folder: Folder, network: dict[str, Any]) -> None:
         contract = {**request, **adding, "link_bytes_per_s": 1.25e9, "latency_ns": 5000}
         del contract["network"]
         assert plan_of(planner.solve(contract)) == plan_of(planner.solve({**request, **adding}))
-    assert folder.compared("bml", network, "--bcube", "2x2") == plan_of(answer)
+    assert compared(line, "bml", network, "--bcube 2x2") == plan_of(answer)
     slices = {"problem": "bigdl", "elements": 1000, "element_bytes": 4, "nodes": 4}
     slices["partitions_per_node"] = 2
     if network != {**NIC, "per_machine": 2}:
@@ -151,7 +133,7 @@ def test_bml(folder: Folder, network: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
-def test_iteration(folder: Folder, layers: list[dict[str, Any]], element: int) -> None:
+def test_iteration(line: Line, layers: list[dict[str, Any]], element: int) -> None:
     cluster = {"name": "four", "source": "a test", "machines": 4, "nic": NIC}
     cluster["topology"] = {"kind": "switch"}
     decoded = decode_cluster(json.dumps(cluster).encode())
@@ -160,8 +142,8 @@ def test_iteration(folder: Folder, layers: list[dict[str, Any]], element: int) -
     request = {"problem": "iteration", "profile": document(layers), "cluster": cluster}
     answer = planner.solve({**request, "element_bytes": element})
     assert answer["objective_ns"] == iteration.solve(problem).objective_ns
-    files = (folder.write("profile.json", document(layers)), folder.write("c.json", cluster))
-    planned = folder.json_of("plan", files[0], "--cluster", files[1])
+    write("profile.json", document(layers))
+    planned = line("plan profile.json --json --cluster", write("c.json", cluster)).json
     assert planned["transfers"] == answer["transfers"]
     assert planned["objective_ns"] == answer["objective_ns"]
 
@@ -170,10 +152,10 @@ def measured(collective: str, **network: Any) -> dict[str, Any]:
     return {"network": network, "collective": collective, "ranks": 4}
 
 
-def test_a_measured_network_says_among_how_many(folder: Folder) -> None:
+def test_a_measured_network_says_among_how_many(line: Line) -> None:
     network = measured("all_reduce", depths={"1": AFFINE, "2": {**AFFINE, "ns_per_byte": 0.5}})
     answer = planner.solve(caramel_request(LAYERS, network, element_bytes=4))
-    best = folder.compared("caramel", network, "--methods", "exact_split")
+    best = compared(line, "caramel", network, "--methods exact_split")
     assert best == {**plan_of(answer), "ranks": 4}
     request = caramel_request(LAYERS, network, method="layer_by_layer")
     assert planner.solve(request)["workers"] == 4

@@ -1,13 +1,11 @@
 """Answers name the program by which they sum up, in one form, and say nothing else elsewhere."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import UNSET
 
-from planner.cli import main
 from planner.families.collectives import check
 from planner.families.collectives.program import in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
@@ -19,10 +17,14 @@ from planner.programs import Batch, Piece, read_plan
 from planner.programs.collectives import SummingProgram, summing_program
 from planner.programs.from_plans import transfers
 from planner.solving.transfers import Kind
+from tests.cli.conftest import line
+from tests.cli.line import Line, write
 from tests.jsonio.requests import CARAMEL
 from tests.jsonio.test_iteration import BCUBE, CLUSTER, REQUEST
 from tests.large import synthetic_iteration
 from tests.test_programs import BIGDL, BML, solved
+
+__all__ = ["line"]
 
 THROUGH_A_DRIVER = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
 FAILED = {"nics": [[[0, 0], 0]]}
@@ -35,25 +37,6 @@ def summed(answer: dict[str, Any]) -> SummingProgram:
 
 def recipe(row: dict[str, Any]) -> Recipe:
     return Recipe(row["program"]["generator"], tuple(row["program"]["shape"]))
-
-
-class Exporting:
-    """Writes plans, and exports them."""
-
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.path, self.capsys = path / "plan.json", capsys
-
-    def __call__(self, answer: dict[str, Any], tool: str, *words: str) -> str:
-        self.path.write_text(json.dumps(answer))
-        status = main(["export", tool, str(self.path), *words])
-        printed = self.capsys.readouterr()
-        assert (status == 2) == bool(printed.err)
-        return printed.err or printed.out
-
-
-@pytest.fixture
-def exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Exporting:
-    return Exporting(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +134,7 @@ MIXED: dict[str, Any] = {
 }
 
 
-def test_transfers_by_several_programs_are_written_one_by_one(exported: Exporting) -> None:
+def test_transfers_by_several_programs_are_written_one_by_one(line: Line) -> None:
     answer = solved(MIXED, algorithms=["ring", "ps", "mixed"])
     main_one = answer["synchronisation"]["algorithm"]
     named = [answer["synchronisation"], *answer["synchronisation"]["others"]]
@@ -165,9 +148,10 @@ def test_transfers_by_several_programs_are_written_one_by_one(exported: Exportin
         with pytest.raises(InvalidInputError, match=main_one) as caught:
             summing_program(plan, wrong)
         assert caught.value.path == "algorithm"
-    assert "--algorithm: expected one by which" in exported(answer, "mscclpp")
+    command = f"export mscclpp {write('plan.json', answer)}"
+    assert "--algorithm: expected one by which" in line.error(command)
     for name in recipes:
-        document = json.loads(exported(answer, "mscclpp", "--algorithm", name))
+        document = line(command, "--algorithm", name).json
         assert document["collective"] == "allreduce"
 
 
@@ -180,7 +164,7 @@ def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
     assert caught.value.path == "barrier"
 
 
-def test_one_algorithm_has_one_program_and_its_depths_are_parts(exported: Exporting) -> None:
+def test_one_algorithm_has_one_program_and_its_depths_are_parts(line: Line) -> None:
     answer = solved(MIXED, algorithms=["hierarchical"])
     assert "others" not in answer["synchronisation"]
     depths = {transfer.get("depth", 1) for transfer in answer["transfers"]}
@@ -194,19 +178,20 @@ def test_one_algorithm_has_one_program_and_its_depths_are_parts(exported: Export
     program, depth, _ = summing_program(plan, None, deep)
     assert depth == deep
     said = f"--depth: expected one at which transfers are summed up: 1, {deep}"
-    assert said in exported(answer, "mscclpp")
-    for tool, write in (("mscclpp", write_mscclpp), ("msccl", write_msccl)):
+    assert said in line.error("export mscclpp", write("plan.json", answer))
+    for tool, written in (("mscclpp", write_mscclpp), ("msccl", write_msccl)):
         for chosen in depths:
             cut = in_parts(program, chosen)
             assert cut.chunks == chosen * program.chunks
-            assert exported(answer, tool, "--depth", str(chosen)) == write(cut)
-    assert "--depth: not with a plan of bml" in exported(solved(BML), "msccl", "--depth", "2")
+            assert line(f"export {tool} plan.json --depth {chosen}").out == written(cut)
+    write("plan.json", solved(BML))
+    assert "--depth: not with a plan of bml" in line.error("export msccl plan.json --depth 2")
 
 
-def test_rounds_are_exported_as_parts(exported: Exporting) -> None:
+def test_rounds_are_exported_as_parts(line: Line) -> None:
     answer = {**solved(BML), "rounds": 3}
     program, depth, _ = summed(answer)
     assert depth == 3
-    document = json.loads(exported(answer, "mscclpp"))
+    document = line("export mscclpp", write("plan.json", answer)).json
     assert document["gpus"][0]["input_chunks"] == 3 * program.chunks
-    assert f'nchunksperloop="{3 * program.chunks}"' in exported(answer, "msccl")
+    assert f'nchunksperloop="{3 * program.chunks}"' in line("export msccl plan.json").out

@@ -64,6 +64,22 @@ def plans() -> dict[bool, bytes]:
     }
 
 
+def printed_by(command: list[str], folder: Path, **more: str) -> str:
+    """Return what an example prints that is started as a process of its own."""
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}", **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:]
+    return ran.stdout
+
+
 def run_script(script: str, folder: str) -> None:
     """Run a script as one of its ranks; what it times together with computation, briefly."""
     contention.SAMPLE_S = 0.02
@@ -100,24 +116,9 @@ def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_pa
         plan = tmp_path / "plan.json"
         plan.write_bytes(plans[name == "lightning"])
         command += ["--plan", str(plan)]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}",
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
-    ran = subprocess.run(
-        [*command, "--steps", "6"],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-4000:]
-    assert PRINTED.search(ran.stdout), ran.stdout[-4000:]
+    environment = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    printed = printed_by([*command, "--steps", "6"], tmp_path, **environment)
+    assert PRINTED.search(printed), printed[-4000:]
 
 
 @pytest.mark.slow
@@ -127,34 +128,17 @@ def test_an_example_runs_a_plan_on_spark(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="needs the extra `examples`")
     if shutil.which("java") is None:
         pytest.skip("needs Java 17")
-    ran = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "spark" / f"{name}.py")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-4000:]
-    assert re.search(r"predicted [\d.]+ ms.*, measured [\d.]+ ms", ran.stdout), ran.stdout[-4000:]
+    script = str(ROOT / "examples" / "spark" / f"{name}.py")
+    printed = printed_by([sys.executable, script], tmp_path)
+    assert re.search(r"predicted [\d.]+ ms.*, measured [\d.]+ ms", printed), printed[-4000:]
 
 
 @pytest.mark.slow
 @pytest.mark.pages
 @pytest.mark.parametrize(("name", "package"), [("requests", None), ("on_dask", "distributed")])
-def test_an_example_answers_many_requests(name: str, package: str | None) -> None:
+def test_an_example_answers_many_requests(name: str, package: str | None, tmp_path: Path) -> None:
     if package is not None:
         pytest.importorskip(package, reason="needs the extra `examples`")
-    ran = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"many_{name}.py")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    rows = re.findall(r"^([\d.]+) Gb/s: ", ran.stdout, re.MULTILINE)
+    printed = printed_by([sys.executable, str(ROOT / "examples" / f"many_{name}.py")], tmp_path)
+    rows = re.findall(r"^([\d.]+) Gb/s: ", printed, re.MULTILINE)
     assert [float(rate) for rate in rows] == [2.0**power for power in range(8)]

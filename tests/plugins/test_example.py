@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,32 +102,33 @@ def test_methods_are_checked_priced_and_bounded_like_planner_s_own(folder: Path)
     assert answers["greedy"]["batches"][-1][1] == 4  # planner's own
 
 
-@pytest.mark.slow
-def test_clusters_formats_and_peers(folder: Path, tmp_path: Path) -> None:
-    def planner(words: str, status: int = 0) -> str:
-        done = run(folder, "-m", "planner", *words.replace("@", f"{tmp_path}/").split())
-        assert done.returncode == status, done.stderr
-        return done.stderr
+COMMANDS = """
+import sys
+from planner.cli import main
+print(*(main(words.split()) for words in sys.argv[1:]))
+"""
 
+
+def test_clusters_formats_and_peers(folder: Path, tmp_path: Path) -> None:
     rows = [f"layer{place},{10**6},{2 * 10**6},{4 * 10**6}" for place in range(4)]
     names = "name,forward_ns,backward_ns,parameter_bytes"
     (tmp_path / "model.csv").write_text("\n".join([names, *rows]))
-    assert planner("import layers-csv @model.csv -o @model.json") == ""
+    words = f"plan {tmp_path}/model.json --method one_bucket -o {tmp_path}/plan.json --cluster"
+    imported = f"import layers-csv {tmp_path}/model.csv -o {tmp_path}/model.json"
+    done = run(folder, "-c", COMMANDS, imported, f"{words} hosts:4x10", f"{words} hosts:four")
+    assert done.stdout.splitlines()[-1] == "0 0 2"
+    assert re.fullmatch("planner: error: .*expected COUNTxGBITS.*\n", done.stderr)
     assert json.loads((tmp_path / "model.json").read_text())["name"] == "model"
-    words = "plan @model.json --method one_bucket -o @plan.json --cluster"
-    assert planner(f"{words} hosts:4x10") == ""
     answer = json.loads((tmp_path / "plan.json").read_text())
     assert (answer["method"], answer["cluster"]) == ("one_bucket", "4 hosts at 10 Gb/s")
     (transfer,) = answer["transfers"]
     assert transfer["bytes"] == 16 * 10**6
-    assert "expected COUNTxGBITS" in planner(f"{words} hosts:four", status=2)
 
 
 @pytest.mark.slow
 def test_pip_installs_the_example(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", reason="setuptools is not installed")
-    source = tmp_path / "plugin"
-    run(tmp_path, "-c", f"import shutil; shutil.copytree({str(EXAMPLE)!r}, {str(source)!r})")
+    source = copytree(EXAMPLE, tmp_path / "plugin")
     words = ("install", "--quiet", "--no-deps", "--no-build-isolation", "--target")
     done = run(tmp_path, "-m", "pip", *words, str(tmp_path / "site"), str(source))
     assert done.returncode == 0, done.stderr
@@ -148,9 +151,13 @@ def package(group: str, **entries: str) -> SimpleNamespace:
     return SimpleNamespace(entry_points=points)
 
 
-def test_of_two_packages_the_first_on_the_path_counts(packages: list[SimpleNamespace]) -> None:
-    packages += [package("toys", round="math:ceil"), package("toys", round="math:floor")]
-    assert plugins.plugged("toys")["round"](1.5) == 2
+def test_the_first_package_of_the_path_counts_and_methods_and_peers_make_plans(
+    packages: list[SimpleNamespace],
+) -> None:
+    packages += [package("toys", a="math:ceil"), package("toys", a="math:floor")]
+    packages += [package("methods.ibatch", b="m:b"), package("peers", c="m:c")]
+    assert plugins.plugged("toys")["a"](1.5) == 2
+    assert [plugins.is_plugged(name) for name in "abc"] == [False, True, True]
 
 
 def test_a_plug_in_that_fails_while_it_is_imported_is_named(
@@ -161,9 +168,3 @@ def test_a_plug_in_that_fails_while_it_is_imported_is_named(
     packages.append(package("toys", bad="planner_raising:it"))
     with pytest.raises(PluginError, match=r"plug-in bad \(planner_raising:it\) cannot be loaded"):
         plugins.plugged("toys")["bad"]()
-
-
-def test_methods_and_peers_make_plans_and_formats_do_not(packages: list[SimpleNamespace]) -> None:
-    packages += [package("methods.ibatch", a="m:a"), package("peers", b="m:b")]
-    packages.append(package("formats", c="m:c"))
-    assert [plugins.is_plugged(name) for name in "abcd"] == [True, True, False, False]

@@ -19,8 +19,8 @@ from tests.recipes.halves import HALVES
 __all__ = ["line"]
 
 
-@pytest.fixture
-def family() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _family() -> Iterator[None]:
     """Register the family that CONTRIBUTING shows, and take it away again."""
     planner.register(HALVES)
     yield
@@ -38,8 +38,7 @@ def test_contributing_shows_the_whole_family() -> None:
 REQUEST = {"problem": "halves", "transfer_ns": [8, 7, 6, 5, 4]}
 
 
-@pytest.mark.usefixtures("family")
-def test_a_family_is_solved_like_any_other() -> None:
+def test_a_family_is_solved_like_any_other_and_its_answers_are_read_again() -> None:
     answer = planner.solve(REQUEST)
     assert (answer["method"], answer["status"], answer["objective_ns"]) == ("exact", "optimal", 15)
     greedy = planner.solve({**REQUEST, "method": "greedy"})
@@ -49,11 +48,6 @@ def test_a_family_is_solved_like_any_other() -> None:
     assert planner.solve({**REQUEST, "transfer_ns": [-1]})["error"]["path"] == "transfer_ns[0]"
     schemas.validate(REQUEST, "halves", "request")
     schemas.validate(answer, "halves", "answer")
-
-
-@pytest.mark.usefixtures("family")
-def test_its_answers_are_read_again_and_checked() -> None:
-    answer = planner.solve(REQUEST)
     typed, timeline = decode_answer(json.dumps(answer).encode())
     assert timeline.end_ns == typed.objective_ns
     for field, wrong in (("lower_bound_ns", 1), ("status", "feasible"), ("timeline", [])):
@@ -62,7 +56,6 @@ def test_its_answers_are_read_again_and_checked() -> None:
         assert caught.value.path in ("status", "timeline")
 
 
-@pytest.mark.usefixtures("family")
 def test_its_methods_are_compared_and_drawn(line: Line) -> None:
     write("halves.json", REQUEST)
     out = line("compare halves.json -o plan.json").out
@@ -72,7 +65,6 @@ def test_its_methods_are_compared_and_drawn(line: Line) -> None:
     assert drawn.startswith("A plan of 15 ns (halves, exact: proven optimal)")
 
 
-@pytest.mark.usefixtures("family")
 def test_it_has_regret_scenarios_and_warm_starts() -> None:
     asked = {**REQUEST, "regret": True, "scenarios": [{}, {"bandwidth": 0.5}], "with_plan": True}
     answer = planner.solve(asked)
