@@ -10,11 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import Damage, Failures, Plan, Problem, Schedule, Transfer, evaluate
+from planner.families.bml import Damage, Failures, Plan, Schedule, Transfer
 from planner.families.bml.checker import check, check_complete, check_piece
 from planner.families.bml.reroute import detour
 from planner.model.errors import NotApplicableError
-from planner.model.network import Network
 from planner.model.topologies import BCube
 from tests.bml import networks
 from tests.bml.networks import Links, connected, damaged_networks, distances, links_left
@@ -119,15 +118,6 @@ def test_hops_are_transfers_on_65536_servers(thread: int, piece: int, server: in
     assert followed == sent_of(list(schedule.transfers(server)), thread, piece)
 
 
-def test_step_loads_of_the_paper() -> None:
-    bcube = BCube(3, 2)
-    problem = Problem(bcube, Network(Fraction(10**9)), 18 * 7)
-    steps = evaluate(problem, Schedule(bcube)).steps
-    assert [step.pieces for step in steps] == [6, 2, 2, 6]
-    stages = product(("aggregate", "broadcast"), range(2))
-    assert [(step.stage, step.step) for step in steps] == list(stages)
-
-
 # --- what is left of a broken network, against a search along every link
 
 
@@ -148,13 +138,6 @@ def test_what_is_left_is_what_a_search_finds(network: tuple[BCube, Failures]) ->
     rest = frozenset(links) - cut_off
     assert rest in parts or not parts
     assert len(rest) == max(map(len, parts), default=0)
-
-
-def test_an_intact_network_is_whole() -> None:
-    damage = Damage(BCube(16, 4), Failures())
-    assert not damage.cut_off()
-    assert (damage.usable_nics, damage.fewest_nics, damage.hops()) == (4 * 16**4, 4, 4)
-    assert damage.load_bound() == Fraction(2 * (16**4 - 1), 4 * 16**4)
 
 
 @settings(max_examples=300)
