@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable
-from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, inspect
 
 import planner
 from planner.cli import main
@@ -95,16 +95,22 @@ DOCUMENTS: list[Case] = [
     ids=[f"{name} {part} {number}" for number, (name, part, *_) in enumerate(DOCUMENTS)],
 )
 def test_what_a_schema_refuses_is_refused_with_its_place(
-    name: str, part: str | None, document: Any, bad: Any, read: Callable[[str], Any]
+    name: str,
+    part: str | None,
+    document: Any,
+    bad: Any,
+    read: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of lists the first row is changed."""
-    refused = 0
-    whole = json.loads(answer_of(name)) if part == "answer" else document
-    for steps in places(whole, most=1):
+    # What types there are is found out once, not for each of hundreds of errors.
+    monkeypatch.setattr(inspect, "type_info", cache(inspect.type_info))
+    refused, text = 0, answer_of(name) if part == "answer" else json.dumps(document)
+    for steps in places(json.loads(text), most=1):
         for value in bad:
             if steps[0] in ("problem", "plan") or (value is ... and isinstance(steps[-1], int)):
                 continue
-            changed = deepcopy(whole)
+            changed = json.loads(text)
             put(changed, steps, value)
             if not schemas.fits(changed, name, part):
                 with pytest.raises(InvalidInputError) as caught:

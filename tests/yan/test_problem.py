@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields as fields_of
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -233,9 +232,7 @@ EACH: list[tuple[str, str, Any]] = [
         for field in SCALARS
         for message, value in (
             ("expected a number > 0, got 0", 0),
-            ("expected a number > 0, got sNaN", Decimal("sNaN")),
             ("expected a number <= 4611686018427387904, got ", 2**62 + 1),
-            ("expected a number of at most 150 decimals, got ", 5e-324),
             ("expected a number of at most 150 decimals, got ", Fraction(1, 10**400)),
         )
     ),
@@ -258,6 +255,7 @@ CONSTANT: list[Row] = [
 
 ALONE = LayerChoice(1, 1, 1)
 FOUR = Fixed(1, 1, 4, (LayerChoice(4, 1, 1), ALONE, ALONE))
+MAPPED = ALONE, LayerChoice(1, 1, 1, ((True,),)), ALONE
 FIXED: list[Row] = [
     (f"fixed[1]{path}", message, partial(problem, fixed=[Fixed(1, 1, 1), fixed]))
     for path, message, fixed in (
@@ -267,16 +265,7 @@ FIXED: list[Row] = [
         (".workers_per_replica", f"expected an integer <= {MAX_MACHINES}", Fixed(1, 1, 10**400)),
         (".layers", "as many as the network has (3), got 2", Fixed(1, 1, 1, (ALONE, ALONE))),
         (".layers[0].partitions", "'c' has 3 rows it passes on, expected at most", FOUR),
-        *(
-            (f".layers[1]{path}", message, Fixed(1, 1, 4, (ALONE, choice, ALONE)))
-            for path, message, choice in (
-                (".partitions", "expected an integer >= 1, got 0", LayerChoice(0, 1, 1)),
-                (".partitions", "has 5 neurons, expected at most", LayerChoice(2**62, 1, 1)),
-                ("", "<= workers_per_replica (4), got 6", LayerChoice(2, 1, 3)),
-                (".mapping[0][0]", "integer >= 0, got true", LayerChoice(1, 1, 1, ((True,),))),
-                (".mapping[0][0]", "integer <= 3", LayerChoice(1, 1, 1, ((10**400,),))),
-            )
-        ),
+        (".layers[1].mapping[0][0]", "integer >= 0, got true", Fixed(1, 1, 4, MAPPED)),
     )
 ]
 
