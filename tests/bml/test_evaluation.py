@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from planner.families.bml import Damage, Failures, Plan, Problem, Schedule, evaluate, lower_bound_ns
 from planner.families.bml.evaluation import Listed, listed, loads
 from planner.families.bml.reroute import detour
-from planner.families.collectives.layout import RangedLayout
+from planner.families.bml.schedule import FULL_WEIGHT
+from planner.families.collectives.layout import EvenLayout, RangedLayout
 from planner.model.errors import InvalidInputError
 from planner.model.network import Network
 from planner.model.topologies import BCube
@@ -89,6 +90,12 @@ def test_products_beyond_64_bits_do_not_wrap() -> None:
     for weights in ((64, 63), (2**50, 2**49)):
         layout = RangedLayout((0, 2**19, 2**20), weights, 2**60, 1)
         assert layout.starts(pieces).tolist() == [layout.start(piece) for piece in pieces.tolist()]
+
+
+def test_equal_weights_are_the_even_layout() -> None:
+    plan = Schedule(BCube(2, 2), light=((0, 2),))
+    assert isinstance(plan.layout(100, 1), EvenLayout)
+    assert plan.total_weight == 8 * FULL_WEIGHT
 
 
 # --- what is listed: the transfers of a plan, layer by layer and part by part, byte by byte

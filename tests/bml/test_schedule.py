@@ -140,6 +140,13 @@ def test_what_is_left_is_what_a_search_finds(network: tuple[BCube, Failures]) ->
     assert len(rest) == max(map(len, parts), default=0)
 
 
+def test_an_intact_network_is_whole() -> None:
+    damage = Damage(BCube(16, 4), Failures())
+    assert not damage.cut_off()
+    assert (damage.usable_nics, damage.fewest_nics, damage.hops()) == (4 * 16**4, 4, 4)
+    assert damage.load_bound() == Fraction(2 * (16**4 - 1), 4 * 16**4)
+
+
 @settings(max_examples=300)
 @given(st.data())
 def test_servers_are_never_closer_than_hops_says(data: st.DataObject) -> None:
