@@ -215,6 +215,23 @@ def test_one_configuration_fits_one_constant() -> None:
     assert (found.kendall, found.spearman) == (None, None)
 
 
+def test_constants_stay_above_0() -> None:
+    """Epochs as if a start-up took -100 µs."""
+    layers = (NETWORK[1],)
+    chosen = configurations(10, 8, layers)
+    double = replace(TRUE, latency_ns=tuple(3 * latency for latency in TRUE.latency_ns))
+    once, thrice = (measured(job(one, layers), chosen) for one in (TRUE, double))
+    epochs = [
+        MeasuredEpoch(low.configuration, 2 * low.epoch_ns - high.epoch_ns)
+        for low, high in zip(once, thrice, strict=True)
+    ]
+    assert all(epoch.epoch_ns > 0 for epoch in epochs)
+    found = fit(job(START, layers), epochs, folds=2)
+    assert "latency_ns" in found.at_floor
+    assert 0 < found.constants.latency_ns[0] < 1000
+    assert min(numbers(found.constants)) > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epoch_ns", [1, 2**62])
 def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
