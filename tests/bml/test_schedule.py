@@ -19,6 +19,7 @@ from tests.bml import networks
 from tests.bml.networks import Links, connected, damaged_networks, distances, links_left
 from tests.bml.packing_checker import least_load
 from tests.bml.plans import Planned, all_transfers, context_of, detour_or_reject, planned
+from tests.formats.refused import refused
 
 ALL = [(n, k) for k in range(1, 7) for n in range(2, 65) if n**k <= 64]
 """Every BCube of at most 64 servers."""
@@ -238,9 +239,8 @@ def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Fa
     damage = Damage(*network)
     left_out = expected_left_out(damage, links_left(*network))
     if left_out is None:
-        with pytest.raises(NotApplicableError) as error:
+        with refused("failed", "", NotApplicableError):
             detour(damage)
-        assert error.value.path == "failed"
         return
     schedule = detour(damage)
     assert schedule.left_out == tuple(sorted(left_out))

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, Status, TableCost
-from planner.families.ibatch import METHODS, Problem, evaluate, solve
+from planner.families.ibatch import METHODS, Problem, check, evaluate, solve
 from planner.families.ibatch.bounds import relaxation
 from planner.families.ibatch.dynamic import solve_general
 from planner.families.ibatch.family import BOUND_MAX_LAYERS
@@ -148,6 +148,19 @@ def test_what_binds_is_named(method: str) -> None:
     assert (cap.binding, cap.layers) == (("max_batch_bytes",), (1, 2))
     assert "60" in cap.reason
     assert "eq5" in eq5.binding
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["exact", "one_batch"])
+def test_a_time_limit_leaves_a_plan_and_its_gap(method: str) -> None:
+    """Of a method that needs no search the limit cuts the proof, which `time_limit` says too."""
+    problem = pseudo_random(30_000, startup_ns=3)
+    result, best = solve(problem, method=method, time_limit=1e-9), solve(problem)
+    assert (result.status, best.status) == (Status.TIME_LIMIT, Status.OPTIMAL)
+    hurried = Solved.of(result)
+    check(problem, hurried.plan)
+    assert hurried.bound_ns <= Solved.of(best).iteration_ns <= hurried.iteration_ns
+    assert present(result.gap) > 0
 
 
 @pytest.mark.parametrize("method", [*SOLVERS, "exact"])
