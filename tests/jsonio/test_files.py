@@ -200,6 +200,15 @@ def test_profiles_come_back(
     schemas.validate(json.loads(text), "profile")
 
 
+@pytest.mark.parametrize("name", ["lenet5", "gpt2_small"])
+def test_shipped_profiles_come_back(name: str) -> None:
+    """With shapes, kernels and kinds of layers, too."""
+    path = ROOT / "data" / "profiles" / f"{name}.json"
+    profile = planner.read_profile(path)
+    assert profile == planner.read_profile(str(path)) == decode_profile(path.read_bytes())
+    assert decode_profile(encode_profile(profile)) == profile
+
+
 def test_plans_keep_to_a_fixed_order() -> None:
     graph = {name: BASES["forked"][name] for name in ("ops", "parameters")}
     cluster = planner.read_cluster("caramel-16")
