@@ -101,6 +101,8 @@ def test_layers_of_a_small_profile() -> None:
     assert first.forward_ns == 700
     assert first.backward_ns == 1140
     assert (second.kind, second.neurons, second.connections) == ("full", 3, 24)
+    problem = profiled(SMALL, machines(3), 40, read_every=8, read_model="max").problem
+    assert (problem.samples, problem.read_every, problem.read_model) == (10, 2, "max")
 
 
 @pytest.mark.parametrize("field", ["kind", "output_shape", "connections", "weights", "kernel"])
