@@ -282,7 +282,6 @@ LEAST = "expected an integer >= 1, got 0"
     ("change", "path", "message"),
     [
         ({"elements": 0}, "elements", LEAST),
-        ({"elements": MAX_VALUE, "element_bytes": 2}, "elements", "must fit in 63 bits"),
         ({"element_bytes": 0}, "element_bytes", LEAST),
         ({"nodes": 0}, "nodes", LEAST),
         ({"nodes": 2**20 + 1}, "nodes", "expected an integer <= 1048576, got 1048577"),

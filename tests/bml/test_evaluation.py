@@ -16,12 +16,12 @@ from planner.families.bml.evaluation import Listed, listed, loads
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import FULL_WEIGHT
 from planner.families.collectives.layout import EvenLayout, RangedLayout
-from planner.model.errors import InvalidInputError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import NET, Planned, planned
 from tests.bml.simulator import carried_in, parts_of, simulate, sizes_of
+from tests.formats.refused import refused
 
 
 def assert_priced(problem: Problem, plan: Plan) -> None:
@@ -70,9 +70,8 @@ def test_no_sum_wraps_around_at_the_edge_of_the_range(rounds: int) -> None:
         assert priced.load == 15
         assert [step.pieces for step in priced.steps] == [15, 15]
         assert priced.time_ns == simulate(problem, plan).time_ns
-    with pytest.raises(InvalidInputError, match="must fit in 63 bits") as error:
+    with refused("gradient_bytes", "must fit in 63 bits"):
         Problem(bcube, network, size + 1, failed=failed)
-    assert error.value.path == "gradient_bytes"
 
 
 @given(st.integers(0, (2**63 - 2) // 16), st.sampled_from([1, 2, 3, 5]))
@@ -145,7 +144,7 @@ def test_what_is_listed_is_what_is_sent(case: Planned) -> None:
             assert row.length_bytes % problem.element_bytes == 0
 
 
-HUGE = [BCube(2, 30), BCube(46341, 2), BCube(2, 40), BCube(4096, 3)]
+HUGE = [BCube(2, 30), BCube(2, 40), BCube(4096, 3)]
 
 
 @pytest.mark.parametrize(

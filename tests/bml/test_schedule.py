@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import Damage, Failures, Plan, Problem, Schedule, Transfer, evaluate
+from planner.families.bml import Damage, Failures, Plan, Schedule, Transfer
 from planner.families.bml.checker import check, check_complete, check_piece
 from planner.families.bml.reroute import detour
 from planner.model.errors import NotApplicableError
-from planner.model.network import Network
 from planner.model.topologies import BCube
 from tests.bml import networks
 from tests.bml.networks import Links, connected, damaged_networks, distances, links_left
 from tests.bml.packing_checker import least_load
 from tests.bml.plans import Planned, all_transfers, context_of, detour_or_reject, planned
+from tests.formats.refused import refused
 
 ALL = [(n, k) for k in range(1, 7) for n in range(2, 65) if n**k <= 64]
 """Every BCube of at most 64 servers."""
@@ -117,15 +117,6 @@ def test_hops_are_transfers_on_65536_servers(thread: int, piece: int, server: in
     schedule = Schedule(BCube(16, 4))
     followed = [hop for hop in hops_of(schedule, thread, piece) if hop[2] == server]
     assert followed == sent_of(list(schedule.transfers(server)), thread, piece)
-
-
-def test_step_loads_of_the_paper() -> None:
-    bcube = BCube(3, 2)
-    problem = Problem(bcube, Network(Fraction(10**9)), 18 * 7)
-    steps = evaluate(problem, Schedule(bcube)).steps
-    assert [step.pieces for step in steps] == [6, 2, 2, 6]
-    stages = product(("aggregate", "broadcast"), range(2))
-    assert [(step.stage, step.step) for step in steps] == list(stages)
 
 
 # --- what is left of a broken network, against a search along every link
@@ -248,9 +239,8 @@ def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Fa
     damage = Damage(*network)
     left_out = expected_left_out(damage, links_left(*network))
     if left_out is None:
-        with pytest.raises(NotApplicableError) as error:
+        with refused("failed", "", NotApplicableError):
             detour(damage)
-        assert error.value.path == "failed"
         return
     schedule = detour(damage)
     assert schedule.left_out == tuple(sorted(left_out))

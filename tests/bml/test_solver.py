@@ -1,5 +1,6 @@
 """Every method: its time and its bound; and every way to ask in vain."""
 
+import re
 import subprocess
 import sys
 import time
@@ -17,12 +18,13 @@ from hypothesis import strategies as st
 from planner.families.bml import METHODS, Damage, Failures, Problem, Schedule, TreePlan, solve
 from planner.families.bml.methods import ideal_ns, lower_bound_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, MAX_LAYERS
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.result import Status
 from tests.bml.networks import connected, damaged_networks, distances, links_left, small_bcubes
 from tests.bml.plans import NET, problems
+from tests.formats.refused import refused
 from tests.present import present
 
 AROUND = ("detour", "trees")
@@ -47,20 +49,8 @@ def test_methods_around_failures(problem: Problem) -> None:
     chosen = solve(problem)
     assert chosen.method in AROUND
     assert chosen.objective_ns == min(result.objective_ns or 0 for result in best)
-    with pytest.raises(NotApplicableError) as error:
+    with refused("method", "", NotApplicableError):
         solve(problem, method="bml")
-    assert error.value.path == "method"
-
-
-@settings(max_examples=60)
-@given(small_bcubes, st.data())
-def test_methods_without_failures(bcube: BCube, data: st.DataObject) -> None:
-    problem = data.draw(problems(bcube))
-    bml, auto, detour = (solve(problem, method=method) for method in ("bml", "auto", "detour"))
-    assert bml.plan == auto.plan == detour.plan == Schedule(bcube)
-    assert auto.method == bml.method == "bml"
-    assert bml.objective_ns is not None
-    assert ideal_ns(problem) <= bml.objective_ns
 
 
 @given(small_bcubes, st.integers(1, 50), st.integers(0, 10**4), st.integers(0, 5))
@@ -73,9 +63,12 @@ def test_start_up_costs_and_adding_come_on_top(
     problem = Problem(bcube, Network(Fraction(10**9), latency, Fraction(adding)), size)
     sent = Fraction(2 * (servers - 1), levels * servers) * size
     added = Fraction(servers - 1, servers) * size * adding
-    result = solve(problem)
-    assert result.objective_ns == 2 * levels * latency + sent + added == ideal_ns(problem)
-    assert (result.status == Status.OPTIMAL) == (latency == 0)  # no plan can beat that
+    results = [solve(problem, method=method) for method in ("auto", "bml", "detour")]
+    assert [result.method for result in results] == ["bml", "bml", "detour"]
+    for result in results:
+        assert result.plan == Schedule(bcube)
+        assert result.objective_ns == 2 * levels * latency + sent + added == ideal_ns(problem)
+        assert (result.status == Status.OPTIMAL) == (latency == 0)  # no plan can beat that
 
 
 @settings(max_examples=80)
@@ -158,22 +151,16 @@ def test_infeasible_exactly_when_cut(network: tuple[BCube, Failures], method: st
         assert f"the other {len(links) - len(part)} " in found.reason
 
 
-def test_the_part_cut_off_is_named() -> None:
-    switches = {(3, switch) for switch in range(64)}
-    cases: list[tuple[BCube, dict[str, Any], str, int]] = [
-        (BCube(3, 2), {"nics": {(5, 0), (5, 1)}}, "server [1, 2] from the other 8", 1),
-        (BCube(4, 4), {"switches": switches}, "and 184 more from the other 64", 8),
-    ]
-    for bcube, failed, said, servers in cases:
-        problem = Problem(bcube, NET, 1, failed=Failures(**failed))
-        found = present(solve(problem).infeasibility)
-        assert found.binding == (f"failed.{min(failed)}",)
-        assert said in found.reason
-        assert found.reason.count("[") == servers
+def test_of_many_servers_that_are_cut_off_a_few_are_named() -> None:
+    failed = Failures(switches=frozenset((3, switch) for switch in range(64)))
+    found = present(solve(Problem(BCube(4, 4), NET, 1, failed=failed)).infeasibility)
+    assert found.binding == ("failed.switches",)
+    assert "and 184 more from the other 64" in found.reason
+    assert found.reason.count("[") == 8
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", *AROUND])
+@pytest.mark.parametrize("method", ["auto", "trees"])
 @pytest.mark.parametrize(
     ("bcube", "failed"),
     [(BCube(700, 2), {"switches": {(0, 3)}}), (BCube(2, 16), {"servers": {1}})],
@@ -220,10 +207,6 @@ def failing(k: int = 2, **failed: Any) -> Make:
     return lambda: Problem(BCube(3, k), NET, 9, failed=Failures(**failed))
 
 
-def asking(bcube: BCube, network: Network = NET, **options: Any) -> Make:
-    return lambda: solve(Problem(bcube, network, 8), **options)
-
-
 SLOW = Network(Fraction(1, 100))
 LATE = Network(Fraction(10**9), 2**62)
 """T_F just fits, and all start-up costs together do not."""
@@ -256,16 +239,12 @@ WIDE = f"expected a network of at most {MAX_DAMAGED_NICS} NICs"
         (failing(nics="00"), "nics", "expected a set, got '00'"),
         (failing(nics=[[0, 1]]), "nics", "expected a set of integers or of pairs"),
         (failing(11, servers={0}), "failed", WIDE),
-        (asking(BCube(2, 2), method="tree"), "method", "did you mean 'trees'"),
-        (asking(BCube(2, 2), time_limit=0), "time_limit_s", "expected"),
-        (asking(BCube(2, 3), LATE), "latency_ns", "the time must fit in 63 bits"),
+        (lambda: solve(Problem(BCube(2, 3), LATE, 8)), "latency_ns", "the time must fit in 63"),
     ],
 )
 def test_what_means_nothing_is_refused(make: Make, path: str, message: str) -> None:
-    with pytest.raises(InvalidInputError) as error:
+    with refused(path, re.escape(message)):
         make()
-    assert error.value.path == path
-    assert message in error.value.message
 
 
 def test_lists_and_numbers_of_numpy_will_do() -> None:

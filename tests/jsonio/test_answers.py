@@ -44,6 +44,7 @@ from tests.jsonio.requests import (
     Request,
     answered,
     ask,
+    ask_both,
     error,
     patched,
     steps_of,
@@ -77,7 +78,7 @@ def check_place(answer: Any, place: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("request_", "found"), list(asked()), ids=str)
 def test_an_answer_says(request_: Request, found: dict[str, Any]) -> None:
-    answer = answered(request_)
+    answer = answered(request_, ask_both)
     for place, value in found.items():
         check_place(answer, place, value)
     if answer["objective_ns"] is not None:

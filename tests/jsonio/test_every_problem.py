@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable
-from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, inspect
 
 import planner
 from planner.cli import main
@@ -21,8 +21,8 @@ from planner.solving.result import Result
 from planner.solving.targets import FSDP2, TARGETS
 from tests import schemas
 from tests.cli.printed import check_answer
-from tests.jsonio.requests import BASES, ask, patched, places, put, text_of
-from tests.jsonio.test_plan_files import METHODS, TOOLS, answers
+from tests.jsonio.requests import BASES, ask_both, patched, places, put, text_of
+from tests.jsonio.test_plan_files import METHODS, TOOLS, answer_of
 
 BAD: Any = (None, True, -1, 0, 0.5, 2.0, "x", "1", [], {}, [-1], {"x": 1}, 2**63, 10**30, ...)
 """Values that schemas refuse at some places, and the lack of one."""
@@ -54,7 +54,7 @@ def test_requests_and_answers_of_every_method_fit_their_schemas(problem: str) ->
     for fields in (*variants, *({"method": one} for one in PROBLEMS[problem].family.methods)):
         request = {**base, **fields, "time_limit_s": 60}
         schemas.validate(request, problem, "request")
-        answer = ask(request)
+        answer = ask_both(request)
         check_answer(answer)
         if "error" in answer:
             continue
@@ -95,16 +95,22 @@ DOCUMENTS: list[Case] = [
     ids=[f"{name} {part} {number}" for number, (name, part, *_) in enumerate(DOCUMENTS)],
 )
 def test_what_a_schema_refuses_is_refused_with_its_place(
-    name: str, part: str | None, document: Any, bad: Any, read: Callable[[str], Any]
+    name: str,
+    part: str | None,
+    document: Any,
+    bad: Any,
+    read: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of lists the first row is changed."""
-    refused = 0
-    whole = json.loads(answers(name)[0]) if part == "answer" else document
-    for steps in places(whole, most=1):
+    # What types there are is found out once, not for each of hundreds of errors.
+    monkeypatch.setattr(inspect, "type_info", cache(inspect.type_info))
+    refused, text = 0, answer_of(name) if part == "answer" else json.dumps(document)
+    for steps in places(json.loads(text), most=1):
         for value in bad:
             if steps[0] in ("problem", "plan") or (value is ... and isinstance(steps[-1], int)):
                 continue
-            changed = deepcopy(whole)
+            changed = json.loads(text)
             put(changed, steps, value)
             if not schemas.fits(changed, name, part):
                 with pytest.raises(InvalidInputError) as caught:
@@ -132,7 +138,7 @@ OUT_OF_STEP: dict[str, dict[str, Any]] = {
 
 
 def out_of_step(problem: str, change: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(answers(problem)[0])
+    answer: dict[str, Any] = json.loads(answer_of(problem))
     objective = answer["objective_ns"]
     numbers = {"objective": objective, "objective + 1": objective + 1}
     new = {name: numbers.get(str(value), value) for name, value in OUT_OF_STEP[change].items()}

@@ -24,27 +24,10 @@ from tests.timelines import check_serial
 
 REQUEST = ITERATION
 PROFILE, CLUSTER = REQUEST["profile"], REQUEST["cluster"]
-PARAMETERS, ACTIVATIONS = 12800, 3000  # bytes of all layers
 
 
 def asked(cluster: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
     return answered(REQUEST, cluster={**CLUSTER, **(cluster or {})}, **fields)
-
-
-def test_the_alternatives_and_the_parts_of_the_time() -> None:
-    answer = asked()
-    assert answer["network_bound_ns"] <= answer["lower_bound_ns"] <= answer["objective_ns"]
-    for field in ("objective_ns", "lower_bound_ns"):
-        assert answer[field] == min(other[field] for other in answer["alternatives"])
-    assert set(answer["left_out"]) == {"hierarchical", "bml", "mixed"}
-    why = answer["why"]
-    assert why["computation_ns"] == answer["computation_ns"] == 3600
-    parts = why["computation_ns"] + why["exposed_bytes_ns"] + why["exposed_startup_ns"]
-    assert parts == answer["iteration_ns"] == answer["schedule"][-1]["end_ns"]
-    assert answer["stall_ns"] == answer["iteration_ns"] - 3600
-    assert why["runner_up"]["objective_ns"] >= answer["objective_ns"]
-    spent = sum(transfer["end_ns"] - transfer["start_ns"] for transfer in answer["transfers"])
-    assert spent == answer["communication_ns"]
 
 
 def test_a_runner_up_may_be_out_of_range_or_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,44 +66,6 @@ def test_algorithms_and_modes_can_be_chosen_and_every_transfer_is_drawn(
         assert [window.label.split()[0].replace("-", "_") for window in timeline.windows] == found
         text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].view(typed), "tiny"), 100)
         assert "tiny: an iteration on four takes " in text
-
-
-def test_memory_is_counted_and_binds() -> None:
-    replicated: dict[str, Any] = {"optimiser_ratio": 2, "modes": ["replicated"]}
-    answer = asked({"memory_bytes": 10**6}, **replicated)
-    largest = max(transfer["bytes"] for transfer in answer["transfers"])
-    needed = (2 + 2) * PARAMETERS + ACTIVATIONS
-    assert answer["memory"] == {"needed_bytes": needed + largest, "available_bytes": 10**6}
-    tight: dict[str, Any] = {"memory_bytes": needed}
-    answer = asked(tight, **replicated)
-    assert (answer["status"], answer["binding"]) == ("infeasible", ["memory_bytes"])
-    assert all(
-        other["objective_ns"] is None and other["reason"] for other in answer["alternatives"]
-    )
-    assert "reason" not in asked(tight, ignore_memory=True, **replicated)
-    roomy = asked(tight, optimiser_ratio=2, activation_bytes=ACTIVATIONS - 400)
-    assert roomy["memory"]["needed_bytes"] <= needed
-
-
-def test_the_number_of_machines_is_chosen() -> None:
-    answer = asked(epoch_samples=60)
-    planned = {row["epoch_ns"]: row["machines"] for row in answer["sizing"]["candidates"]}
-    assert answer["sizing"]["at_most"] == 4
-    assert answer["machines"] == planned[min(epoch for epoch in planned if epoch)]
-    assert answer["objective_ns"] == asked({"machines": answer["machines"]})["objective_ns"]
-
-
-def test_engines_that_schedule_get_a_group_size() -> None:
-    scheduling = {"task_ns": 100, "tasks_per_machine": 2}
-    answer = asked({"scheduling": scheduling}, max_overhead=0.1)
-    iteration_ns, found = answer["objective_ns"], answer["scheduling"]
-    # o = 100 · 8 / g, and o / (iteration + o) is at most a tenth
-    size = found["group_size"]
-    assert iteration_ns * (size - 1) < 9 * 800 <= iteration_ns * size
-    assert found["iteration_ns"] == iteration_ns + -(-800 // size)
-    refused = asked({"scheduling": scheduling}, max_overhead=0.001, max_group_ns=1)["scheduling"]
-    assert refused["group_size"] is None
-    assert refused["binding"]
 
 
 BCUBE: dict[str, Any] = {

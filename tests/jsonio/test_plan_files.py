@@ -94,14 +94,11 @@ NO_MEANING = re.compile(
 
 
 @cache
-def answers(problem: str) -> tuple[str, ...]:
+def answer_of(problem: str, variant: int = 0) -> str:
     request, variants = METHODS[problem]
-    found = []
-    for fields in variants:
-        answer = planner.solve({**request, **fields})
-        assert answer.get("objective_ns") is not None, (fields, answer)
-        found.append(json.dumps(answer))
-    return tuple(found)
+    answer = planner.solve({**request, **variants[variant]})
+    assert answer.get("objective_ns") is not None, (variants[variant], answer)
+    return json.dumps(answer)
 
 
 def changed(document: Any, path: tuple[Any, ...], kind: str) -> Any:
@@ -139,7 +136,8 @@ def refusal(reader: Any, text: bytes) -> str | None:
 def test_what_is_changed_in_a_plan_is_refused_by_all_readers_alike(
     problem: str, data: st.DataObject
 ) -> None:
-    document = json.loads(data.draw(st.sampled_from(answers(problem))))
+    variant = data.draw(st.integers(0, len(METHODS[problem][1]) - 1))
+    document = json.loads(answer_of(problem, variant))
     path, kind = data.draw(st.sampled_from(mutations(document)))
     broken = changed(document, path, kind)
     if broken is None:

@@ -60,21 +60,18 @@ def test_the_example_of_the_page_is_answered(page: str) -> None:
     assert len(read.regret) == PAGES[page]
     # Both were tried by hand: another plan is within 0.5 % of the best, and better over all.
     assert prospect["gain"] > {"fsdp": 1.04, "overlap": 1.03}.get(page, 0)
-    assert solved(example(page), time_limit_s=0.001)["runtime_s"] < 120
-
-
-@pytest.mark.parametrize("page", [*FAMILIES, "caramel", "iteration", "ibatch"])
-def test_an_answer_has_nothing_of_it_unless_it_is_asked_for(page: str) -> None:
-    request = plain(page) if page in FAMILIES else BASES[page]
-    usual, asked = solved(request), solved(request, regret=True)
+    likely, usual = solved(told(example(page), "regret")), solved(plain(page))
+    assert (likely["prospect"], "regret" in likely) == (prospect, False)
+    assert prospect["usual_ns"] == usual["objective_ns"]
     assert not {"regret", "prospect"} & set(usual)
+
+
+@pytest.mark.parametrize("name", ["caramel", "iteration", "ibatch"])
+def test_regret_changes_nothing_else_in_an_answer(name: str) -> None:
+    usual, asked = solved(BASES[name]), solved(BASES[name], regret=True)
+    assert "regret" not in usual
     assert told(asked, "regret") == told(usual)
-    assert len(asked["regret"]) == PAGES.get(page, 7)
-    if page in FAMILIES:
-        likely = solved(told(example(page), "regret"))
-        assert "regret" not in likely
-        assert likely["prospect"] == solved(example(page))["prospect"]
-        assert likely["prospect"]["usual_ns"] == usual["objective_ns"]
+    assert len(asked["regret"]) == len(SCENARIOS)
 
 
 @pytest.mark.parametrize("page", FAMILIES)
@@ -100,31 +97,6 @@ def test_what_means_nothing_is_refused(page: str, more: dict[str, Any], path: st
         assert answer["prospect"]["value_ns"] > 0
         return
     assert (answer["error"]["code"], answer["error"]["path"]) == ("invalid_request", path)
-
-
-@pytest.mark.parametrize(
-    ("request_", "longer"),
-    [
-        (CHAIN, {"ops": [{**op, "ns": op["ns"] * 12 // 10} for op in CHAIN["ops"]]}),
-        (ITERATION, {"computation_scale": 1.2}),
-    ],
-)
-def test_rows_are_what_requests_say_and_what_plans_by_itself_gives_advice(
-    request_: Request, longer: dict[str, Any]
-) -> None:
-    answer = solved(request_, regret=True)
-    row, advice = answer["regret"][1], answer["advice"]
-    assert (row["computation"], row["startup"], row["bandwidth"], row["late"]) == (1.2, 1, 1, 0)
-    for name, method in (("ddp_ns", "ddp"), ("layers_ns", "layer_by_layer")):
-        assert row[name] == solved(request_, **longer, method=method)["objective_ns"]
-    best = solved(request_, **longer)
-    assert row["best_ns"] <= best["objective_ns"]
-    assert row["lower_bound_ns"] <= best["lower_bound_ns"]
-    assert advice["gain"] == advice["ddp_ns"] / answer["objective_ns"] <= advice["at_most"]
-    assert advice["keep_ddp"] == (advice["gain"] < 1.03)
-    assert advice["ddp_ns"] <= solved(request_, method="ddp")["objective_ns"]
-    alone = solved(request_, method="layer_by_layer", regret=True)
-    assert (len(alone["regret"]), "advice" in alone) == (7, False)
 
 
 @pytest.mark.parametrize("name", TARGETS)

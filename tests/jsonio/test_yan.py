@@ -24,8 +24,8 @@ CONTRACT = BASES["yan"]
 
 def adding_up(request: Request) -> dict[str, Any]:
     """Return the answer to a request; price its plan again, and add up what it says of it."""
-    answer = answered(request)
-    plan = decode_plan(json.dumps(ask({**request, "with_plan": True})["plan"])).configuration
+    answer = answered(request, with_plan=True)
+    plan = decode_plan(json.dumps(answer["plan"])).configuration
     problem = problem_of(decode_request(json.dumps(request)))
     epoch = answer["epoch_ns"]
     assert answer["objective_ns"] == epoch == estimate(problem, plan).epoch_ns

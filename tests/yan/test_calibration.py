@@ -3,7 +3,6 @@
 import math
 import random
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -103,21 +102,16 @@ def test_exact_epochs_give_the_constants_back() -> None:
     assert found.held_out.largest < 1e-4
     assert [found.kendall, found.spearman] == pytest.approx([1, 1])
     assert found.regret == 0
-    # Of more epochs activations and error terms can be told apart.
-    found = fit(job(START), measured(job(TRUE), configurations(40, 0)), folds=2)
-    assert found.held == ()
-    assert_recovered(found)
-
-
-@pytest.mark.slow
-def test_machines_may_differ() -> None:
+    # Of more epochs, here of machines that differ, activations and error terms can be told apart.
     speeds = tuple(Fraction(2 + place % 3, 3) for place in range(16))
     start, truth = (job(constants, machine_speeds=speeds) for constants in (START, TRUE))
     chosen = [
         replace(one, machines=tuple(random.Random(place).sample(range(16), one.machines_used)))
-        for place, one in enumerate(configurations(12, 15))
+        for place, one in enumerate(configurations(40, 0))
     ]
-    assert_recovered(fit(start, measured(truth, chosen), folds=2))
+    found = fit(start, measured(truth, chosen), folds=2)
+    assert found.held == ()
+    assert_recovered(found)
 
 
 RUNS = {
@@ -172,11 +166,9 @@ def squares(problem: Problem, epochs: list[MeasuredEpoch], factor: float = 1) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(seed: int) -> None:
-    draw = random.Random(seed)
-    size = [0.0, 0.1, 0.9][seed % 3]
-    chosen = configurations(7, 30 + seed)
+@pytest.mark.parametrize(("size", "seed"), [(0.1, 1), (0.9, 2)])
+def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(size: float, seed: int) -> None:
+    draw, chosen = random.Random(seed), configurations(7, 30 + seed)
     epochs = measured(job(TRUE), chosen, lambda: draw.uniform(1 - size, 1 + size))
     for start in (START, TRUE, replace(TRUE, latency_ns=(Fraction(10**9), Fraction(1)))):
         found = squares(job(fit(job(start), epochs, folds=2).constants), epochs)
@@ -270,7 +262,7 @@ def test_the_quality_of_predictions() -> None:
 def test_neither_the_order_of_measurements_nor_memory_nor_what_is_fixed_matters() -> None:
     """And progress counts the fits: what ran had memory enough."""
     noise = random.Random(12)
-    epochs = measured(job(TRUE), configurations(12, 13), lambda: noise.uniform(0.9, 1.1))
+    epochs = measured(job(TRUE), configurations(8, 13), lambda: noise.uniform(0.9, 1.1))
     seen: list[tuple[int, int]] = []
     found = fit(job(START), epochs, folds=2, progress=lambda done, of: seen.append((done, of)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
@@ -305,10 +297,9 @@ def test_a_fit_needs_right_measurements_to_fit_and_to_check(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cores", [1, 2])
-def test_this_machine_can_be_measured(cores: int) -> None:
-    if len(compute.available_processors()) < cores:
-        pytest.skip("needs more processors")
+def test_this_machine_can_be_measured() -> None:
+    """On two processors if there are two; one alone is measured in tests/cli/test_calibrate.py."""
+    cores = min(2, len(compute.available_processors()))
     seen: list[tuple[int, int]] = []
     found = measure_computation(
         cores, repetitions=2, source="a test", progress=lambda done, of: seen.append((done, of))
@@ -358,17 +349,6 @@ def test_no_process_is_left_over(started: Processes, monkeypatch: pytest.MonkeyP
         measure_computation(1, repetitions=1)
     assert len(started) == 2
     assert all(one.returncode is not None for one in started)
-
-
-def test_a_process_knows_every_kernel_and_ends_with_its_input() -> None:
-    (processor, *_) = compute.available_processors()
-    asked = "".join(f"{kernel} 0 1\n" for kernel in ("muladd", "activation", "error", "layer"))
-    command = [sys.executable, "-P", str(worker.__file__), str(processor)]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
-    versions, *answers = done.stdout.splitlines()
-    assert "numpy" in versions
-    assert len(answers) == 4
-    assert all(float(answer) > 0 for answer in answers)
 
 
 def test_a_window_that_is_over_still_gives_a_time() -> None:

@@ -26,6 +26,7 @@ from planner.families.yan.problem import choices
 from planner.families.yan.search import configuration_of
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER
+from tests.formats.refused import refused
 from tests.present import present
 from tests.solved import Solved
 from tests.yan import neuron_oracle, small_problems
@@ -83,9 +84,8 @@ DIFFERENT = replace(TINY, machine_speeds=[Fraction(speed) for speed in (1, 1, 2,
     ],
 )
 def test_what_does_not_apply_is_refused(problem: Problem, method: str | None, path: str) -> None:
-    with pytest.raises(NotApplicableError) as caught:
+    with refused(path, "", NotApplicableError):
         pareto_front(problem) if method is None else solve(problem, method=method)
-    assert caught.value.path == path
 
 
 KINDS: dict[str, Callable[[Configuration], bool]] = {
@@ -161,19 +161,6 @@ def fetched(
     return sum(neuron_oracle.missed(before, part, units, sample, on) for sample in seen)
 
 
-@settings(max_examples=40)
-@given(problems(max_machines=7, max_layers=4), st.booleans())
-def test_greedy_follows_its_rule(problem: Problem, short: bool) -> None:
-    if short:
-        each = (neuron_oracle.segment_bytes(problem, p, 1, 1) for p in range(len(problem.layers)))
-        most = sum(each)
-        problem = replace(problem, memory_bytes=max(most, neuron_oracle.server_bytes(problem, 1)))
-    for ranked in solved(problem, "greedy").plan.ranking:
-        one = ranked.configuration
-        layers = list(one.layers)
-        assert greedily_mapped(problem, layers, one.workers_per_replica) == layers
-
-
 @settings(max_examples=25)
 @given(problems(max_machines=5, min_layers=2, max_layers=2, max_threads=2), st.data())
 def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.DataObject) -> None:
@@ -225,11 +212,10 @@ def test_greedy_maps_any_layers_by_its_rule(problem: Problem, data: st.DataObjec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", [None, 700])
-def test_a_sample_of_all_configurations_is_uniform(memory: int | None) -> None:
-    problem = replace(TINY, memory_bytes=memory)
+def test_a_sample_of_all_configurations_is_uniform() -> None:
+    problem = replace(TINY, memory_bytes=700)
     every = everything(problem)
-    count = 20_000
+    count = 10_000
     drawn = sample(problem, count, 1, NEVER)
     assert len(drawn.order) == count
     seen = Counter(drawn.configuration(rank) for rank in range(count))

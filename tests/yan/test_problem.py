@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields as fields_of
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -110,13 +109,6 @@ def test_the_largest_counts_are_priced_exactly() -> None:
     assert epoch(problem(samples=2**53 + 1, read_every=1)) == (2**53 + 1) * once
 
 
-def test_fixed_configurations_are_accepted() -> None:
-    alone = LayerChoice(1, 1, 1)
-    fitting = (LayerChoice(3, 2, 1), LayerChoice(2, 1, 2, ((0, 1), (3, 2))), alone)
-    for layers in (None, fitting):
-        assert problem(fixed=[Fixed(2, 1, 4, layers)]).fixed == (Fixed(2, 1, 4, layers),)
-
-
 # What is refused: where, and what is said.
 
 Row = tuple[str, str, Callable[[], object]]
@@ -208,14 +200,9 @@ PAIR: list[Row] = [
 FEW = Constants(**{**CONSTANTS, "latency_ns": [1]})
 TWO = NeuronLayer("two", "conv", 48, 96, 4, (2, 6, 4), 1)  # of two input channels
 THREE = NeuronLayer("three", "conv", 72, 72, 3, (3, 6, 4), 1)
-NO_INTEGER = (0, "0"), (1.0, "1.0"), (float("nan"), "NaN")
+COUNTS = "machines", "cores", "samples", "read_every", "top", "memory_bytes", "max_copies"
 CHANGES: list[tuple[str, str, dict[str, Any]]] = [
-    *(
-        (field, f"expected an integer >= 1, got {shown}", {field: value})
-        for field in ("machines", "cores", "samples", "read_every", "top", "memory_bytes")
-        for value, shown in NO_INTEGER
-    ),
-    ("max_copies", "expected an integer >= 1, got 0", {"max_copies": 0}),
+    *((field, "expected an integer >= 1, got 0", {field: 0}) for field in COUNTS),
     ("machines", f"expected an integer <= {MAX_MACHINES}", {"machines": MAX_MACHINES + 1}),
     ("memory_bytes", f"an integer <= {2**53}", {"memory_bytes": 2**53 + 1}),
     ("read_model", "expected one of mean, min, max, got ", {"read_model": ["min"]}),
@@ -245,9 +232,7 @@ EACH: list[tuple[str, str, Any]] = [
         for field in SCALARS
         for message, value in (
             ("expected a number > 0, got 0", 0),
-            ("expected a number > 0, got sNaN", Decimal("sNaN")),
             ("expected a number <= 4611686018427387904, got ", 2**62 + 1),
-            ("expected a number of at most 150 decimals, got ", 5e-324),
             ("expected a number of at most 150 decimals, got ", Fraction(1, 10**400)),
         )
     ),
@@ -270,6 +255,7 @@ CONSTANT: list[Row] = [
 
 ALONE = LayerChoice(1, 1, 1)
 FOUR = Fixed(1, 1, 4, (LayerChoice(4, 1, 1), ALONE, ALONE))
+MAPPED = ALONE, LayerChoice(1, 1, 1, ((True,),)), ALONE
 FIXED: list[Row] = [
     (f"fixed[1]{path}", message, partial(problem, fixed=[Fixed(1, 1, 1), fixed]))
     for path, message, fixed in (
@@ -279,16 +265,7 @@ FIXED: list[Row] = [
         (".workers_per_replica", f"expected an integer <= {MAX_MACHINES}", Fixed(1, 1, 10**400)),
         (".layers", "as many as the network has (3), got 2", Fixed(1, 1, 1, (ALONE, ALONE))),
         (".layers[0].partitions", "'c' has 3 rows it passes on, expected at most", FOUR),
-        *(
-            (f".layers[1]{path}", message, Fixed(1, 1, 4, (ALONE, choice, ALONE)))
-            for path, message, choice in (
-                (".partitions", "expected an integer >= 1, got 0", LayerChoice(0, 1, 1)),
-                (".partitions", "has 5 neurons, expected at most", LayerChoice(2**62, 1, 1)),
-                ("", "<= workers_per_replica (4), got 6", LayerChoice(2, 1, 3)),
-                (".mapping[0][0]", "integer >= 0, got true", LayerChoice(1, 1, 1, ((True,),))),
-                (".mapping[0][0]", "integer <= 3", LayerChoice(1, 1, 1, ((10**400,),))),
-            )
-        ),
+        (".layers[1].mapping[0][0]", "integer >= 0, got true", Fixed(1, 1, 4, MAPPED)),
     )
 ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families import yan
@@ -23,9 +23,6 @@ from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import Switch
 from tests.formats.refused import refused
 from tests.present import present
-from tests.solved import Solved
-from tests.yan import neuron_oracle
-from tests.yan.small_problems import brute_result, solved
 
 PROFILES = sorted((Path(__file__).parents[2] / "data/profiles").glob("*.json"))
 
@@ -104,18 +101,8 @@ def test_layers_of_a_small_profile() -> None:
     assert first.forward_ns == 700
     assert first.backward_ns == 1140
     assert (second.kind, second.neurons, second.connections) == ("full", 3, 24)
-
-
-@given(st.integers(2, 5), st.integers(0, 10**5), st.sampled_from(["mean", "min", "max"]))
-@settings(max_examples=20, deadline=None)
-def test_the_search_is_brute_force_on_a_small_profile(
-    count: int, startup_ns: int, read_model: str
-) -> None:
-    cluster = machines(count, startup_ns)
-    problem = profiled(SMALL, cluster, 40, read_every=8, read_model=read_model).problem
-    found, best = solved(problem).plan.ranking[0], Solved.of(brute_result(problem)).plan.ranking[0]
-    price = neuron_oracle.price(problem, found.configuration)
-    assert found.epoch == best.epoch == price.epoch
+    problem = profiled(SMALL, machines(3), 40, read_every=8, read_model="max").problem
+    assert (problem.samples, problem.read_every, problem.read_model) == (10, 2, "max")
 
 
 @pytest.mark.parametrize("field", ["kind", "output_shape", "connections", "weights", "kernel"])
