@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -155,7 +156,7 @@ def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Ty
 
 def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
     """Return the types allowed at a path, with their annotations and unions."""
-    types = [msgspec.inspect.type_info(kind)]
+    types = [_type_of(kind)]  # type: ignore[arg-type]  # mypy takes no type for hashable
     for step in steps:
         types = [inner for outer in _alternatives(types) for inner in _inside(outer, step)]
     return types
@@ -168,6 +169,11 @@ def _positive_at(kind: type[Any], steps: list[str | int]) -> bool:
         and (inner.extra_json_schema or {}).get("exclusiveMinimum") == 0
         for inner in _annotated_at(kind, steps)
     )
+
+
+@cache  # looking at a whole request takes milliseconds, and there is one kind for each problem
+def _type_of(kind: type[Any]) -> msgspec.inspect.Type:
+    return msgspec.inspect.type_info(kind)
 
 
 def _alternatives(types: list[msgspec.inspect.Type]) -> list[msgspec.inspect.Type]:

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET, inspect
+from msgspec import UNSET
 
 import planner
 from planner.cli import main
@@ -95,16 +94,9 @@ DOCUMENTS: list[Case] = [
     ids=[f"{name} {part} {number}" for number, (name, part, *_) in enumerate(DOCUMENTS)],
 )
 def test_what_a_schema_refuses_is_refused_with_its_place(
-    name: str,
-    part: str | None,
-    document: Any,
-    bad: Any,
-    read: Callable[[str], Any],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, part: str | None, document: Any, bad: Any, read: Callable[[str], Any]
 ) -> None:
     """Of lists the first row is changed."""
-    # What types there are is found out once, not for each of hundreds of errors.
-    monkeypatch.setattr(inspect, "type_info", cache(inspect.type_info))
     refused, text = 0, answer_of(name) if part == "answer" else json.dumps(document)
     for steps in places(json.loads(text), most=1):
         for value in bad:
