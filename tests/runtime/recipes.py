@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -16,11 +17,14 @@ from torch.utils.checkpoint import checkpoint
 from planner.runtime.executors.base import Executor
 from tests.runtime.reference import (
     CLASSES,
+    MODELS,
+    OPTIMIZERS,
     STEPS,
     Perceptron,
     Weights,
     loss_of,
     make_inputs,
+    make_optimizer,
     weights_of,
 )
 
@@ -224,7 +228,7 @@ def clamp_in_silence(model: nn.Module, step: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A way of training; the data are the perceptron's."""
+    """A way of training; the data are those of a model of `reference`."""
 
     model: Callable[[], nn.Module] = Perceptron
     optimizer: Callable[[nn.Module], Optimizer] = momentum
@@ -232,7 +236,13 @@ class Recipe:
     passes: int = 1
     clip: float | None = None
     between: Callable[[nn.Module, int], None] | None = None
+    data: str = "perceptron"
 
+
+OF_MODELS = {
+    name: Recipe(model, partial(make_optimizer, updates), data=name)
+    for (name, model), updates in zip(MODELS.items(), cycle(OPTIMIZERS), strict=False)
+}
 
 RECIPES = {
     "accumulated": Recipe(passes=3),
@@ -286,7 +296,7 @@ SLOW = {
 }
 """What takes seconds to import."""
 
-ALL = RECIPES | OWN | SLOW
+ALL = OF_MODELS | RECIPES | OWN | SLOW
 
 
 class Plain:
@@ -322,10 +332,13 @@ class Ours:
 
 
 def made(recipe: Recipe) -> tuple[nn.Module, Optimizer]:
-    """Return a recipe's model and optimiser, with the same weights every time."""
+    """Return a recipe's model and optimiser; all weights have to become those of rank 0."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = recipe.model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(distributed.get_rank())
     return model, recipe.optimizer(model)
 
 
@@ -335,7 +348,7 @@ def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Any) ->
     rank = distributed.get_rank()
 
     def passed(step: int) -> None:
-        loss_of(loop.forward(make_inputs("perceptron", rank, step)), rank, step).backward()
+        loss_of(loop.forward(make_inputs(recipe.data, rank, step)), rank, step).backward()
 
     for step in range(STEPS):
         if recipe.between is not None:
