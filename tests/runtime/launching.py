@@ -142,13 +142,6 @@ def values(outcomes: Sequence[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
-def errors(outcomes: Sequence[Outcome]) -> list[Error]:
-    """Return the exception of each rank; a rank without one fails the test."""
-    found = [outcome.error for outcome in outcomes if outcome.error is not None]
-    assert len(found) == len(outcomes), outcomes
-    return found
-
-
 def running(process: int) -> bool:
     """Tell whether a process runs; one that ended and nobody waited for does not."""
     try:
