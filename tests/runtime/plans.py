@@ -94,13 +94,15 @@ SMALL = [
 
 
 def perceptron(cluster: Cluster, algorithm: str, mode: str) -> Case:
-    """Plan a small model, by one algorithm and in one mode."""
+    """Plan a small model, by one algorithm and in one mode, with as many parts as there can be."""
     problem = iteration.Problem.from_profile(
         measured(NAME), cluster, algorithms=[algorithm], modes=[mode], element_bytes=4
     )
     plan = iteration.solve(problem).plan
     assert plan is not None
-    return answered(problem, plan)
+    depth = max(option.depth for option in problem.single)
+    transfers = tuple(replace(transfer, depth=depth) for transfer in plan.transfers)
+    return answered(problem, replace(plan, transfers=transfers))
 
 
 def answered(problem: iteration.Problem, plan: iteration.Plan) -> Case:

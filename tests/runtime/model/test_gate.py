@@ -1,6 +1,7 @@
 """Every read of a pending parameter in a forward pass comes after it was finished."""
 
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from planner.runtime.model.parameter_guard import ParameterGuard
 from tests.profiling.models import Model
+from tests.runtime.jobs import in_each_process
 from tests.runtime.reference import MODELS, make_inputs, make_model
 
 
@@ -230,3 +232,21 @@ def test_a_refusal_to_enter_is_no_pass() -> None:
     assert not active()
     model(inputs)
     assert entered.call_count == 2
+
+
+@pytest.mark.parametrize("how", ["scripted", pytest.param("compiled", marks=pytest.mark.slow)])
+@in_each_process(1)
+def test_parts_that_hide_their_reads_wait_for_everything(how: str) -> None:
+    # In a process of its own: where anything was compiled, all gates wait for everything.
+    warnings.simplefilter("ignore")
+    model = make_model("perceptron")
+    part = model.get_submodule("second")
+    hidden = torch.jit.script(part) if how == "scripted" else torch.compile(part, backend="eager")
+    model.second = hidden  # type: ignore[assignment]
+    inputs = make_inputs("perceptron", 0, 0)
+    expected = model(inputs)
+    gated = Gated(model)
+    gated.hold()
+    torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-4)
+    assert len(gated.order) == len(gated.names)
+    gated.gate.close()
