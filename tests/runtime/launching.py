@@ -26,6 +26,8 @@ from typing import Any, Protocol
 PRELOADED = [
     "tests.runtime.recipes",  # which imports most
     "tests.runtime.sharing",
+    "pytest",
+    "hypothesis",
     "encodings.idna",  # for names of hosts
     "numpy.ma",  # for numpy.unique
     "torch._dynamo.convert_frame",

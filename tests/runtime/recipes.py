@@ -135,10 +135,6 @@ def script_part(model: Perceptron) -> None:
     model.add_module("second", torch.jit.script(model.second))
 
 
-def compile_part(model: Perceptron) -> None:
-    model.add_module("second", torch.compile(model.second, backend="eager"))  # type: ignore[arg-type]
-
-
 def transpose(model: Perceptron) -> None:
     """Let elements of parameters lie in memory in another order than theirs."""
     for layer in (model.first, model.second):
@@ -290,13 +286,7 @@ OWN = {
 }
 """Of shards and slices alone."""
 
-SLOW = {
-    "compiled": Recipe(changed(compile_part)),
-    "compiled in place": Recipe(changed(lambda model: model.compile(backend="eager"))),  # and hooks
-}
-"""What takes seconds to import."""
-
-ALL = OF_MODELS | RECIPES | OWN | SLOW
+ALL = OF_MODELS | RECIPES | OWN
 
 
 class Plain:

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import count
@@ -337,27 +337,31 @@ def planned(n: int, k: int, failed: str, method: str = "auto", **fields: Any) ->
     return msgspec.json.encode(solve(request | fields))
 
 
+Planned = tuple[Any, Sequence[int]]
+"""A plan, and the sizes that are summed up by it."""
+
+
 @pytest.fixture
-def plans(ranks: int) -> list[tuple[Any, tuple[int, ...]]]:
+def plans(ranks: int) -> list[Planned]:
     """Return answers, the last of each failure in rounds, and for every size a typed plan."""
     ways: list[dict[str, Any]] = [{"method": "detour"}, {"method": "trees"}, {"latency_ns": 10**5}]
     failures = ["nic", "switch", "nothing"] if ranks == 4 else ["server"]
-    answers = [(planned(2, 2, failed, **way), (2003,)) for failed in failures for way in ways]
-    if ranks < 4:
-        return answers
-    failed = bml.Failures(nics=frozenset({(0, 0)}))
-    network = Network(Fraction(10**6), startup_ns=100_000)
-    typed = bml.solve(bml.Problem(BCube(2, 2), network, 10**6, failed=failed)).plan
-    assert typed is not None
-    return [*answers, (typed, SIZES if THOROUGH else SIZES[::2])]
+    found: list[Planned] = [
+        (planned(2, 2, failed, **way), [2003]) for failed in failures for way in ways
+    ]
+    if ranks == 4:
+        failed = bml.Failures(nics=frozenset({(0, 0)}))
+        network = Network(Fraction(10**6), startup_ns=100_000)
+        typed = bml.solve(bml.Problem(BCube(2, 2), network, 10**6, failed=failed)).plan
+        assert typed is not None
+        found.append((typed, SIZES if THOROUGH else SIZES[::2]))
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [3, 4])
 @in_each_rank("ranks")
-def test_plans_are_followed(
-    world: World, ranks: int, plans: list[tuple[Any, tuple[int, ...]]]
-) -> None:
+def test_plans_are_followed(world: World, ranks: int, plans: list[Planned]) -> None:
     names = set()
     for plan, sizes in plans:
         bcube = BcubeAllReduce(world, 2, 2, plan)

@@ -19,7 +19,7 @@ from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.world import World
 from tests.runtime.jobs import in_each_rank
-from tests.runtime.recipes import ALL, OF_MODELS, RECIPES, SLOW, Ours, Plain, follow, made, momentum
+from tests.runtime.recipes import ALL, OF_MODELS, RECIPES, Ours, Plain, follow, made, momentum
 from tests.runtime.reference import (
     STEPS,
     Weights,
@@ -93,7 +93,7 @@ def check(world: World, kind: str, name: str, ours: Weights, expected: Weights) 
 LEFT_OUT = {"clipped", "clipped and accumulated", "Adafactor", "Adafactor, autocast"}
 """Recipes that need more than the gradient of one element."""
 
-OF_SHARDS = [name for name in ALL if name not in LEFT_OUT | SLOW.keys()]
+OF_SHARDS = [name for name in ALL if name not in LEFT_OUT]
 OF_SLICES = [name for name in OF_SHARDS if name != "mixed"]  # which has numbers of several types
 
 PLAIN = [name for name in OF_SHARDS if ALL[name].optimizer is momentum or name in OF_MODELS]
@@ -110,7 +110,7 @@ CUT = [*OF_MODELS, "mixed", "frozen", "tiny, Adam", "named, scheduled", "Adagrad
 @pytest.mark.parametrize(
     ("kind", "ranks", "recipes"),
     [
-        *(("gradients", 2, list(recipes)) for recipes in (OF_MODELS | RECIPES, SLOW)),
+        ("gradients", 2, [*OF_MODELS, *RECIPES]),
         ("gradients", 3, list(OF_MODELS)),
         *(("shards", ranks, of) for ranks, of in ((2, OF_SHARDS), (3, PLAIN))),
         *(("shards", ranks, [*MANY, "mixed"]) for ranks in (1, 6)),

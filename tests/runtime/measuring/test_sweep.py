@@ -210,12 +210,12 @@ def test_all_ranks_find_the_same_interference_of_transfers_that_a_thread_would_p
 ) -> None:
     """Where all threads wait asleep, the times of small transfers alone would be too long."""
     contention.SAMPLE_S = 0.01
-    sizes, done = list[int](), list[int]()
+    seen, done = list[int](), list[int]()
     fitted = contention._fitted
 
-    def noticed(measured: Sequence[int], samples: Sequence[_Sample]) -> Interference:
-        sizes.extend(measured)
-        return fitted(measured, samples)
+    def noticed(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
+        seen.extend(sizes)
+        return fitted(sizes, samples)
 
     contention._fitted = noticed
     found = measure_interference(
@@ -224,8 +224,8 @@ def test_all_ranks_find_the_same_interference_of_transfers_that_a_thread_would_p
     world.agree("the interference", repr(found))
     assert found.slowdown >= 1
     assert done == [12, 22]
-    assert sizes == [size for size in contention.SIZES if size >= least]
-    assert sizes[-1] == 2**21
+    assert seen == [size for size in contention.SIZES if size >= least]
+    assert seen[-1] == 2**21
 
 
 @pytest.mark.parametrize(
