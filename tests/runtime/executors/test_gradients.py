@@ -114,16 +114,15 @@ def attached(width: int, model: nn.Module, updates: Optimizer, world: World) -> 
 
 
 def share_held(world: World, width: int) -> float:
-    """Return what is held at the end of a backward pass under Adam, over the parameters."""
+    """Return what is held at the end of the last backward pass under Adam, over the parameters."""
     before = held()
     model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
     size = sum(parameter.nbytes for parameter in model.parameters())
     executor = attached(width, model, torch.optim.Adam(model.parameters()), world)
-    for step in range(3):
+    for _ in range(3):
         model(torch.ones(1, WIDTH)).sum().backward()
-        if step < 2:
-            executor.step()
-    share = (held() - before) / size
+        share = (held() - before) / size
+        executor.step()
     executor.close()
     return share
 
