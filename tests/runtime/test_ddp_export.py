@@ -128,6 +128,7 @@ def plans() -> list[bytes]:
     return made
 
 
+@pytest.mark.slow
 @in_each_rank()
 def test_buckets_are_the_batches_and_weights_those_of_ddp(world: World, plans: list[bytes]) -> None:
     group, program = distributed.new_group(), planned(CONSECUTIVE)

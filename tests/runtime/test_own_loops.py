@@ -97,6 +97,7 @@ def test_a_loop_that_knows_nothing_of_plans_follows_one(world: World, plans: Any
         assert largest_difference(before, weights_of(model)) > 0
 
 
+@pytest.mark.slow
 @in_each_process()
 def test_what_ends_one_loop_ends_all(plans: Any) -> None:
     model = make_model(NAME)

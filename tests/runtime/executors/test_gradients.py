@@ -119,9 +119,10 @@ def share_held(world: World, width: int) -> float:
     model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
     size = sum(parameter.nbytes for parameter in model.parameters())
     executor = attached(width, model, torch.optim.Adam(model.parameters()), world)
-    for _ in range(3):
+    for step in range(3):
         model(torch.ones(1, WIDTH)).sum().backward()
-        share = (held() - before) / size
+        if step == 2:
+            share = (held() - before) / size
         executor.step()
     executor.close()
     return share

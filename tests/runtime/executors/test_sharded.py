@@ -170,6 +170,7 @@ def watch(name: str, before: Callable[[int, torch.Tensor], object]) -> None:
     setattr(gloo, name, watched)
 
 
+@pytest.mark.slow
 @in_each_rank(4)
 def test_order_of_pulls(world: World) -> None:
     rank, size, asked = world.rank, world.size, list[tuple[int, int]]()

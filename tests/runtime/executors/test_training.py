@@ -152,6 +152,7 @@ def test_any_way_of_training_gives_what_ddp_gives(
             assert not torch.overrides._get_current_function_mode_stack()
 
 
+@pytest.mark.slow
 @in_each_rank()
 def test_training_goes_on_from_what_was_saved(world: World) -> None:
     """It stops after two steps, and ends with a plain step on each rank."""
