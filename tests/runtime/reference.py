@@ -40,6 +40,23 @@ class Perceptron(nn.Module):
         return outputs
 
 
+class Convolutions(nn.Module):
+    """A residual block between two convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.block = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.norm = nn.GroupNorm(2, 8)
+        self.last = nn.Linear(8, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = torch.relu(self.stem(images))
+        hidden = hidden + torch.relu(self.norm(self.block(hidden)))
+        outputs: Tensor = self.last(hidden.mean((2, 3)))
+        return outputs
+
+
 class Transformer(nn.Module):
     """One block whose embedding is its classifier too, and whose attention hides a projection."""
 
@@ -75,6 +92,7 @@ class Recurrent(nn.Module):
 
 MODELS: dict[str, type[nn.Module]] = {
     "perceptron": Perceptron,
+    "convolutions": Convolutions,
     "transformer": Transformer,
     "recurrent": Recurrent,
 }
@@ -104,7 +122,7 @@ def make_inputs(name: str, rank: int, step: int, size: int = 4) -> Tensor:
     random = torch.Generator().manual_seed(1000 * step + rank)
     if name == "transformer":
         return torch.randint(CLASSES, (size, 5), generator=random)
-    shape = {"perceptron": (12,), "recurrent": (5, 6)}[name]
+    shape = {"perceptron": (12,), "convolutions": (3, 6, 6), "recurrent": (5, 6)}[name]
     return torch.randn(size, *shape, generator=random)
 
 
