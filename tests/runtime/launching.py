@@ -26,6 +26,8 @@ from typing import Any, Protocol
 PRELOADED = [
     "tests.runtime.recipes",  # which imports most
     "tests.runtime.sharing",
+    "pytest",
+    "hypothesis",
     "encodings.idna",  # for names of hosts
     "numpy.ma",  # for numpy.unique
     "torch._dynamo.convert_frame",
@@ -140,13 +142,6 @@ def values(outcomes: Sequence[Outcome]) -> list[Any]:
         assert outcome.error is None, outcome.error.trace
         assert outcome.exit_code == 0, outcome.output
     return [outcome.value for outcome in outcomes]
-
-
-def errors(outcomes: Sequence[Outcome]) -> list[Error]:
-    """Return the exception of each rank; a rank without one fails the test."""
-    found = [outcome.error for outcome in outcomes if outcome.error is not None]
-    assert len(found) == len(outcomes), outcomes
-    return found
 
 
 def running(process: int) -> bool:

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from itertools import cycle, product
-from pathlib import Path
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,11 +12,9 @@ from torch import nn
 from planner.families import bigdl, caramel, ibatch, iteration
 from planner.families.iteration.synchronisation import recipe_on, synchronisations
 from planner.jsonio import caramel as caramel_answers
-from planner.jsonio import decode_profile
 from planner.jsonio.iteration_making import answer
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
-from planner.model.graphs import Graph
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.profiling import measure
@@ -65,7 +61,6 @@ def typed_plans(name: str) -> dict[str, list[TypedPlan]]:
 class Case(NamedTuple):
     """A plan; rank 0 attaches it as it is, and others, if it is there, the answer that has it."""
 
-    profile: str
     problem: iteration.Problem
     plan: iteration.Plan
     answer: bytes = b""
@@ -95,24 +90,25 @@ SMALL = [
     small(2, Rails(2, 2, Fraction(10**9), 2_000)),
     small(4, BCube(2, 2), LINK),
     small(4, BCube(2, 2), SWITCH),
-    small(9, BCube(3, 2)),
 ]
 
 
 def perceptron(cluster: Cluster, algorithm: str, mode: str) -> Case:
-    """Plan a small model, by one algorithm and in one mode."""
+    """Plan a small model, by one algorithm and in one mode, with as many parts as there can be."""
     problem = iteration.Problem.from_profile(
         measured(NAME), cluster, algorithms=[algorithm], modes=[mode], element_bytes=4
     )
     plan = iteration.solve(problem).plan
     assert plan is not None
-    return answered(problem, plan)
+    depth = max(option.depth for option in problem.single)
+    transfers = tuple(replace(transfer, depth=depth) for transfer in plan.transfers)
+    return answered(problem, replace(plan, transfers=transfers))
 
 
 def answered(problem: iteration.Problem, plan: iteration.Plan) -> Case:
     evaluation = iteration.evaluate(problem, plan)
     result = Result("joint", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
-    return Case(NAME, problem, plan, msgspec.json.encode(answer(problem, result, model="tried")))
+    return Case(problem, plan, msgspec.json.encode(answer(problem, result, model="tried")))
 
 
 def by_each_algorithm(ranks: int) -> Iterator[Case]:
@@ -123,7 +119,7 @@ def by_each_algorithm(ranks: int) -> Iterator[Case]:
     for cluster in SMALL:
         if cluster.workers != ranks:
             continue
-        both = THOROUGH or not (ranks == 9 or isinstance(cluster.topology, FatTree))
+        both = THOROUGH or not isinstance(cluster.topology, FatTree)
         usable = dict.fromkeys(one.algorithm for one in synchronisations(cluster)[0])
         for number, name in enumerate(usable):
             modes = iteration.MODES if both else iteration.MODES[number % 2 :][:1]
@@ -178,55 +174,4 @@ def tight(ranks: int) -> Case:
     program: Any = program_of((problem, plan))
     for batches in (program.pulls, program.pushes):
         assert any(piece != Piece(piece.parameter) for batch in batches for piece in batch.pieces)
-    return Case(NAME, problem, plan)
-
-
-# ---
-# Shipped profiles.
-#
-# Models keep their parameters' names and proportions; sizes are divided by the same number, and
-# computation is 50 times as fast, so that there is something to plan.
-
-PROFILES = {
-    path.stem: path
-    for path in sorted((Path(__file__).parents[2] / "data" / "profiles").glob("*.json"))
-}
-FASTER = Fraction(1, 50)
-DIVISOR = 1000
-
-
-@cache
-def graph_of(name: str) -> tuple[Graph, iteration.Footprint]:
-    """Return a shipped profile's graph and what it keeps, with all sizes divided."""
-    profile = decode_profile(PROFILES[name].read_bytes())
-    graph = profile.dataflow()
-    parameters = tuple(
-        replace(parameter, size_bytes=4 * -(-parameter.size_bytes // (4 * DIVISOR)))
-        for parameter in graph.parameters
-    )
-    size = sum(parameter.size_bytes for parameter in parameters)
-    kept = iteration.Footprint.of(profile).activation_bytes // DIVISOR
-    ops = tuple(replace(op, duration_ns=round(op.duration_ns * FASTER)) for op in graph.ops)
-    return Graph(ops, parameters), iteration.Footprint(size, size, kept)
-
-
-def shipped(ranks: int) -> list[Case]:
-    """Return plans, as `planner plan` makes them, on clusters with a number of ranks, by profile.
-
-    A fifth of the pairs is planned, all in a thorough run. Every third plan has its algorithms
-    changed transfer by transfer: the best plans of these pairs rarely mix them.
-    """
-    cases: list[Case] = []
-    clusters = [cluster for cluster in SMALL if cluster.workers == ranks]
-    for (first, profile), (second, cluster) in product(enumerate(PROFILES), enumerate(clusters)):
-        if not THOROUGH and (first + second) % 5:
-            continue
-        graph, footprint = graph_of(profile)
-        problem = iteration.Problem(graph, cluster, footprint=footprint, element_bytes=4)
-        plan = iteration.solve(problem).plan
-        assert plan is not None, profile
-        if len(cases) % 3 == 2:
-            names = [option.algorithm for option in problem.single]
-            plan = replace(plan, transfers=by_turns(plan.transfers, names))
-        cases.append(Case(profile, problem, plan))
-    return cases
+    return Case(problem, plan)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -16,11 +17,14 @@ from torch.utils.checkpoint import checkpoint
 from planner.runtime.executors.base import Executor
 from tests.runtime.reference import (
     CLASSES,
+    MODELS,
+    OPTIMIZERS,
     STEPS,
     Perceptron,
     Weights,
     loss_of,
     make_inputs,
+    make_optimizer,
     weights_of,
 )
 
@@ -131,10 +135,6 @@ def script_part(model: Perceptron) -> None:
     model.add_module("second", torch.jit.script(model.second))
 
 
-def compile_part(model: Perceptron) -> None:
-    model.add_module("second", torch.compile(model.second, backend="eager"))  # type: ignore[arg-type]
-
-
 def transpose(model: Perceptron) -> None:
     """Let elements of parameters lie in memory in another order than theirs."""
     for layer in (model.first, model.second):
@@ -224,7 +224,7 @@ def clamp_in_silence(model: nn.Module, step: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A way of training; the data are the perceptron's."""
+    """A way of training; the data are those of a model of `reference`."""
 
     model: Callable[[], nn.Module] = Perceptron
     optimizer: Callable[[nn.Module], Optimizer] = momentum
@@ -232,7 +232,13 @@ class Recipe:
     passes: int = 1
     clip: float | None = None
     between: Callable[[nn.Module, int], None] | None = None
+    data: str = "perceptron"
 
+
+OF_MODELS = {
+    name: Recipe(model, partial(make_optimizer, updates), data=name)
+    for (name, model), updates in zip(MODELS.items(), cycle(OPTIMIZERS), strict=False)
+}
 
 RECIPES = {
     "accumulated": Recipe(passes=3),
@@ -280,13 +286,7 @@ OWN = {
 }
 """Of shards and slices alone."""
 
-SLOW = {
-    "compiled": Recipe(changed(compile_part)),
-    "compiled in place": Recipe(changed(lambda model: model.compile(backend="eager"))),  # and hooks
-}
-"""What takes seconds to import."""
-
-ALL = RECIPES | OWN | SLOW
+ALL = OF_MODELS | RECIPES | OWN
 
 
 class Plain:
@@ -322,10 +322,13 @@ class Ours:
 
 
 def made(recipe: Recipe) -> tuple[nn.Module, Optimizer]:
-    """Return a recipe's model and optimiser, with the same weights every time."""
+    """Return a recipe's model and optimiser; all weights have to become those of rank 0."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = recipe.model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(distributed.get_rank())
     return model, recipe.optimizer(model)
 
 
@@ -335,7 +338,7 @@ def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Any) ->
     rank = distributed.get_rank()
 
     def passed(step: int) -> None:
-        loss_of(loop.forward(make_inputs("perceptron", rank, step)), rank, step).backward()
+        loss_of(loop.forward(make_inputs(recipe.data, rank, step)), rank, step).backward()
 
     for step in range(STEPS):
         if recipe.between is not None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_interface
 from itertools import combinations
 from pathlib import Path
@@ -25,6 +25,7 @@ from emulated_network import clean, cluster
 
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
+from tests.runtime import launching
 from tests.runtime.launching import HangError, launch, running, values
 
 
@@ -67,7 +68,10 @@ def hang() -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_hang_are_ended_and_say_where_if_they_can() -> None:
+def test_workers_that_hang_are_ended_and_say_where_if_they_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launching, "GRACE_S", 1.5)
     started: list[int] = []
     with pytest.raises(HangError) as error:
         launch(hang, 3, timeout_s=1, meanwhile=started.extend)
@@ -128,25 +132,29 @@ def connect(address: str, port: int, limit_s: float) -> bool:
         return False
 
 
-def meet(hosts: tuple[Host, ...], place: int) -> bool | None:
-    """Let every host but the first connect to the first, over the interface at a place."""
-    port = 4000
-    server, control = hosts[0].nics[place].address, hosts[0].control_address
+def meet(hosts: tuple[Host, ...]) -> list[bool]:
+    """Let every host but the first connect to the first, over each of its interfaces."""
+    port, control = 4000, hosts[0].control_address
+    servers = [nic.address for nic in hosts[0].nics]
     if os.environ["RANK"] == "0":
-        with socket.create_server((server, port)), socket.create_server((control, port)) as doors:
-            # Who comes here a second time has tried the other address.
+        with ExitStack() as doors:
+            for server in servers:
+                doors.enter_context(socket.create_server((server, port)))
+            door = doors.enter_context(socket.create_server((control, port)))
+            # Who comes here a second time has tried the other addresses.
             for _ in range(2 * (len(hosts) - 1)):
-                doors.accept()[0].close()
-        return None
+                door.accept()[0].close()
+        return []
     while not connect(control, port, 5):
         time.sleep(0.05)
-    answer = connect(server, port, 2)
+    answers = [connect(server, port, 1) for server in servers]
     connect(control, port, 5)
-    return answer
+    return answers
 
 
-def reached(hosts: tuple[Host, ...], place: int) -> list[bool]:
-    _, *others = values(launch(meet, len(hosts), hosts, place, timeout_s=30, hosts=hosts))
+def reached(hosts: tuple[Host, ...]) -> list[list[bool]]:
+    """Return over which interfaces each other host reaches the first one."""
+    _, *others = values(launch(meet, len(hosts), hosts, timeout_s=30, hosts=hosts))
     return others
 
 
@@ -192,30 +200,22 @@ def test_links_have_the_rate_and_hosts_reach_each_other_unless_an_interface_is_d
             assert {rule["options"]["rate"] for rule in rules} == {RATE // 8}
             assert "ctl0" not in {rule["dev"] for rule in rules}
         assert limited == [2, 2, 2, 6]
-        assert reached(hosts, 0) == reached(hosts, 1) == [True, True]
+        assert reached(hosts) == [[True, True], [True, True]]
         hosts[1].link("eth0", up=False)
-        assert reached(hosts, 0) == [False, True]
-        assert reached(hosts, 1) == [True, True]
-        hosts[0].link("eth1", up=False)
-        assert reached(hosts, 1) == [False, False]
+        assert reached(hosts) == [[False, True], [True, True]]
         hosts[1].link("eth0", up=True)
-        assert reached(hosts, 0) == [True, True]
+        hosts[0].link("eth1", up=False)
+        assert reached(hosts) == [[True, False], [True, False]]
         with pytest.raises(ClusterError, match="eth7"):
             hosts[0].link("eth7", up=False)
 
 
 @emulated
-def test_hosts_of_a_bcube_reach_their_neighbours() -> None:
-    with cluster(Layout.bcube(2, 2), RATE) as hosts:
-        assert reached(hosts, 0) == [True, False, False]
-        assert reached(hosts, 1) == [False, True, False]
-
-
-@emulated
-def test_nothing_stays_after_an_exception() -> None:
+def test_hosts_of_a_bcube_reach_their_neighbours_and_nothing_stays_after_an_exception() -> None:
     def fail() -> NoReturn:
-        with cluster(Layout.flat(2), None):
-            assert len(namespaces()) == 3
+        with cluster(Layout.bcube(2, 2), RATE) as hosts:
+            assert len(namespaces()) == 4 + 1
+            assert reached(hosts) == [[True, False], [False, True], [False, False]]
             raise StopError
 
     with pytest.raises(StopError):

@@ -50,9 +50,10 @@ class Own:
         self._call(4 * flat.numel(), depth)
 
 
-def check_collectives(world: World, elements: int) -> None:
-    """Check that they bring what they are named after; the numbers tell ranks and places apart."""
-    ranks = world.size
+@in_each_rank(3)
+def test_collectives_bring_what_they_are_named_after(world: World) -> None:
+    """The numbers tell ranks and places apart."""
+    ranks, elements = world.size, 7
     share = -(-elements // ranks)
     for collective in COLLECTIVES:
         room = torch.zeros(2, elements + ranks)
@@ -75,11 +76,9 @@ def check_collectives(world: World, elements: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 3])
-@in_each_rank("ranks")
-def test_a_sweep(world: World, ranks: int) -> None:
+@in_each_rank()
+def test_a_sweep(world: World) -> None:
     """Rounds go back and forth, the slowest rank counts, and all ranks return the same."""
-    check_collectives(world, 2 * ranks + 1)
     calls, done = list[tuple[int, int]](), list[int]()
 
     def call(size: int, depth: int) -> None:
@@ -105,7 +104,7 @@ def test_a_sweep(world: World, ranks: int) -> None:
     assert (pull.collective, pull.algorithm) == ("all_gather", "gloo")
     assert (push.collective, push.algorithm) == ("reduce_scatter", "gloo")
     assert (other.collective, other.algorithm) == ("all_reduce", "counting")
-    assert ring.ranks == ranks
+    assert ring.ranks == world.size
     assert [(timing.depth, timing.size_bytes) for timing in ring.timings] == [
         (depth, size) for depth in (1, 2) for size in SIZES
     ]
@@ -204,37 +203,29 @@ def test_a_ring_that_polls_waits_awake(polls: bool, asked: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("collective", "least"), [("all_reduce", 2**14), ("all_gather", 2**17)])
 @in_each_rank()
-def test_all_ranks_find_the_same_interference(world: World) -> None:
-    contention.SAMPLE_S = 0.05
-    done: list[int] = []
+def test_all_ranks_find_the_same_interference_of_transfers_that_a_thread_would_poll(
+    world: World, collective: Any, least: int
+) -> None:
+    """Where all threads wait asleep, the times of small transfers alone would be too long."""
+    contention.SAMPLE_S = 0.01
+    seen, done = list[int](), list[int]()
+    fitted = contention._fitted
+
+    def noticed(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
+        seen.extend(sizes)
+        return fitted(sizes, samples)
+
+    contention._fitted = noticed
     found = measure_interference(
-        world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
+        world, collective, rounds=1, progress=lambda now, of: done.append(10 * now + of)
     )
     world.agree("the interference", repr(found))
     assert found.slowdown >= 1
     assert done == [12, 22]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("collective", "least"), [("all_reduce", 2**14), ("all_gather", 2**17)])
-@in_each_rank()
-def test_small_transfers_are_measured_where_a_thread_polls(
-    world: World, collective: Any, least: int
-) -> None:
-    """Where all threads wait asleep, their times alone would be too long."""
-    contention.SAMPLE_S = 0.01
-    found = list[int]()
-    fitted = contention._fitted
-
-    def noticed(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
-        found.extend(sizes)
-        return fitted(sizes, samples)
-
-    contention._fitted = noticed
-    measure_interference(world, collective, rounds=1)
-    assert found == [size for size in contention.SIZES if size >= least]
-    assert found[-1] == 2**21
+    assert seen == [size for size in contention.SIZES if size >= least]
+    assert seen[-1] == 2**21
 
 
 @pytest.mark.parametrize(

@@ -111,18 +111,6 @@ def test_what_fails_on_one_rank_fails_a_test_in_each() -> None:
         fails_on_one()
 
 
-@pytest.mark.slow
-@in_each_process(timeout_s=30)
-def test_joining_again_begins_anew(store: int) -> None:
-    """A launcher's store still has what was said the first time."""
-    os.environ |= {"MASTER_PORT": str(store), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    for turn in range(2):
-        with join(20) as world:
-            if world.rank:
-                time.sleep(0.5)  # so that the other one has time to read too early
-            assert world.gather("what", f"{turn}.{world.rank}") == (f"{turn}.0", f"{turn}.1")
-
-
 @pytest.mark.parametrize(
     ("host", "shared"), [("127.0.0.1", None), ("127.0.0.2", "False"), ("localhost", None)]
 )
@@ -154,7 +142,7 @@ def test_nobody_has_joined_before_all_are_connected() -> None:
     def late(*given: Any, **options: Any) -> None:
         connect(*given, **options)
         if os.environ["RANK"] == "0":
-            time.sleep(1)
+            time.sleep(0.5)
         connected[0] = time.time()
 
     distributed.init_process_group = late
@@ -167,7 +155,6 @@ def test_nobody_has_joined_before_all_are_connected() -> None:
 @pytest.mark.parametrize(
     ("ranks", "absent", "text"),
     [
-        (4, 3, "rank 3 did not arrive within 3 s"),
         (5, 3, "ranks 3, 4 did not arrive within 3 s"),
         (3, 0, "found nobody at"),
     ],
