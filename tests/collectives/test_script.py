@@ -299,19 +299,18 @@ def test_layers_are_followed() -> None:
     play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
 def test_typed_plans_fit_every_size(method: str) -> None:
     bcube = BCube(3, 2)
     failed = bml.Failures(nics=frozenset({(0, 1)}), servers=frozenset({5}))
-    network = Network(10**6, startup_ns=1000)  # type: ignore[arg-type]
+    network = Network(10**6, startup_ns=100_000)  # type: ignore[arg-type]
     plan = bml.solve(bml.Problem(bcube, network, 40_000, failed=failed), method=method).plan
     assert plan is not None
-    assert plan.rounds > 1
+    assert 5 < plan.rounds < 64
     routes = bcube_program(bcube, plan)
     assert routes.depth == plan.rounds
     assert routes.program.ranks == 8
-    for elements in (0, 5, 333):
+    for elements in (0, 5, 64):
         play_all(routes, elements)
 
 
