@@ -29,8 +29,8 @@ from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import Planned, planned
 from tests.collectives.pricing import time_of
 from tests.collectives.programs import (
+    PROGRAMS,
     TENSORS,
-    all_programs,
     as_listed,
     damaged,
     right,
@@ -39,7 +39,6 @@ from tests.collectives.programs import (
 )
 from tests.formats.refused import refused
 
-PROGRAM_LIST = list(all_programs())
 LINKS = Network(10**9, 700, Fraction(1, 3))  # type: ignore[arg-type]
 
 
@@ -47,7 +46,7 @@ LINKS = Network(10**9, 700, Fraction(1, 3))  # type: ignore[arg-type]
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_algorithm_sums_up_every_contribution_once(kind: Kind) -> None:
     """What is sent is received, and the halves are the whole."""
-    for whole in PROGRAM_LIST:
+    for whole in PROGRAMS:
         one = whole.half(kind)
         how = check(one)
         assert how == ("symmetry" if isinstance(one, SymmetricProgram) else "replay")
