@@ -24,17 +24,11 @@ Key = tuple[str, int, int]
 
 
 class Load(NamedTuple):
-    """The load of a step: bytes, and messages sent, by rank and NIC; bytes added by rank."""
+    """The load of a step: bytes by rank and NIC; bytes added by rank."""
 
     sent: Counter[tuple[int, int]]
     received: Counter[tuple[int, int]]
     added: Counter[int]
-    times: Counter[tuple[int, int]]
-
-    @property
-    def messages(self) -> int:
-        """Most messages that a NIC sends."""
-        return max(self.times.values(), default=0)
 
 
 def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
@@ -43,13 +37,12 @@ def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]
     For a symmetric program with chunks of one size it is that of rank 0 only.
     """
     layout = program.layout(elements, element_bytes)
-    steps = [Load(Counter(), Counter(), Counter(), Counter()) for _ in range(program.steps)]
+    steps = [Load(Counter(), Counter(), Counter()) for _ in range(program.steps)]
     alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
     for rank in range(1 if alike else program.ranks):
         for message in program.sends(rank):
             if length := layout.span(message.first, message.stop - message.first):
                 steps[message.step].sent[rank, message.link] += length
-                steps[message.step].times[rank, message.link] += 1
         for message in program.receives(rank):
             if length := layout.span(message.first, message.stop - message.first):
                 steps[message.step].received[rank, message.link] += length

@@ -128,7 +128,8 @@ def as_listed(whole: Program, messages: Iterable[Message]) -> ListedProgram:
     ).half(whole.kind)
 
 
-small = st.sampled_from([one for one in all_programs() if one.ranks <= 9 and one.chunks <= 36])
+PROGRAMS = list(all_programs())
+small = st.sampled_from([one for one in PROGRAMS if one.ranks <= 9 and one.chunks <= 36])
 
 
 @st.composite

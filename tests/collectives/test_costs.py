@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from math import ceil
 
 import pytest
 from bml_times import switch_counts
@@ -20,44 +19,26 @@ from planner.families.collectives import (
     lower_bound,
     program,
 )
-from planner.families.collectives.cost import Cost
 from planner.families.collectives.exchange import bml_on, halving_doubling_on, tree_groups
-from planner.families.collectives.ring import gray_cycle, ring_on
+from planner.families.collectives.ring import ring_on
 from planner.model.network import Network
 from planner.model.topologies import BCube, FatTree, Rails
 from tests.formats.refused import refused
 
 bcubes = st.builds(BCube, st.integers(2, 12), st.integers(1, 4))
 tensor_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
-networks = st.builds(
-    Network,
-    st.fractions(Fraction(1, 7), 20, max_denominator=9),
-    st.integers(0, 10**6),
-    st.fractions(0, 3, max_denominator=9),
-)
-sizes = st.integers(1, 10**6)
 SMALL = BCube(3, 2)
 
 
-def bound_on(bcube: BCube) -> Cost:
-    """k NICs a server, and k hops between the farthest."""
-    return lower_bound(bcube.servers, bcube.k, bcube.k)
-
-
 @given(bcubes, tensor_lists)
-def test_nothing_beats_the_bound(bcube: BCube, tensors: list[int]) -> None:
+def test_nothing_beats_the_bound_and_some_meet_it(bcube: BCube, tensors: list[int]) -> None:
     for one in compare(bcube, tensors=tensors):
-        bound = lower_bound(one.servers, one.nics, bcube.k if one.topology == "bcube" else 1)
-        assert one.volume >= bound.volume
-        assert one.reduced >= bound.reduced
-        assert one.steps >= bound.steps
-
-
-@given(bcubes)
-def test_what_meets_the_bound(bcube: BCube) -> None:
+        least = lower_bound(one.servers, one.nics, bcube.k if one.topology == "bcube" else 1)
+        assert one.volume >= least.volume
+        assert one.reduced >= least.reduced
+        assert one.steps >= least.steps
     found = {one.name: one for one in compare(bcube)}
-    bound = bound_on(bcube)
-    single = lower_bound(bcube.servers)
+    bound, single = lower_bound(bcube.servers, bcube.k, bcube.k), lower_bound(bcube.servers)
     assert found["bml_bcube"].volume == found["k_nics_fattree"].volume == bound.volume
     assert found["bml_bcube"].reduced == bound.reduced
     assert found["bml_bcube"].steps == 2 * bcube.k == 2 * bound.steps
@@ -65,16 +46,6 @@ def test_what_meets_the_bound(bcube: BCube) -> None:
         assert found[name].volume == single.volume == bcube.k * bound.volume
         assert found[name].reduced == single.reduced
     assert found["ps_bcube"].volume == Fraction(2 * (bcube.n - 1), bcube.n)
-
-
-@given(bcubes, networks, sizes)
-def test_the_time_is_the_sum_rounded_up_once(bcube: BCube, network: Network, size: int) -> None:
-    for one in (*compare(bcube), bound_on(bcube)):
-        sending = one.volume * size * 10**9 / network.link_bytes_per_s
-        adding = one.reduced * size * network.reduce_ns_per_byte
-        expected = ceil(one.steps * network.startup_ns + sending + adding)
-        assert one.time_ns(network, size) == expected
-        assert one.time_ns(network, 0) == 0
 
 
 def test_switches_of_the_paper_and_of_networks_that_can_be_built() -> None:
@@ -136,13 +107,13 @@ def test_the_largest_networks(n: int, k: int) -> None:
 
 # --- closed forms: of programs that keep to the network's links, at derived points, by hand
 
-BCUBES = [BCube(*pair) for pair in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3))]
+BCUBES = [BCube(*pair) for pair in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 5))]
 
 
 @pytest.mark.parametrize("name", [name for name in COLLECTIVES if name.endswith("bcube")])
 @pytest.mark.parametrize("bcube", BCUBES, ids=str)
 def test_programs_on_a_bcube_keep_to_its_links(bcube: BCube, name: str) -> None:
-    """A NIC of level l reaches the servers that differ in digit l only."""
+    """A NIC of level l reaches servers that differ in digit l only: rings follow a Gray code."""
     if name.startswith("halving") and bcube.n not in (2, 4):
         return
     for one in program(name, bcube).messages():
@@ -151,15 +122,6 @@ def test_programs_on_a_bcube_keep_to_its_links(bcube: BCube, name: str) -> None:
             for level in range(bcube.k)
         ]
         assert [level for level, (a, b) in enumerate(pairs) if a != b] == [one.link]
-
-
-@pytest.mark.parametrize("bcube", [*BCUBES, BCube(10, 3), BCube(2, 10), BCube(7, 4)], ids=str)
-def test_the_gray_code_is_a_hamiltonian_cycle(bcube: BCube) -> None:
-    cycle = list(gray_cycle(bcube))
-    assert sorted(cycle) == list(range(bcube.servers))
-    for place, server in enumerate(cycle):
-        one, other = bcube.digits(cycle[place - 1]), bcube.digits(server)
-        assert sum(a != b for a, b in zip(one, other, strict=True)) == 1
 
 
 @pytest.mark.parametrize("servers", range(2, 21))

@@ -20,7 +20,7 @@ from planner.model.errors import InvalidPlanError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.programs.collectives import bcube_program
-from tests.collectives.programs import all_programs
+from tests.collectives.programs import PROGRAMS
 from tests.formats.refused import refused
 
 
@@ -160,11 +160,12 @@ def owned(program: Program, rank: int, elements: int, width: int, parts: int) ->
     return found
 
 
-PROGRAMS = [program for program in all_programs() if program.ranks <= 9]
-
-
 @pytest.mark.slow
-@given(st.sampled_from(PROGRAMS), st.sampled_from(KINDS), st.data())
+@given(
+    st.sampled_from([one for one in PROGRAMS if one.ranks <= 9]),
+    st.sampled_from(KINDS),
+    st.data(),
+)
 def test_every_algorithm_in_any_order(program: Program, kind: Any, data: st.DataObject) -> None:
     chunks = program.chunks
     sizes = st.sampled_from([0, 1, 7, chunks - 1, chunks, chunks + 1, 3 * chunks + 2])
@@ -287,10 +288,9 @@ def play_all(routes: tuple[Program, int, int | None], elements: int, width: int 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
 @pytest.mark.parametrize("failed", [NIC, SWITCH, SERVER])
-@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2)])
-def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method: str) -> None:
-    routes = bcube_program(BCube(n, k), answer(n, k, failed=failed, method=method))
-    assert routes[0].ranks == n**k - len(failed.get("servers", []))
+def test_answers_around_failures(failed: dict[str, Any], method: str) -> None:
+    routes = bcube_program(BCube(3, 2), answer(3, 2, failed=failed, method=method))
+    assert routes[0].ranks == 9 - len(failed.get("servers", []))
     play_all(routes, 1000)
     play_all(routes, 2000, 2)
 
@@ -299,19 +299,18 @@ def test_layers_are_followed() -> None:
     play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
 def test_typed_plans_fit_every_size(method: str) -> None:
     bcube = BCube(3, 2)
     failed = bml.Failures(nics=frozenset({(0, 1)}), servers=frozenset({5}))
-    network = Network(10**6, startup_ns=1000)  # type: ignore[arg-type]
+    network = Network(10**6, startup_ns=100_000)  # type: ignore[arg-type]
     plan = bml.solve(bml.Problem(bcube, network, 40_000, failed=failed), method=method).plan
     assert plan is not None
-    assert plan.rounds > 1
+    assert 5 < plan.rounds < 64
     routes = bcube_program(bcube, plan)
     assert routes.depth == plan.rounds
     assert routes.program.ranks == 8
-    for elements in (0, 5, 333):
+    for elements in (0, 5, 64):
         play_all(routes, elements)
 
 

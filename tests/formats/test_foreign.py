@@ -1,5 +1,7 @@
 """Files of other tools that no command reads: what they are, and what to give instead."""
 
+import re
+
 import pytest
 
 from planner.formats.importers.foreign import FOREIGN, foreign
@@ -68,12 +70,9 @@ PROFILE = "data/profiles/lenet5.json"
         "export nccl-tuner ring/simple=file",
     ],
 )
-@pytest.mark.parametrize("name", ["NCCL's topology", "a summary of DeepSpeed"])
-def test_every_command_says_what_a_file_is(words: str, name: str, line: Line) -> None:
-    write("file", FILES[name])
-    said = line.error(words)
-    assert f"file: this is {name}" in said
-    assert "planner import" in said
+def test_every_command_says_what_a_file_is(words: str, line: Line) -> None:
+    write("file", FILES["NCCL's topology"])
+    assert re.search("file: this is NCCL's topology.*planner import", line.error(words))
 
 
 def test_a_summary_becomes_a_network(line: Line) -> None:

@@ -46,6 +46,10 @@ def test_each_unit_is_a_call_with_what_it_prefetches(line: Line) -> None:
     assert told["forward_prefetch"] == [[], [third], [last], []]
     assert told["backward_prefetch"] == [[first], [first], [second], [third]]
     assert found["settings"] == {}
+    mesh = {**REQUEST["meshes"][0], "shards": 2, "replicas": 3, "all_reduce": NETWORK}
+    found = settings(line, meshes=[mesh])
+    assert found["mesh"] == [3, 2]
+    assert found["mesh_dim_names"] == ["replicate", "shard"]
 
 
 def test_what_streams_would_do_otherwise_is_refused() -> None:
@@ -61,13 +65,6 @@ def test_what_streams_would_do_otherwise_is_refused() -> None:
     late = Plan(0, (*units, last._replace(forward_at=3)))
     with refused(None, "only FSDP2's own streams", NotApplicableError):
         program_of((problem, late))
-
-
-def test_replicas_are_the_first_dimension_of_the_mesh(line: Line) -> None:
-    mesh = {**REQUEST["meshes"][0], "shards": 2, "replicas": 3, "all_reduce": NETWORK}
-    found = settings(line, meshes=[mesh])
-    assert found["mesh"] == [3, 2]
-    assert found["mesh_dim_names"] == ["replicate", "shard"]
 
 
 def test_typed_plans_are_the_same_programs() -> None:

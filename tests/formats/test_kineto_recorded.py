@@ -12,7 +12,6 @@ from planner.formats.importers.communication_kernels import called, computes, li
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
 from planner.traces.recorded import Recorded, breakdown_of, gradient_sends, parts_of
-from planner.traces.waits import waits_of
 from tests.formats.test_kineto import Event, a_step, event, op, written
 
 Kernel = tuple[str, float, float, float | None, int]
@@ -221,13 +220,6 @@ def test_steps_hold_what_they_launch(kernels: list[Kernel], lasts: list[int], ap
     assert all(one[1] == other[0] for one, other in pairwise(found.periods))
     assert all(begin <= end for begin, end in found.periods)
     assert found.periods[-1][1] >= max(launched) * 1000
-    for part in parts_of(found):
-        parts = (part.compute_ns, part.waited_ns, part.copied_ns, part.idle_ns)
-        assert min(parts) >= 0
-        assert sum(parts) == part.lasts_ns
-    for wait in waits_of([found]):
-        begin, end = found.periods[wait.step]
-        assert wait.waited_ns <= end - begin
 
 
 @given(st.permutations(range(4)), st.booleans())
@@ -281,14 +273,14 @@ def test_over_gloo_a_reduce_scatter_is_what_was_called_for() -> None:
     found = recorded(
         [
             *(event("ProfilerStep#1", 0, 200, "user_annotation"), op("aten::mm", 1, 1)),
-            event("c10d::reduce_scatter_tensor_coalesced_", 10, 1, Input_Dims=[[[4]], [[8]], []]),
-            event("c10d::_allgather_base_", 12, 1, Input_Dims=[[8], [4], []]),
+            event("c10d::reduce_scatter_tensor_coalesced_", 10, 1, Input_Dims=[[[2]], [[8]], []]),
+            event("c10d::_allgather_base_", 12, 1, Input_Dims=[[8], [2], []]),
             event("c10d::allreduce_", 14, 1, Input_Dims=[[[8]], []]),
             event("gloo:all_reduce", 20, 9, thread=2, Input_Dims=[[8]], **shape),
-            event("gloo:all_gather", 30, 9, thread=3, Input_Dims=[[4]], **shape),
+            event("gloo:all_gather", 30, 9, thread=3, Input_Dims=[[2]], **shape),
             event("gloo:all_reduce", 40, 9, thread=2, Input_Dims=[[8]], **shape),
         ],
-        distributedInfo={"rank": 0, "world_size": 2},
+        distributedInfo={"rank": 0, "world_size": 4},
     )
     assert [each.size_bytes for each in found.transfers] == [32, 32, 32]
     kinds = ["reduce_scatter", "all_gather", "all_reduce"]

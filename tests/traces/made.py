@@ -4,10 +4,15 @@ Of DDP; of ZeRO and Megatron, which gather the parameters behind the backward pa
 computation waits for each transfer.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from hypothesis import strategies as st
+
+from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter, Phase
+from planner.traces.proposals import Proposal
 from planner.traces.recorded import Recorded, Step, Transfer, merged
 
 Span = tuple[int, int]
@@ -102,14 +107,56 @@ class Job:
             if self.system != "ddp":
                 gathered = begin + passed, begin + passed + self.gather_ns
                 transfers.append(Transfer("all_gather", *gathered, step, sum(self.sizes)))
-        return Recorded(
-            rank=rank,
-            ranks=2,
-            device=device,
-            computation=merged(spans),
-            memory=(),
-            transfers=tuple(transfers),
-            steps=tuple(marks),
-            periods=tuple((mark.start_ns, mark.end_ns) for mark in marks),
-            several=True,
-        )
+        return recording(rank, spans, transfers, marks, device=device)
+
+
+def recording(
+    rank: int,
+    spans: Sequence[Span],
+    transfers: Sequence[Transfer],
+    marks: Sequence[Step],
+    **more: Any,
+) -> Recorded:
+    """Return the recording of one of two ranks, whose steps last as they are marked."""
+    known: dict[str, Any] = {
+        "device": True,
+        "memory": (),
+        "periods": tuple((mark.start_ns, mark.end_ns) for mark in marks),
+        "several": True,
+    }
+    return Recorded(
+        rank=rank,
+        ranks=2,
+        computation=merged(spans),
+        transfers=tuple(transfers),
+        steps=tuple(marks),
+        **known | more,
+    )
+
+
+def check_a_proposal_or_a_reason(
+    recorded: Recorded, until_ns: int, data: st.DataObject, propose: Callable[[Recorded], Proposal]
+) -> None:
+    """Check what is proposed for a recording whose moments need not fit together."""
+    moment = st.integers(0, until_ns)
+    span = st.tuples(moment, moment).map(lambda pair: (min(pair), max(pair)))
+
+    def moved(transfer: Transfer) -> Transfer:
+        start, end = data.draw(span)
+        return replace(transfer, start_ns=start, end_ns=end)
+
+    odd = replace(
+        recorded,
+        transfers=tuple(map(moved, recorded.transfers)),
+        computation=merged(data.draw(st.lists(span, max_size=3))),
+        launched=tuple(sorted(data.draw(st.lists(st.tuples(moment, moment))))),
+        periods=tuple(data.draw(span) for _ in recorded.steps),
+        device=data.draw(st.booleans()),
+    )
+    try:
+        found = propose(odd)
+    except NotApplicableError:
+        return
+    assert found.step_ns == sum(found.parts.values())
+    assert found.keep or found.least_gain >= 1
+    assert found.least_gain <= found.gain <= found.most_gain

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from planner.formats.importers.kineto_events import Event
 from planner.traces.recorded import Recorded, Step, Transfer
+from tests.traces.made import recording
 
 
 class Sent(NamedTuple):
@@ -122,19 +123,8 @@ class UnitJob:
                     launched.append((begin + next(kernels)[0], clock + 3))
                 clock += 4
             launched.append((begin + lasts - self.other_ns, clock + 1))  # the optimiser's
-        recorded = Recorded(
-            rank=rank,
-            ranks=2,
-            device=True,
-            computation=tuple(spans),
-            memory=(),
-            transfers=tuple(transfers),
-            steps=tuple(marks),
-            launched=tuple(sorted(launched)),
-            periods=tuple((mark.start_ns, mark.end_ns) for mark in marks),
-            several=True,
-        )
-        return ranges, recorded
+        more = {"launched": tuple(sorted(launched))}
+        return ranges, recording(rank, spans, transfers, marks, **more)
 
 
 def _range(name: str, start: int, end: int) -> Event:

@@ -53,49 +53,45 @@ def recorded(traces: list[bytes]) -> list[Recorded]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ranks", "limit", "rebuilt"), [(2, 1, True), (4, 300, True), (2, 10**6, True), (2, 300, False)]
-)
-@in_each_rank("ranks", timeout_s=120)
-def test_buckets_are_those_that_ddp_was_given(
-    world: World, ranks: int, limit: int, rebuilt: bool, tmp_path: Path
-) -> None:
+@in_each_rank(timeout_s=120)
+def test_buckets_are_those_that_ddp_was_given(world: World, tmp_path: Path) -> None:
     """Each gradient apart, some together, or all: beside the all-reduce of a loss."""
-    model = make_model(NAME)
-    limits: Any = [limit / 2**20] * len(list(model.parameters()))
-    parallel = DistributedDataParallel(
-        model, bucket_cap_mb_list=limits, find_unused_parameters=not rebuilt
-    )
     loss = torch.zeros(())
+    for limit, rebuilt in ((1, True), (300, True), (10**6, True), (300, False)):
+        model = make_model(NAME)
+        limits: Any = [limit / 2**20] * len(list(model.parameters()))
+        parallel = DistributedDataParallel(
+            model, bucket_cap_mb_list=limits, find_unused_parameters=not rebuilt
+        )
 
-    def run(step: int) -> None:
-        backward(parallel, NAME, world.rank, step)
-        distributed.all_reduce(loss)
+        def run(step: int, parallel: Any = parallel) -> None:
+            backward(parallel, NAME, world.rank, step)
+            distributed.all_reduce(loss)
 
-    traces = traced(world, parallel, run, tmp_path)
-    if world.rank:
-        return
-    jobs = recorded(traces)
-    assert [job.ranks for job in jobs] == [ranks] * ranks
-    _, proposal = proposed(jobs, read_trace(traces[jobs.index(waited_for(jobs))]))
-    sizes = parallel._get_ddp_logging_data()["rebuilt_bucket_sizes" if rebuilt else "bucket_sizes"]
-    assert proposal.buckets == tuple(map(int, sizes.split(",")))
-    assert len(proposal.buckets) == {1: 7, 300: 4 if rebuilt else 3, 10**6: 1}[limit]
-    assert proposal.steps == 2
-    assert sum(proposal.proposed) == sum(proposal.buckets)
+        traces = traced(world, parallel, run, tmp_path)
+        if world.rank:
+            continue
+        jobs = recorded(traces)
+        assert [job.ranks for job in jobs] == [2, 2]
+        _, proposal = proposed(jobs, read_trace(traces[jobs.index(waited_for(jobs))]))
+        key = "rebuilt_bucket_sizes" if rebuilt else "bucket_sizes"
+        sizes = parallel._get_ddp_logging_data()[key].split(",")
+        assert proposal.buckets == tuple(map(int, sizes))
+        assert len(proposal.buckets) == {1: 7, 300: 4 if rebuilt else 3, 10**6: 1}[limit]
+        assert proposal.steps == 2
+        assert sum(proposal.proposed) == sum(proposal.buckets)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 4])
-@in_each_rank("ranks", timeout_s=120)
-def test_units_are_those_that_fsdp2_was_given(world: World, ranks: int, tmp_path: Path) -> None:
+@in_each_rank(timeout_s=120)
+def test_units_are_those_that_fsdp2_was_given(world: World, tmp_path: Path) -> None:
     """One module, two that are kept, one, and the rest: beside the all-reduce of a loss."""
 
     def make() -> nn.Module:
         return nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise([12, 48, 24, 36, 16, 8])))
 
     model: Any = make()
-    mesh, loss = init_device_mesh("cpu", (ranks,)), torch.zeros(())
+    mesh, loss = init_device_mesh("cpu", (world.size,)), torch.zeros(())
     groups: list[list[nn.Module]] = [[model[1]], [model[2], model[3]], [model[4]]]
     sizes = [4 * sum(p.numel() for each in group for p in each.parameters()) for group in groups]
     for place, group in enumerate(groups):

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
 from math import log
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS, Target
 from planner.traces.buckets import Burst, bucket_counts, bursts_of, lines_of
 from planner.traces.proposals import RESIDUAL, Proposal, waited_for
-from planner.traces.recorded import Recorded, Transfer, merged
+from planner.traces.recorded import Recorded, Transfer
 from planner.traces.stacked import three_steps
 from planner.traces.tuning import one_size, propose
-from tests.traces.made import Job
+from tests.traces.made import Job, check_a_proposal_or_a_reason
 
 Drawn = tuple[Job, tuple[int, ...]]
 """A job, and the numbers of gradients in the buckets under which it was recorded."""
@@ -194,8 +194,9 @@ def test_one_size_for_all_buckets_is_the_best_one(drawn: Drawn) -> None:
     job, counts = drawn
     cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
     size, gain = one_size(propose(both(job, counts), job.graph, network=cost))
-    every = [ddp_buckets(job.sizes, limit, limit) for limit in range(1, sum(job.sizes) + 1, 4)]
-    best = min(map(job.step_ns, every))
+    ends = list(accumulate(job.sizes, initial=0))  # buckets end where a limit is met: try them all
+    limits = {end - start for start, end in combinations(ends, 2)}
+    best = min(job.step_ns(ddp_buckets(job.sizes, limit, limit)) for limit in limits)
     limit = round(size * 2**20)
     assert job.step_ns(ddp_buckets(job.sizes, limit, limit)) == best
     assert gain == pytest.approx(job.step_ns(counts) / best)
@@ -294,28 +295,9 @@ def test_whatever_was_recorded_gets_a_proposal_or_a_reason(
 ) -> None:
     """Moments of transfers, of computation and of steps need not fit together."""
     job, counts = drawn
-    recorded = job.recorded(counts)
-    moment = st.integers(0, 2 * job.step_ns(counts))
-    span = st.tuples(moment, moment).map(lambda pair: (min(pair), max(pair)))
-
-    def moved(transfer: Transfer) -> Transfer:
-        start, end = data.draw(span)
-        return replace(transfer, start_ns=start, end_ns=end)
-
-    recorded = replace(
-        recorded,
-        transfers=tuple(map(moved, recorded.transfers)),
-        computation=merged(data.draw(st.lists(span, max_size=3))),
-        periods=tuple(data.draw(span) for _ in recorded.steps),
-        device=data.draw(st.booleans()),
+    check_a_proposal_or_a_reason(
+        job.recorded(counts), 2 * job.step_ns(counts), data, lambda one: propose([one], job.graph)
     )
-    try:
-        found = propose([recorded], job.graph)
-    except NotApplicableError:
-        return
-    assert found.step_ns == sum(found.parts.values())
-    assert found.keep or found.least_gain >= 1
-    assert found.least_gain <= found.gain <= found.most_gain
 
 
 @pytest.mark.parametrize(

@@ -189,11 +189,8 @@ def test_no_transfer_undercuts_the_fastest(points: list[tuple[int, int]]) -> Non
     cost = fastest(points)
     assert all(cost.startup_ns + cost.ns_per_byte * size <= time for size, time in points)
     assert any(cost.startup_ns + 1 + cost.ns_per_byte * size >= time for size, time in points)
-
-
-def test_transfers_on_a_line_give_the_line() -> None:
-    points = [(size, 50 + 3 * size) for size in (1, 10, 100)]
-    assert fastest([*points, (10, 400)]) == AffineCost(50, Fraction(3))
+    line = [(size, 50 + 3 * size) for size in (1, 10, 100)]
+    assert fastest([*line, (10, 400)]) == AffineCost(50, Fraction(3))
 
 
 def alone(**given: Any) -> Recorded:
