@@ -54,6 +54,12 @@ def test_every_size_takes_what_costs_least(tables: list[Points], data: st.DataOb
         assert taken <= min(cost.cost_ns(size) for cost in costs.values()) + 2  # rounding
 
 
+def test_the_last_size_may_have_a_choice_of_its_own() -> None:
+    falls, rises = network(((80, 3), (117, 244))), network(((10, 1), (123, 253)))
+    rules = rules_of({("ring", "simple"): falls, ("tree", "ll"): rises})
+    assert [(rule.most_bytes, rule.algorithm) for rule in rules] == [(116, "ring"), (117, "tree")]
+
+
 def test_the_switch_is_where_the_tables_cross() -> None:
     networks = {
         ("tree", "ll"): network(((0, 100), (1000, 1100))),

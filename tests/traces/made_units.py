@@ -61,7 +61,9 @@ class UnitJob:
         for place in reversed(range(last + 1)):
             start = max(left, arrived)
             if place and place - 1 not in self.kept:
-                arrived = send("all_gather", start, self.units[place - 1][2])
+                # The streams wait for the latest copy out: of a kept unit, in the forward pass.
+                issued = steps[last][0] if place == last and last in self.kept else start
+                arrived = send("all_gather", issued, self.units[place - 1][2])
             steps.append((start, start + self.units[place][1]))
             left = max(steps[-1][1], reduced)
             reduced = send("reduce_scatter", left, self.units[place][2])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.families.fsdp import Plan
@@ -57,6 +57,7 @@ def test_settings_and_computation_are_those_of_the_job(job: UnitJob) -> None:
     assert (found.steps, found.buffers, found.shared) == ((0, 1), 1, False)
 
 
+@example(UnitJob(((10**5, 10**5, 4000), (0, 1, 40_000), (10**6, 1, 4)), 500, 14, frozenset({0, 2})))
 @given(jobs())
 def test_a_recorded_step_is_predicted_as_it_was(job: UnitJob) -> None:
     found = proposed(job)

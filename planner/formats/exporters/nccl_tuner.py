@@ -90,7 +90,7 @@ def _stretches(
                 place = low + Fraction(high - low) * start / (start - end)
                 sizes |= {size for size in (int(place), int(place) + 1) if low < size < high}
     begin, chosen = first, _least(costs, first)
-    for low, high in pairwise(sorted(sizes)):
+    for low, high in pairwise([*sorted(sizes), last]):  # the last size is a stretch of its own
         best = _least(costs, (low + high) // 2)  # nothing crosses between the two
         if best != chosen:
             if low > begin:
