@@ -55,18 +55,16 @@ def test_settings_of_tools_repeat_it(profile: object, line: Line) -> None:
 
 
 @pytest.mark.parametrize("memory", ["memory_bytes", "accelerator_memory_bytes"])
-@pytest.mark.parametrize("mode", ["", "--mode fsdp"])
-def test_what_a_cluster_s_memory_is_understood_as(
-    memory: str, mode: str, profile: object, line: Line
-) -> None:
+def test_what_a_cluster_s_memory_is_understood_as(memory: str, profile: object, line: Line) -> None:
     topology = {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}
     nic = {**CLUSTER["nic"], "per_machine": 8}
     cluster = {**CLUSTER, "machines": 2, "topology": topology, "nic": nic}
     write("c.json", {**cluster, memory: 80 * 10**9})
-    out = line("plan m.json --cluster c.json -o plan.json", mode).out
-    said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
-    warned = any("accelerator_memory_bytes" in text for text in read("plan.json")["warnings"])
-    assert (said in out) == warned == (memory == "memory_bytes")
+    for mode in ("", "--mode fsdp"):
+        out = line("plan m.json --cluster c.json -o plan.json", mode).out
+        said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
+        warned = any("accelerator_memory_bytes" in text for text in read("plan.json")["warnings"])
+        assert (said in out) == warned == (memory == "memory_bytes")
 
 
 def test_requests_repeat_it(profile: dict[str, Any]) -> None:
