@@ -16,12 +16,17 @@ from tests.jsonio.requests import SMALL as YAN
 GOOD = json.dumps(IBATCH)
 
 
-def test_solve_reads_standard_input(line: Line) -> None:
+def test_a_request_comes_from_a_file_or_standard_input_and_its_answer_goes_likewise(
+    line: Line,
+) -> None:
     out, err = line("solve", given=IBATCH)
     assert json.loads(out)["status"] == "optimal"
-    assert out.count("\n") == 1
-    assert err == ""
-    refused = line("solve -", given={**IBATCH, "startup_ns": -1}, status=2)
+    assert (out.count("\n"), err) == (1, "")
+    assert line("solve request.json -o answer.json") == ("", "")
+    assert read("answer.json")["status"] == "optimal"
+    assert line("solve --output answer.json", given=b"{", status=2) == ("", "")
+    assert read("answer.json")["error"]["code"] == "invalid_request"
+    refused = line("solve - -o -", given={**IBATCH, "startup_ns": -1}, status=2)
     assert refused.json["error"]["path"] == "startup_ns"
 
 
@@ -32,14 +37,6 @@ def test_streams_keep_order_and_survive_bad_lines(line: Line) -> None:
     for answers in (printed, Path("answers").read_text()):
         solved = ["status" in json.loads(answer) for answer in answers.splitlines()]
         assert solved == [True, False, True, False, True]
-
-
-def test_answers_go_into_a_file(line: Line) -> None:
-    assert line("solve request.json -o answer.json") == ("", "")
-    assert read("answer.json")["status"] == "optimal"
-    assert line("solve --output answer.json", given=b"{", status=2) == ("", "")
-    assert read("answer.json")["error"]["code"] == "invalid_request"
-    assert line("solve -o -", given=IBATCH).json["status"] == "optimal"
 
 
 def test_a_fault_exits_with_1_and_leaves_other_requests_alone(

@@ -98,17 +98,12 @@ def test_slow_witnesses_run_if_they_are_asked_for(line: Line) -> None:
         assert (f"\n{witness} " in out, f"\n{witness} " in asked) == (False, True)
 
 
-def test_an_option_of_other_problems_names_them_all(line: Line) -> None:
-    said = line.error(LENET, "--ignore-memory")
-    assert "--problem ibatch, only to yan, fsdp, iteration" in said
-    assert "--ignore-memory       yan, fsdp, iteration: " in line("compare --help").out
-
-
 def test_the_help_names_every_problem_its_options_and_its_methods(line: Line) -> None:
     text = line("compare --help").out
     listed = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[\w-]+)", text, flags=re.MULTILINE)
     own = {option.name for family in PROFILED.values() for option in family.options}
     assert {*own, *OPTIONS} <= {*listed}
+    assert "--ignore-memory       yan, fsdp, iteration: " in text
     for name, family in FAMILIES.items():
         about = text.partition(f"\n  {name}: {family.asks}\n")[2].partition("\n  planner")[0]
         methods = about.partition(f"    {family.example}\n")[0]

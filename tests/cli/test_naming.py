@@ -16,7 +16,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from tests.cli.commands import commands
 from tests.cli.documents import (
-    BML,
     DAMAGED,
     IBATCH,
     LAYERS,
@@ -126,6 +125,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--network network.json --workers 8", "--workers: expected 3, among whom --network was"),
     ],
     "compare data/profiles/lenet5.json": [
+        ("--ignore-memory", f"{_APART.format('ignore-memory', 'ibatch')}yan, fsdp, iteration"),
         ("--problem yan --cluster office-4 --machines 3", "--machines: not together with"),
         ("--problem yan --cluster office-4 --startup 1us", "--startup: not together with"),
         ("--problem bml --cluster office-4", "--cluster: expected a bcube such as bml-bcube"),
@@ -246,7 +246,12 @@ DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABL
     ("words", "document", "change", "said"),
     [
         (f"compare bad.json {LINK}", PROFILE, {"batch_size": -3}, "batch_size: expected an integ"),
-        ("compare bad.json", BML, {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected"),
+        (
+            "compare bad.json",
+            DAMAGED,
+            {"failed": {"nics": [[[0], 0]]}},
+            "failed.nics[0][0]: expected",
+        ),
         ("compare bad.json", REQUESTS["drizzle"], {"task_ns": -1}, "task_ns: expected a number"),
         (TIMES, MEASURED, {"collective": "all_gather"}, "collective: expected all_reduce, which"),
         (TIMES, MEASURED, {"network": {}}, "network.startup_ns: missing; or give a table"),

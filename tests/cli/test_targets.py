@@ -99,13 +99,6 @@ def test_pulls_for_fsdp2_are_compared_and_exported(line: Line) -> None:
     assert len(told.json["groups"]) == len(answer["batches"])
 
 
-def test_a_slow_pull_plan_is_refused(line: Line) -> None:
-    options = "--startup 100ms --bandwidth 10Gb/s --methods layer_by_layer -o p.json"
-    line("compare", RESNET50, options)
-    assert "plan for it (--for fsdp2)" in line.error("export fsdp2 p.json")
-    line("export fsdp2 p.json --anyway")
-
-
 def test_without_a_cluster_a_plan_for_ddp_is_that_of_compare(line: Line) -> None:
     write("net.json", {"startup_ns": 2_500_000, "ns_per_byte": 28})
     options = "--for ddp --network net.json --json"

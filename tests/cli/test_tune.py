@@ -79,16 +79,19 @@ def test_a_page_tells_the_same_and_how_it_is_made_again(line: Line) -> None:
     assert Path("a b.html").read_text() == page
 
 
-@pytest.mark.parametrize("contention", [0, 100])
-def test_a_measured_network_decides(contention: int, line: Line) -> None:
-    interference = {"ns_per_byte": contention}
-    network = {"startup_ns": 10, "ns_per_byte": 200, "interference": interference}
-    Path("network.json").write_text(json.dumps(network))
-    report: Any = line("tune --json rank0.json rank1.json --network network.json").json
-    parts = report["parts"]
-    # 16 bytes are ready at 66 µs and 64 at 69, and everything is sent from there on.
-    assert report["predicted_ns"] == parts["other"] + parts["passes"] + 16_010
-    assert report["contention"] == (contention > 0)
+def test_a_measured_network_decides(line: Line) -> None:
+    affine = {"startup_ns": 10, "ns_per_byte": 200}
+    for network, contention in (
+        ({**affine, "interference": {"ns_per_byte": 0}}, False),
+        ({**affine, "interference": {"ns_per_byte": 100}}, True),
+        ({"startup_ns": 10, "bytes_per_s": 5e6}, False),  # by its ring
+    ):
+        Path("network.json").write_text(json.dumps(network))
+        report: Any = line("tune --json rank0.json rank1.json --network network.json").json
+        parts = report["parts"]
+        # 16 bytes are ready at 66 µs and 64 at 69, and everything is sent from there on.
+        assert report["predicted_ns"] == parts["other"] + parts["passes"] + 16_010
+        assert report["contention"] == contention
 
 
 @pytest.mark.parametrize(
