@@ -28,18 +28,16 @@ def imported(line: Line) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize(
-    ("direction", "collective"), [("pull", "all_gather"), ("push", "reduce_scatter")]
-)
-def test_batches_take_the_times_measured(direction: str, collective: str, line: Line) -> None:
-    command = f"compare scaled.json --direction {direction} --network measured.json --json"
-    write("measured.json", {**MEASURED, "collective": collective})
-    (answer,) = line(command, "--methods layer_by_layer").json
-    spans = [one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]]
-    assert sorted(spans) == [257_576, 348_485, 1_000_000]  # between the points, rounded up
-    beside = {"interference": {"ns_per_byte": 2, "slowdown": 1.5}}
-    write("measured.json", {**MEASURED, "collective": collective, **beside})
-    assert "Eq. 4 knows no interference" in line.error(command, "--objective eq4")
+def test_batches_take_the_times_measured(line: Line) -> None:
+    for direction, collective in (("pull", "all_gather"), ("push", "reduce_scatter")):
+        command = f"compare scaled.json --direction {direction} --network measured.json --json"
+        document = {**MEASURED, "collective": collective}
+        write("measured.json", document)
+        (answer,) = line(command, "--methods layer_by_layer").json
+        spans = [one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]]
+        assert sorted(spans) == [257_576, 348_485, 1_000_000]  # between the points, rounded up
+        write("measured.json", {**document, "interference": {"ns_per_byte": 2, "slowdown": 1.5}})
+        assert "Eq. 4 knows no interference" in line.error(command, "--objective eq4")
 
 
 def test_several_files_become_one_document(imported: dict[str, Any], line: Line) -> None:
@@ -66,6 +64,8 @@ def test_links_of_a_host_are_said_and_kept(imported: object, line: Line) -> None
 
 TINY = "compare tiny.json --network imported.json --problem"
 SCALED = "compare scaled.json --problem caramel --methods caramel --network network.json"
+LENET_BY_TABLES = f"{LENET} --network imported.json --problem"
+COSTS = "those on which a ring's all_g"
 ASSUMED = "warning: start-ups are assumed, not measured"
 
 
@@ -75,18 +75,10 @@ ASSUMED = "warning: start-ups are assumed, not measured"
         (f"{TINY} caramel --workers 3", "all_reduce among 3 ranks interpolated between 2 and 4"),
         (f"{TINY} ibatch", "all_gather among 4 ranks as measured"),
         (f"{TINY} iteration --cluster caramel-8", "all_reduce among 8 ranks extrapolated from 2, "),
-        *(
-            (
-                f"{LENET} --network imported.json --problem {problem}",
-                "those on which a ring's all_g",
-            )
-            for problem in (
-                "bml --bcube 2,2",
-                "bigdl --machines 4",
-                "yan --machines 4 --methods data_parallel",
-                "drizzle --cluster drizzle-32",
-            )
-        ),
+        (f"{LENET_BY_TABLES} bml --bcube 2,2", COSTS),
+        (f"{LENET_BY_TABLES} bigdl --machines 4", COSTS),
+        (f"{LENET_BY_TABLES} yan --machines 4 --methods data_parallel", COSTS),
+        (f"{LENET_BY_TABLES} drizzle --cluster drizzle-32", COSTS),
         (
             "compare scaled.json --problem bml --bcube 2,2 --network network.json",
             "those on which a ring's all_reduce among 4 ranks costs",
@@ -121,18 +113,10 @@ def test_requests_take_tables(imported: dict[str, Any], line: Line) -> None:
     assert "a ring's all_gather" in line("solve", given=bcube | network).json["warnings"][-1]
 
 
-@pytest.mark.parametrize(
-    ("problem", "method", "collective"),
-    [
-        ("caramel", "caramel", "all_reduce"),
-        ("ibatch", "greedy", "all_gather"),
-        ("iteration", "ddp", "all_reduce"),
-    ],
-)
-def test_compare_takes_a_clusters_own_tables(
-    problem: str, method: str, collective: str, line: Line
-) -> None:
-    said = line(LENET, f"--problem {problem} --methods {method} --cluster h100ib-10").out
+@pytest.mark.parametrize("words", ["caramel --methods caramel", "ibatch --methods greedy"])
+def test_compare_takes_a_clusters_own_tables(words: str, line: Line) -> None:
+    said = line(LENET, "--cluster h100ib-10 --problem", words).out
+    collective = "all_reduce" if words.startswith("caramel") else "all_gather"
     assert f"{collective} by measured tables" in said
     assert f"beyond the table of {collective}" in said
     assert "assumed" not in said

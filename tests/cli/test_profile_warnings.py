@@ -44,14 +44,10 @@ def test_plans_repeat_it(command: str, profile: object, line: Line) -> None:
     assert answer["profile_threads"] == 2
     if command.startswith("compare"):
         assert all(answer["warnings"] == [DOUBT] for answer in line(command, "--json").json)
+    if "ibatch" in command:
+        write("pull.json", {**answer, "layer_parameters": [[f"l{i}.weight"] for i in range(5)]})
+        assert f"planner: warning: {DOUBT}" in line("export fsdp2 pull.json -o out").err
     assert line("draw plan.json").err.startswith(f"planner: warning: {DOUBT}\n")
-
-
-def test_settings_of_tools_repeat_it(profile: object, line: Line) -> None:
-    line("compare m.json -o plan.json", LINK)
-    names = [[f"l{i}.weight"] for i in range(5)]
-    write("plan.json", {**read("plan.json"), "layer_parameters": names})
-    assert f"planner: warning: {DOUBT}" in line("export fsdp2 plan.json -o out").err
 
 
 @pytest.mark.parametrize("memory", ["memory_bytes", "accelerator_memory_bytes"])
