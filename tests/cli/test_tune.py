@@ -22,7 +22,7 @@ from planner.traces.units import propose_units
 from planner.view.tuned_page import TunedReport, tuned_page
 from planner.view.tuned_text import tune_lines
 from tests.cli.line import Line
-from tests.cli.test_why import traced, write
+from tests.cli.test_why import write, write_ranks
 from tests.formats.test_kineto import a_step, event, written
 from tests.report.reading import read
 from tests.schemas import validate
@@ -34,9 +34,7 @@ from tests.traces.test_units import SLOW
 @pytest.fixture(autouse=True)
 def _traces(line: Line) -> None:
     del line
-    for rank, (sent, lasts) in enumerate(((77.0, 20.0), (72.0, 25.0))):
-        about = {"rank": rank, "world_size": 2}
-        write(f"rank{rank}.json", traced(rank, sent, lasts), distributedInfo=about)
+    write_ranks((77.0, 20.0), (72.0, 25.0))
 
 
 def test_a_step_is_predicted_and_buckets_are_planned(line: Line) -> None:
@@ -94,6 +92,10 @@ def test_a_measured_network_decides(line: Line) -> None:
         assert report["contention"] == contention
 
 
+JOB = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0)
+"""It sent nearly everything behind its backward pass."""
+
+
 @pytest.mark.parametrize(
     ("target", "setting"),
     [
@@ -104,11 +106,9 @@ def test_a_measured_network_decides(line: Line) -> None:
     ],
 )
 def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
-    """A job that sent nearly everything behind its backward pass."""
-    job = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0)
-    ranks = [job.recorded((1, 5), rank=rank) for rank in (0, 1)]
-    proposal = propose(ranks, job.graph, target=TARGETS[target])
-    settings = settings_for(target, [answer(*proposal.planned)], job.graph, 4)
+    ranks = [JOB.recorded((1, 5), rank=rank) for rank in (0, 1)]
+    proposal = propose(ranks, JOB.graph, target=TARGETS[target])
+    settings = settings_for(target, [answer(*proposal.planned)], JOB.graph, 4)
     text = "\n".join(tune_lines(proposal, settings, 2))
     assert "worth setting" in text
     assert setting in text
@@ -119,7 +119,7 @@ def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
 @pytest.mark.parametrize("system", ["deepspeed", "ddp"])
 def test_jobs_of_zero_keep_their_stage(system: str, device: bool) -> None:
     """Which a trace does not tell; a job of DDP is told one."""
-    job = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0, system=system, turns=not device)
+    job = replace(JOB, system=system, turns=not device)
     ranks = [job.recorded((1, 5), rank=rank, device=device) for rank in (0, 1)]
     proposal = propose(ranks, job.graph, target=TARGETS["deepspeed"])
     settings = to_change(proposal, answer(*proposal.planned), job.graph, device=device)

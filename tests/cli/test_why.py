@@ -22,11 +22,17 @@ def write(name: str, events: list[Event], **more: Any) -> None:
     Path(name).write_bytes(written(events, **more))
 
 
+def write_ranks(*spans: tuple[float, float]) -> None:
+    """Write a trace for each rank, whose gradients were sent and lasted as is said."""
+    for rank, span in enumerate(spans):
+        about = {"rank": rank, "world_size": len(spans)}
+        write(f"rank{rank}.json", traced(rank, *span), distributedInfo=about)
+
+
 @pytest.fixture(autouse=True)
 def _traces(line: Line) -> None:
-    for rank, (sent, lasts) in enumerate(((77.0, 2.0), (72.0, 7.0))):
-        about = {"rank": rank, "world_size": 2}
-        write(f"rank{rank}.json", traced(rank, sent, lasts), distributedInfo=about)
+    del line
+    write_ranks((77.0, 2.0), (72.0, 7.0))
 
 
 def reported(line: Line, words: str) -> Any:
