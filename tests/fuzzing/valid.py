@@ -15,7 +15,6 @@ from tests.fuzzing import parts
 from tests.fuzzing.parts import Make, Request, amount, below, limit, made, maybe, one_of, size
 from tests.jsonio.requests import BASES
 
-TARGET = maybe(0.2, one_of("ddp", "horovod", "deepspeed", "megatron"))
 LIMITS = ("memory_bytes", "memory_limit_bytes", "max_group_ns")
 
 COUNTS: list[Make] = [amount, below(20), below(10**6), lambda _: 7]
@@ -69,9 +68,7 @@ def caramel(draw: Random) -> Request:
         **found,
         "network": parts.network,
         "op_order": maybe(0.2, names),
-        "workers": maybe(0.2, one_of(1, 2, 8, 100, 65536)),
         "time_limit_s": limit if len(names) > 16 else maybe(0.5, limit),
-        "target": TARGET,
     }
 
 
@@ -90,9 +87,7 @@ def yan(draw: Random) -> Request:
         "machines": machines,
         "samples": one_of(1, 100, 60000),
         "cores": one_of(2, 4, 16),
-        "memory_bytes": maybe(0.3, one_of(1, 10**4, 10**7, 10**12)),
         "machine_speeds": maybe(0.2, [one_of(0.5, 1, 2)] * machines),
-        "pareto": maybe(0.3 if machines <= 8 else 0, True),
         "time_limit_s": limit if machines > 4 else maybe(0.5, limit),
     }
 
@@ -121,8 +116,6 @@ def bml(draw: Random) -> Request:
     return {
         **BASES["bml"],
         **({"n": n, "k": k} | (some if draw.random() < 0.2 else {})),
-        "latency_ns": maybe(0.3, one_of(0, 1, 5000, 10**9)),
-        "reduce_ns_per_byte": maybe(0.2, 0.1),
         "failed": maybe(0.5, failed),
         "schedule": maybe(0.4, one_of("none", "all", {"server": server})),
         "time_limit_s": limit if n**k > 100 else maybe(0.8, limit),
@@ -138,7 +131,6 @@ def bigdl(draw: Random) -> Request:
         "element_bytes": one_of(1, 2, 4, 8),
         "nodes": one_of(*(nodes if draw.random() < 0.98 else (200, 1024, 1025, 4096))),
         "partitions_per_node": one_of(1, 2, 4, 100, one_of(100, 2**20)),
-        "reduce_ns_per_byte": maybe(0.4, 0.1),
         "time_limit_s": maybe(0.5, limit),
     }
 
@@ -172,13 +164,7 @@ def fsdp(draw: Random) -> Request:
 
 def iteration(draw: Random) -> Request:
     """Return a model and a cluster."""
-    return {
-        "profile": parts.profile,
-        "cluster": parts.cluster,
-        "time_limit_s": limit,
-        "computation_scale": maybe(0.2, one_of(1, 0.02, 1e-9, 3)),
-        "target": TARGET,
-    }
+    return {"profile": parts.profile, "cluster": parts.cluster, "time_limit_s": limit}
 
 
 def overlap(draw: Random) -> Request:
