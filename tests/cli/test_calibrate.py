@@ -46,15 +46,15 @@ def decoded(document: dict[str, Any]) -> Any:
     return decode_measurements(json.dumps(document).encode())
 
 
-def epochs() -> dict[str, Any]:
-    """Return measurements as they come out if the constants are `TRUE`."""
+def epochs(constants: dict[str, Any] = TRUE) -> dict[str, Any]:
+    """Return measurements as they come out if these are the constants."""
     names = ("parameter_servers", "replicas", "workers_per_replica")
     rows = [
         {**dict(zip(names, triple, strict=True)), "layers": [choice(*one) for one in layers]}
         for triple, *layers in RUNS
     ]
     document = {**REQUEST, "measurements": [{**row, "epoch_ns": 1} for row in rows]}
-    problem, measurements = decoded({**document, "constants": TRUE})
+    problem, measurements = decoded({**document, "constants": constants})
     for row, measured in zip(document["measurements"], measurements, strict=True):
         row["epoch_ns"] = estimate(problem, measured.configuration).epoch_ns
     return copy.deepcopy(document)
@@ -78,6 +78,16 @@ def test_fit_finds_constants_that_a_request_takes(line: Line) -> None:
     assert (held_out["folds"], len(held_out["predictions_ns"])) == (5, len(RUNS))
     assert held_out["kendall_tau_b"] == pytest.approx(1)
     decoded({**epochs(), "constants": found})
+
+
+def test_fit_says_what_fits_best_at_0(line: Line) -> None:
+    """Epochs as if a start-up took a little less than no time."""
+    document = epochs({**TRUE, "latency_ns": [1000, 1000]})
+    more = epochs({**TRUE, "latency_ns": [3000, 3000]})
+    for row, other in zip(document["measurements"], more["measurements"], strict=True):
+        row["epoch_ns"] -= other["epoch_ns"] - row["epoch_ns"]
+    provenance = line("calibrate fit - -o -", given=document).json["provenance"]
+    assert (provenance["at_floor"], provenance["source"]) == (["latency_ns"], "standard input")
 
 
 def test_a_mapping_left_out_is_the_canonical_one() -> None:

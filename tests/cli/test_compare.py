@@ -171,6 +171,7 @@ def test_epochs_are_ranked_by_their_triples(line: Line) -> None:
 
     out = line("compare yan.json").out
     assert "3 machines of 2 cores" in blocks(out)[0]
+    assert [*rows_of(out)[0].values()][:5] == ["exact", "1", "2", "1", "3"]
     best, *others = ranking(out)
     assert (best[0], best[-2:]) == ("1×2+1", ["121.5", "ms"])
     assert all("%)" in " ".join(bar) or "×)" in " ".join(bar) for bar in others)

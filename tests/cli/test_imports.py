@@ -113,10 +113,12 @@ def test_requests_take_tables(imported: dict[str, Any], line: Line) -> None:
     assert "a ring's all_gather" in line("solve", given=bcube | network).json["warnings"][-1]
 
 
-@pytest.mark.parametrize("words", ["caramel --methods caramel", "ibatch --methods greedy"])
+@pytest.mark.parametrize(
+    "words", ["caramel --methods caramel", "ibatch --methods greedy", "iteration --methods ddp"]
+)
 def test_compare_takes_a_clusters_own_tables(words: str, line: Line) -> None:
     said = line(LENET, "--cluster h100ib-10 --problem", words).out
-    collective = "all_reduce" if words.startswith("caramel") else "all_gather"
+    collective = "all_gather" if words.startswith("ibatch") else "all_reduce"
     assert f"{collective} by measured tables" in said
     assert f"beyond the table of {collective}" in said
     assert "assumed" not in said
