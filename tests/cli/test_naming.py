@@ -38,6 +38,7 @@ TIMED = "calibrate network"
 RUN = "run caramel.json --model tests.cli.factories:whole"
 _LINK = "name: unknown field; known are bytes_per_s"
 _NONE = "does not apply to a request"
+_TIME = "expected seconds, or a time such as 500ms, got"
 _APART = "--{0}: does not apply to --problem {1}, only to "
 
 
@@ -53,6 +54,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--algorithms ring,star", "--algorithms[1]: expected one of ring"),
         ("--algorithms ,", "--algorithms: expected a list such as A,B, got ','"),
         *named("--epoch-samples 0", "--max-overhead 2", "--time-limit 0"),
+        ("--time-limit soon", f"--time-limit: {_TIME}"),
         ("--method ps --mode replicated", "--mode: the plans of ps"),
         ("--for ddp --mode sharded", "--mode: the plans of Distributed"),
         ("--for ddp --epoch-samples 9", "--epoch-samples: not with target ddp"),
@@ -67,7 +69,11 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("model.json --for fsdp2 --network x", "--cluster: missing: where the model trains"),
         ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
     ],
-    REPORT: [("--algorithms star", "--algorithms[0]: "), ("--time-limit 0", "--time-limit")],
+    REPORT: [
+        ("--algorithms star", "--algorithms[0]: "),
+        *named("--time-limit 0"),
+        ("--time-limit soon", f"--time-limit: {_TIME}"),
+    ],
     "report": [("cluster.json --cluster cluster.json", "cluster.json: ")],
     COMPARE: [
         ("--methods exakt", "did you mean 'exact'"),
@@ -180,6 +186,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
         ("--bcube '3, 2'", "--bcube: expected n,k such as 3,2, got '3, 2'"),
         ("--depths 1,,2", "--depths: expected a list such as A,B, got '1,,2'"),
+        *named("--seconds soon", "--timeout soon", said=_TIME),
         ("--interfaces lo", "--interfaces: only with --bcube"),
         ("--cluster-out -", "--cluster-out: expected a file"),
         ("--interference torch.nn", "--interference: expected module:factory, got 'torch.nn'"),
@@ -195,6 +202,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--steps 0", "--steps: expected an integer >= 2"),
         ("--picture step.txt", "--picture: expected a name ending in"),
         ("--timeout nan", "--timeout: expected seconds > 0"),
+        ("--timeout soon", f"--timeout: {_TIME}"),
         ("--model nothing", "--model: expected module:factory"),
         ("--model tests.cli.factories:lost", "factories.py) has no lost"),
         ("--input 3", "--input: no effect here"),

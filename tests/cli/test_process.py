@@ -81,7 +81,7 @@ def test_other_encodings_of_the_terminal(
     write("graph.txt", GOOD)
     screen = TextIOWrapper(BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", screen)
-    assert main(f"compare tiny.json {LINK} --methods exact,greedy -o plan.json".split()) == 0
+    assert main(f"compare tiny.json {LINK} --methods exact,greedy".split()) == 0
     screen.seek(0)
     screen.truncate()
     assert main(["import", "pipedream", "graph.txt", "--name", "é"]) == 0
