@@ -11,6 +11,7 @@ from planner.families.yan.configuration import canonical_mapping
 from planner.families.yan.model import estimate
 from planner.jsonio.measurements import decode_measurements
 from tests.cli.line import Line, read, write
+from tests.cli.printed import check_printed
 from tests.jsonio.requests import patched
 from tests.jsonio.test_yan import SMALL
 
@@ -63,10 +64,9 @@ def epochs(constants: dict[str, Any] = TRUE) -> dict[str, Any]:
 def test_fit_finds_constants_that_a_request_takes(line: Line) -> None:
     write("epochs.json", epochs())
     assert line("calibrate fit epochs.json -o constants.json") == ("", "")
-    shown = line("calibrate fit epochs.json")
-    found, provenance = shown.json["constants"], shown.json["provenance"]
-    assert shown.err == ""
-    assert found == read("constants.json")["constants"]
+    written = read("constants.json")
+    check_printed("fit", written)
+    found, provenance = written["constants"], written["provenance"]
     assert found["muladd_ns"] == pytest.approx(0.5)
     assert found["nic_bits_per_s"] == pytest.approx(1e10)
     assert found["latency_ns"][1] == pytest.approx(120_000)
@@ -86,7 +86,9 @@ def test_fit_says_what_fits_best_at_0(line: Line) -> None:
     more = epochs({**TRUE, "latency_ns": [3000, 3000]})
     for row, other in zip(document["measurements"], more["measurements"], strict=True):
         row["epoch_ns"] -= other["epoch_ns"] - row["epoch_ns"]
-    provenance = line("calibrate fit - -o -", given=document).json["provenance"]
+    out, err = line("calibrate fit -", given=document)
+    assert err == ""
+    provenance = json.loads(out)["provenance"]
     assert (provenance["at_floor"], provenance["source"]) == (["latency_ns"], "standard input")
 
 
@@ -132,6 +134,7 @@ def test_compute_writes_constants_and_where_they_come_from(line: Line) -> None:
     command = "calibrate compute --cores 1 --repetitions 2"
     assert line(command, "-o constants.json") == ("", "")
     written = read("constants.json")
+    check_printed("compute", written)
     constants, provenance = written["constants"], written["provenance"]
     assert set(constants) == {"muladd_ns", "activation_ns", "error_ns", "interference"}
     assert constants["interference"] == [1]

@@ -1,5 +1,6 @@
 """What is read off other tools' files and measurements, as a person meets it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from planner.jsonio import decode_profile
 from tests.cli.documents import FILES, MEASURED
 from tests.cli.line import Line, read, without_runtime, write
+from tests.cli.printed import check_printed
 from tests.formats.spark_logs import END, START, head, iteration, loop, written
 from tests.formats.test_nccl_tests import ROWS, run
 from tests.formats.test_pipedream import GOOD
@@ -150,6 +152,7 @@ def _log(line: Line) -> None:
 def test_import_warns_on_standard_error(line: Line) -> None:
     write("graph.txt", GOOD)
     out, err = line("import pipedream graph.txt --batch-size 4")
+    check_printed("profile", json.loads(out))
     assert decode_profile(out.encode()).name == "graph"
     assert "data loading" in err
     Path("graph.txt").write_bytes(b"\xff")
@@ -158,6 +161,7 @@ def test_import_warns_on_standard_error(line: Line) -> None:
 
 def test_an_import_is_what_a_request_takes_and_is_compared(line: Line) -> None:
     imported, compared = line("import spark-events app"), line("compare --events app").out
+    check_printed("spark", imported.json)
     drizzle = imported.json["drizzle"]
     assert (drizzle["compute_ns"], drizzle["tasks"]) == (50_000_000, 4 + 2)
     asked = {name: drizzle[name] for name in ("compute_ns", "tasks")} | drizzle["constants"]

@@ -1,17 +1,9 @@
 """Plans for targets on the command line, and what becomes of other plans that are exported."""
 
-from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.families.caramel import Problem, evaluate, solve
-from planner.families.caramel.baselines import unordered
-from planner.families.caramel.for_target import exported
-from planner.jsonio import decode_profile
-from planner.model.clusters import Nic
-from planner.solving.deadline import NEVER
 from planner.solving.targets import TARGETS, to_apply
 from tests.cli.line import Line, Said, read, write
 
@@ -29,25 +21,13 @@ def test_a_plan_that_only_looks_faster_than_ddp_is_refused(line: Line) -> None:
     assert round(answer["iteration_ns"] / 1e9, 3) == 3.798
     ddp = answer["targets"]["ddp"]
     assert round(ddp["default_ns"] / 1e9, 3) == 4.235
-    assert ddp["plan_ns"] > 1.1 * ddp["default_ns"]
+    assert round(ddp["plan_ns"] / 1e9, 3) == 4.823
     error = line.error("export ddp p.json")
     for said in ("its default 4.235 s", "plan for it (--for ddp)", "--anyway"):
         assert said in error
     anyway = line("export ddp p.json --anyway")
     assert len(anyway.json["buckets"]) == len(answer["groups"])
     assert "its default 4.235 s" in anyway.err
-
-    # Prices under the rules of DDP are those of the evaluation.
-    profile = decode_profile(Path(RESNET50).read_bytes())
-    problem = Problem.from_profile(profile, Nic(Fraction(500_000_000, 8), 2_500_000), workers=8)
-    plan = solve(problem).plan
-    assert plan is not None
-    lanes = unordered(problem, NEVER)
-    there = type(plan)(plan.groups, lanes.backward_orders, lanes.forward_order, barrier=True)
-    priced = exported(problem, plan, NEVER)["ddp"]
-    assert priced.plan_ns == evaluate(problem, there).iteration_ns == ddp["plan_ns"]
-    default = solve(problem, method="ddp").objective_ns
-    assert priced.default_ns == default == ddp["default_ns"]
 
 
 @pytest.mark.slow
