@@ -15,9 +15,7 @@ from tests.jsonio.requests import SMALL as YAN
 GOOD = json.dumps(IBATCH)
 
 
-def test_a_request_comes_from_a_file_or_standard_input_and_its_answer_goes_likewise(
-    line: Line,
-) -> None:
+def test_files_and_standard_streams_hold_requests_and_answers(line: Line) -> None:
     out, err = line("solve", given=IBATCH)
     assert json.loads(out)["status"] == "optimal"
     assert (out.count("\n"), err) == (1, "")
