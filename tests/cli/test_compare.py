@@ -187,6 +187,7 @@ def test_a_profile_is_compared_on_every_topology(line: Line) -> None:
     assert "network: start-up 5us, bandwidth 40Gb/s" in head
     assert {row["algorithm"] for row in rows} | left_out(out) == {*COLLECTIVES}
     assert left_out(out) == {"halving_doubling_bcube"}
+    assert {"algorithm": "ps_tensors_fattree", "× T_F": "5.3333"}.items() <= rows[8].items()
     title = "tiny: a synchronisation of 9 servers on BCube(3, 2)"
     assert blocks(out)[2].startswith(title)
     assert title in Path("p.svg").read_text(encoding="utf-8")
