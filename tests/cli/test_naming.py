@@ -186,6 +186,8 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
         ("--bcube '3, 2'", "--bcube: expected n,k such as 3,2, got '3, 2'"),
         ("--depths 1,,2", "--depths: expected a list such as A,B, got '1,,2'"),
+        ("--depths 2,4", "--depths: expected increasing depths from 1"),
+        ("--depths 1,2 --collective reduce_scatter", "--depths: only an all-reduce"),
         *named("--seconds soon", "--timeout soon", said=_TIME),
         ("--interfaces lo", "--interfaces: only with --bcube"),
         ("--cluster-out -", "--cluster-out: expected a file"),
