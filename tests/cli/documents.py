@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.jsonio.requests import CONTRACT
+from tests.jsonio.requests import BASES, CONTRACT
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import PROFILE as MODEL
 from tests.jsonio.test_yan import SMALL
@@ -37,6 +37,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "bml around failures": DAMAGED,
     "bigdl": json.loads((ROOT / "data/bigdl/vgg19-16.json").read_text()),
     "drizzle": json.loads((ROOT / "data/drizzle/inception64.json").read_text()),
+    "overlap": BASES["overlap"],
 }
 
 TABLE = [[64, 200_000], [1000, 250_000], [100_000, 500_000], [1_000_000, 2_000_000]]

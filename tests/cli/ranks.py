@@ -12,7 +12,7 @@ from tests.runtime.launching import launch
 def _commands(folder: str, commands: list[str]) -> list[int]:
     os.chdir(folder)
     os.environ["TORCHELASTIC_ERROR_FILE"] = f"error-{os.environ['RANK']}.json"
-    contention.SAMPLE_S = 0.02  # computation beside transfers is timed for a moment
+    contention.SAMPLE_S = 0.005  # computation beside transfers is timed for a moment
     statuses = []
     for number, words in enumerate(commands):
         os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + (number > 0))

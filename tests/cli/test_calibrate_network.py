@@ -94,21 +94,11 @@ def test_interference_is_measured_and_counted_also_beside_a_model(line: Line) ->
         assert row["computation_ns"] == computed == 9 * 10**6 + row["slowed_ns"]
 
 
-def test_a_model_that_fails_is_named(tmp_path: Path) -> None:
+def test_what_is_bad_in_a_job_is_said_by_its_ranks(tmp_path: Path) -> None:
     model = "--interference tests.cli.factories:failing --input 16"
-    said = commanded(2, tmp_path, f"{QUICK} --largest 100kB {model}", ends=2)
-    assert any("the model's forward pass failed: ValueError: no" in part for (part,) in said)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--bcube 2,2", "--bcube: expected 4 ranks for bml(2, 2), got 2"),
-        ("--depths 2,4", "--depths: expected increasing depths from 1"),
-        ("--depths 1,2 --collective reduce_scatter", "--depths: only an all-reduce"),
-    ],
-)
-def test_options_that_are_bad_in_a_job(tmp_path: Path, options: str, said: str) -> None:
-    (first,), (second,) = commanded(2, tmp_path, f"calibrate network {options}", ends=2)
+    commands = ("calibrate network --bcube 2,2", f"{QUICK} --largest 100kB {model}")
+    (first, failed), (second, too) = commanded(2, tmp_path, *commands, ends=2)
     assert first.removeprefix("rank 0: ") == second.removeprefix("rank 1: ")
-    assert first.startswith(f"rank 0: planner: error: {said}")
+    said = "rank 0: planner: error: --bcube: expected 4 ranks for bml(2, 2), got 2"
+    assert first.startswith(said)
+    assert "the model's forward pass failed: ValueError: no" in failed + too

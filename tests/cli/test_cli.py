@@ -6,22 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
 from planner.jsonio import decode_profile, reply
 from tests.cli.commands import commands
 from tests.cli.documents import IBATCH
-from tests.cli.line import Line, read, write
+from tests.cli.line import Line, Said, read, write
 from tests.jsonio.requests import SMALL as YAN
 
 GOOD = json.dumps(IBATCH)
 
 
-def test_solve_reads_standard_input(line: Line) -> None:
+def test_files_and_standard_streams_hold_requests_and_answers(line: Line) -> None:
     out, err = line("solve", given=IBATCH)
     assert json.loads(out)["status"] == "optimal"
-    assert out.count("\n") == 1
-    assert err == ""
-    refused = line("solve -", given={**IBATCH, "startup_ns": -1}, status=2)
+    assert (out.count("\n"), err) == (1, "")
+    assert line("solve request.json -o answer.json") == ("", "")
+    assert read("answer.json")["status"] == "optimal"
+    assert line("solve --output answer.json", given=b"{", status=2) == ("", "")
+    assert read("answer.json")["error"]["code"] == "invalid_request"
+    refused = line("solve - -o -", given={**IBATCH, "startup_ns": -1}, status=2)
     assert refused.json["error"]["path"] == "startup_ns"
 
 
@@ -32,14 +34,6 @@ def test_streams_keep_order_and_survive_bad_lines(line: Line) -> None:
     for answers in (printed, Path("answers").read_text()):
         solved = ["status" in json.loads(answer) for answer in answers.splitlines()]
         assert solved == [True, False, True, False, True]
-
-
-def test_answers_go_into_a_file(line: Line) -> None:
-    assert line("solve request.json -o answer.json") == ("", "")
-    assert read("answer.json")["status"] == "optimal"
-    assert line("solve --output answer.json", given=b"{", status=2) == ("", "")
-    assert read("answer.json")["error"]["code"] == "invalid_request"
-    assert line("solve -o -", given=IBATCH).json["status"] == "optimal"
 
 
 def test_a_fault_exits_with_1_and_leaves_other_requests_alone(
@@ -70,38 +64,36 @@ def test_every_help_text_has_an_example(path: tuple[str, ...], line: Line) -> No
 
 
 def test_profile_keeps_standard_output_for_the_profile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+    line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
-    (tmp_path / "noisy_model.py").write_text(
+    write(
+        "noisy_model.py",
         "import torch\nprint('hello')\n"
         "def make():\n    return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n"
-        "def leave():\n    raise SystemExit(0)\n"
+        "def leave():\n    raise SystemExit(0)\n",
     )
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    def profiled(words: str, status: int = 0) -> tuple[bytes, bytes]:
-        assert main(["profile", *words.split(), "--repetitions", "2", "--warmup", "0"]) == status
-        return capfdbinary.readouterr()
+    def profiled(words: str, status: int = 0) -> Said:
+        return line("profile", words, "--repetitions 2 --warmup 0", status=status)
 
     out, err = profiled("noisy_model:make")
-    assert decode_profile(out).parameter_bytes == 24
-    assert decode_profile(out).provenance.threads == 1
-    for said in (b"hello", b"1 layer, 2 parameters with gradients, 24 B", b"by 1 thread\n"):
+    profile = decode_profile(out.encode())
+    assert (profile.parameter_bytes, profile.provenance.threads) == (24, 1)
+    for said in ("hello", "1 layer, 2 parameters with gradients, 24 B", "by 1 thread\n"):
         assert said in err
-    assert b"written to standard output" in err
+    assert "written to standard output" in err
     out, err = profiled("noisy_model:make --threads 2")
-    assert b"by 2 threads\n" in err
-    assert decode_profile(out).provenance.source.endswith("--threads 2")
+    assert "by 2 threads\n" in err
+    assert decode_profile(out.encode()).provenance.source.endswith("--threads 2")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun sets it, before torch is loaded
     _, err = profiled("noisy_model:make")
     own = torch.get_num_threads()
     torch.set_num_threads(threads)
-    assert f"by {own} thread{'s' * (own > 1)}\n".encode() in err
-    out, err = profiled("noisy_model:make -o made.json")
-    assert b"written to made.json" in out
-    assert decode_profile((tmp_path / "made.json").read_bytes()).parameter_bytes == 24
-    assert b"ended the program" in profiled("noisy_model:leave", 2)[1]
+    assert f"by {own} thread{'s' * (own > 1)}\n" in err
+    assert "written to made.json" in profiled("noisy_model:make -o made.json").out
+    assert decode_profile(Path("made.json").read_bytes()).parameter_bytes == 24
+    assert "ended the program" in profiled("noisy_model:leave", 2).err
     profiled("noisy_model:make -o nowhere/profile.json", 2)

@@ -16,6 +16,7 @@ from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility
 from tests.cli.documents import LINK, ROOT
 from tests.cli.line import Line, read
+from tests.cli.printed import check_answer
 from tests.jsonio.requests import CHAIN
 from tests.words import Words
 
@@ -56,7 +57,7 @@ def test_families_with_scenarios_have_regret() -> None:
     assert "--regret" not in _names(Words({"a": 1}, {}))
 
 
-@pytest.mark.parametrize("problem", ["ibatch", "caramel", "iteration"])
+@pytest.mark.parametrize("problem", ["ibatch", "iteration"])
 def test_regret_is_shown_of_a_profile(problem: str, line: Line) -> None:
     command = f"{LENET} --problem {problem} --regret --methods layer_by_layer"
     assert "\nbandwidth × 0.7" in line(command).out
@@ -97,21 +98,27 @@ def test_slow_witnesses_run_if_they_are_asked_for(line: Line) -> None:
         assert (f"\n{witness} " in out, f"\n{witness} " in asked) == (False, True)
 
 
-def test_an_option_of_other_problems_names_them_all(line: Line) -> None:
-    said = line.error(LENET, "--ignore-memory")
-    assert "--problem ibatch, only to yan, fsdp, iteration" in said
-    assert "--ignore-memory       yan, fsdp, iteration: " in line("compare --help").out
-
-
 def test_the_help_names_every_problem_its_options_and_its_methods(line: Line) -> None:
     text = line("compare --help").out
     listed = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[\w-]+)", text, flags=re.MULTILINE)
     own = {option.name for family in PROFILED.values() for option in family.options}
     assert {*own, *OPTIONS} <= {*listed}
+    assert "--ignore-memory       yan, fsdp, iteration: " in text
     for name, family in FAMILIES.items():
         about = text.partition(f"\n  {name}: {family.asks}\n")[2].partition("\n  planner")[0]
         methods = about.partition(f"    {family.example}\n")[0]
         assert re.split(r",\s+", methods.strip()) == list(family.names())
+
+
+QUICK = {
+    "ibatch": "--methods greedy,one_batch",
+    "caramel": "--methods caramel,ddp",
+    "fsdp": "--methods fsdp2",
+    "iteration": "--methods ddp",
+    "overlap": "--methods greedy",
+    "yan": "--methods data_parallel",
+}
+"""Those of which others take long; searches are tested with their families."""
 
 
 @pytest.mark.slow
@@ -119,7 +126,7 @@ def test_the_help_names_every_problem_its_options_and_its_methods(line: Line) ->
 def test_the_examples_of_the_help_run(name: str, line: Line) -> None:
     planner, *words = shlex.split(FAMILIES[name].example)
     assert planner == "planner"
-    assert "\n-----" in line(*words, "--time-limit 0.5").out
+    assert "\n-----" in line(*words, "--time-limit 0.5", QUICK.get(name, "")).out
 
 
 # ---
@@ -129,38 +136,28 @@ PROFILES = sorted(path.stem for path in (ROOT / "data" / "profiles").glob("*.jso
 CLUSTERS = {"bml": "bml-bcube", "drizzle": "drizzle-32"}
 """Those that a problem needs; others take any."""
 
-QUICK = {
-    "ibatch": "greedy,one_batch",
-    "caramel": "caramel,ddp",
-    "fsdp": "fsdp2,no_reshard",
-    "iteration": "ddp",
-    "yan": "data_parallel,exact",
-}
-
-
-def best(line: Line, profile: str, problem: str, *options: str) -> dict[str, Any]:
-    cluster = CLUSTERS.get(problem, "office-4")
-    methods = f"--methods {QUICK[problem]}" if problem in QUICK else ""
-    words = f"compare data/profiles/{profile}.json --problem {problem} --cluster {cluster} --json"
-    found: dict[str, Any] = line(words, methods, *options).json[0]
-    assert found["problem"] == problem
-    assert found["status"] in ("optimal", "feasible")
-    assert found["objective_ns"] > 0
-    return found
+VARIED = ("lenet5", "resnet50", "gpt2_small")
+"""A chain, branches, and tied parameters; all go where most is asked of a profile."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", PROFILED)
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("profile", "problem"),
+    [
+        (profile, problem)
+        for profile in PROFILES
+        for problem in (PROFILED if profile in VARIED else ("iteration", "yan"))
+    ],
+)
 def test_shipped_profiles_go_into_all_problems(profile: str, problem: str, line: Line) -> None:
-    # The search over many layers is tested in `tests/yan`; here each plan is bounded by itself.
-    methods = {"yan": "--methods data_parallel", "fsdp": "--methods fsdp2"}
-    best(line, profile, problem, "--computation 0.1 --time-limit 60", methods.get(problem, ""))
-
-
-@pytest.mark.parametrize("problem", PROFILED)
-def test_a_small_profile_goes_into_all_problems(problem: str, line: Line) -> None:
-    best(line, "lenet5", problem)
+    words = f"compare data/profiles/{profile}.json --problem {problem} --json --computation 0.1"
+    cluster = f"--cluster {CLUSTERS.get(problem, 'office-4')} --time-limit 60"
+    best, *others = line(words, cluster, QUICK.get(problem, "")).json
+    assert best["problem"] == problem
+    assert best["status"] in ("optimal", "feasible")
+    assert best["objective_ns"] > 0
+    for answer in (best, *others):
+        check_answer(answer)
 
 
 def test_what_a_profile_lacks_is_named_with_the_way_to_record_it(line: Line) -> None:

@@ -83,27 +83,17 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
     assert said in line.error("export", words)
 
 
-BCUBE = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9}
-SLICES = {**BIGDL, "elements": 12, "nodes": 4, "partitions_per_node": 1}
-FAILED = {**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}
-
-
-@pytest.mark.parametrize(
-    ("answer", "path"),
-    [
-        (planner.solve({**REQUEST, "modes": ["sharded"]}), "synchronisation.mode"),
-        (planner.solve({**SLICES, "elements": 13}), "program"),
-        (planner.solve({**SLICES, "method": "reduce"}), "method"),
-        (planner.solve({**FAILED, "with_plan": True}), "program"),
-        (planner.solve(FAILED), "plan"),
-        (caramel(), "problem"),
-        ({**planner.solve(BCUBE), "objective_ns": 1}, "lower_bound_ns"),
-    ],
-)
-def test_what_cannot_be_said_is_refused_with_its_reason(answer: Any, path: str, line: Line) -> None:
-    write("plan.json", answer)
-    write("slices.json", planner.solve(SLICES))
-    for tool in ("msccl", "mscclpp"):
-        error = line.error(f"export {tool} plan.json")
-        assert error.startswith(f"planner: error: plan.json: {path}: ")
-        line(f"export {tool} slices.json")
+def test_what_cannot_be_said_is_refused_with_its_reason(line: Line) -> None:
+    slices = {**BIGDL, "elements": 12, "nodes": 4, "partitions_per_node": 1}
+    for name, request, path in (
+        ("sharded.json", {**REQUEST, "modes": ["sharded"]}, "synchronisation.mode"),
+        ("uneven.json", {**slices, "elements": 13}, "program"),
+        ("slices.json", slices, ""),
+    ):
+        write(name, planner.solve(request))
+        for tool in ("msccl", "mscclpp"):
+            if path:
+                error = line.error(f"export {tool} {name}")
+                assert error.startswith(f"planner: error: {name}: {path}: ")
+            else:
+                line(f"export {tool} {name}")

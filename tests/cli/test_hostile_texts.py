@@ -86,10 +86,8 @@ def test_profiles_and_clusters_are_planned_and_compared(line: Line) -> None:
     assert "<b>&" not in page
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("problem", METHODS)
-def test_errors_show_names_of_fields_escaped(problem: str, line: Line) -> None:
-    base = METHODS[problem][0]
+def test_errors_show_names_of_fields_escaped(line: Line) -> None:
+    base = METHODS["caramel"][0]
     for document in ({**base, EVIL: 1}, {EVIL: 1}, {**base, "method": EVIL}, {"problem": EVIL}):
         write("asked.json", document)
         for words in ("draw asked.json", "export ddp asked.json"):

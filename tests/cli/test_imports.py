@@ -1,5 +1,6 @@
 """What is read off other tools' files and measurements, as a person meets it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from planner.jsonio import decode_profile
 from tests.cli.documents import FILES, MEASURED
 from tests.cli.line import Line, read, without_runtime, write
+from tests.cli.printed import check_printed
 from tests.formats.spark_logs import END, START, head, iteration, loop, written
 from tests.formats.test_nccl_tests import ROWS, run
 from tests.formats.test_pipedream import GOOD
@@ -28,18 +30,16 @@ def imported(line: Line) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize(
-    ("direction", "collective"), [("pull", "all_gather"), ("push", "reduce_scatter")]
-)
-def test_batches_take_the_times_measured(direction: str, collective: str, line: Line) -> None:
-    command = f"compare scaled.json --direction {direction} --network measured.json --json"
-    write("measured.json", {**MEASURED, "collective": collective})
-    (answer,) = line(command, "--methods layer_by_layer").json
-    spans = [one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]]
-    assert sorted(spans) == [257_576, 348_485, 1_000_000]  # between the points, rounded up
-    beside = {"interference": {"ns_per_byte": 2, "slowdown": 1.5}}
-    write("measured.json", {**MEASURED, "collective": collective, **beside})
-    assert "Eq. 4 knows no interference" in line.error(command, "--objective eq4")
+def test_batches_take_the_times_measured(line: Line) -> None:
+    for direction, collective in (("pull", "all_gather"), ("push", "reduce_scatter")):
+        command = f"compare scaled.json --direction {direction} --network measured.json --json"
+        document = {**MEASURED, "collective": collective}
+        write("measured.json", document)
+        (answer,) = line(command, "--methods layer_by_layer").json
+        spans = [one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]]
+        assert sorted(spans) == [257_576, 348_485, 1_000_000]  # between the points, rounded up
+        write("measured.json", {**document, "interference": {"ns_per_byte": 2, "slowdown": 1.5}})
+        assert "Eq. 4 knows no interference" in line.error(command, "--objective eq4")
 
 
 def test_several_files_become_one_document(imported: dict[str, Any], line: Line) -> None:
@@ -66,6 +66,8 @@ def test_links_of_a_host_are_said_and_kept(imported: object, line: Line) -> None
 
 TINY = "compare tiny.json --network imported.json --problem"
 SCALED = "compare scaled.json --problem caramel --methods caramel --network network.json"
+LENET_BY_TABLES = f"{LENET} --network imported.json --problem"
+COSTS = "those on which a ring's all_g"
 ASSUMED = "warning: start-ups are assumed, not measured"
 
 
@@ -75,27 +77,17 @@ ASSUMED = "warning: start-ups are assumed, not measured"
         (f"{TINY} caramel --workers 3", "all_reduce among 3 ranks interpolated between 2 and 4"),
         (f"{TINY} ibatch", "all_gather among 4 ranks as measured"),
         (f"{TINY} iteration --cluster caramel-8", "all_reduce among 8 ranks extrapolated from 2, "),
-        *(
-            (
-                f"{LENET} --network imported.json --problem {problem}",
-                "those on which a ring's all_g",
-            )
-            for problem in (
-                "bml --bcube 2,2",
-                "bigdl --machines 4",
-                "yan --machines 4 --methods data_parallel",
-                "drizzle --cluster drizzle-32",
-            )
-        ),
+        (f"{LENET_BY_TABLES} bml --bcube 2,2", COSTS),
+        (f"{LENET_BY_TABLES} bigdl --machines 4", COSTS),
+        (f"{LENET_BY_TABLES} yan --machines 4 --methods data_parallel", COSTS),
+        (f"{LENET_BY_TABLES} drizzle --cluster drizzle-32", COSTS),
         (
             "compare scaled.json --problem bml --bcube 2,2 --network network.json",
             "those on which a ring's all_reduce among 4 ranks costs",
         ),
         (f"{SCALED} --workers 3 --servers 3", "all_reduce (ring) among 3 ranks as measured"),
-        *(
-            (f"{LENET} --problem {problem} --cluster caramel-8", ASSUMED)
-            for problem in ("caramel", "ibatch", "iteration", "bigdl", "yan")
-        ),
+        (f"{LENET} --problem iteration --cluster caramel-8", ASSUMED),
+        (f"{LENET} --problem bigdl --cluster caramel-8", ASSUMED),
         ("plan data/profiles/lenet5.json --cluster caramel-8", ASSUMED),
     ],
 )
@@ -124,23 +116,16 @@ def test_requests_take_tables(imported: dict[str, Any], line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "method", "collective"),
-    [
-        ("caramel", "caramel", "all_reduce"),
-        ("ibatch", "greedy", "all_gather"),
-        ("iteration", "ddp", "all_reduce"),
-    ],
+    "words", ["caramel --methods caramel", "ibatch --methods greedy", "iteration --methods ddp"]
 )
-def test_compare_takes_a_clusters_own_tables(
-    problem: str, method: str, collective: str, line: Line
-) -> None:
-    said = line(LENET, f"--problem {problem} --methods {method} --cluster h100ib-10").out
+def test_compare_takes_a_clusters_own_tables(words: str, line: Line) -> None:
+    said = line(LENET, "--cluster h100ib-10 --problem", words).out
+    collective = "all_gather" if words.startswith("ibatch") else "all_reduce"
     assert f"{collective} by measured tables" in said
     assert f"beyond the table of {collective}" in said
     assert "assumed" not in said
 
 
-@pytest.mark.slow
 def test_interference_beside_measured_tables_is_as_if_the_cluster_said_it(line: Line) -> None:
     beside = {"startup_ns": 30, "ns_per_byte": 0.5, "slowdown": 1.25, "delay_ns": 7}
     network: dict[str, Any] = {"collective": "all_reduce", "ranks": 4}
@@ -149,9 +134,9 @@ def test_interference_beside_measured_tables_is_as_if_the_cluster_said_it(line: 
     answers = []
     for own, cluster in (({"interference": beside}, "cluster.json"), ({}, "slowed.json")):
         write("network.json", {**network, **own})
-        command = f"plan model.json --cluster {cluster} --network network.json"
-        answers.append(without_runtime(line(command, "--json").json))
-        assert "transfers slow the computation down by " in line(command).out
+        command = f"plan model.json --cluster {cluster} --network network.json --method caramel"
+        assert "transfers slow the computation down by 567 ns" in line(command, "-o plan.json").out
+        answers.append(without_runtime(read("plan.json")))
     assert answers[0] == answers[1]
 
 
@@ -167,6 +152,7 @@ def _log(line: Line) -> None:
 def test_import_warns_on_standard_error(line: Line) -> None:
     write("graph.txt", GOOD)
     out, err = line("import pipedream graph.txt --batch-size 4")
+    check_printed("profile", json.loads(out))
     assert decode_profile(out.encode()).name == "graph"
     assert "data loading" in err
     Path("graph.txt").write_bytes(b"\xff")
@@ -175,6 +161,7 @@ def test_import_warns_on_standard_error(line: Line) -> None:
 
 def test_an_import_is_what_a_request_takes_and_is_compared(line: Line) -> None:
     imported, compared = line("import spark-events app"), line("compare --events app").out
+    check_printed("spark", imported.json)
     drizzle = imported.json["drizzle"]
     assert (drizzle["compute_ns"], drizzle["tasks"]) == (50_000_000, 4 + 2)
     asked = {name: drizzle[name] for name in ("compute_ns", "tasks")} | drizzle["constants"]

@@ -3,7 +3,9 @@
 import argparse
 import json
 import re
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +16,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from tests.cli.commands import commands
 from tests.cli.documents import (
-    BML,
     DAMAGED,
     IBATCH,
     LAYERS,
@@ -37,6 +38,7 @@ TIMED = "calibrate network"
 RUN = "run caramel.json --model tests.cli.factories:whole"
 _LINK = "name: unknown field; known are bytes_per_s"
 _NONE = "does not apply to a request"
+_TIME = "expected seconds, or a time such as 500ms, got"
 _APART = "--{0}: does not apply to --problem {1}, only to "
 
 
@@ -50,7 +52,9 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     PLAN: [
         *named("--computation 0", "--optimiser-ratio -1", "--max-transfer 0B", "--max-group 1"),
         ("--algorithms ring,star", "--algorithms[1]: expected one of ring"),
+        ("--algorithms ,", "--algorithms: expected a list such as A,B, got ','"),
         *named("--epoch-samples 0", "--max-overhead 2", "--time-limit 0"),
+        ("--time-limit soon", f"--time-limit: {_TIME}"),
         ("--method ps --mode replicated", "--mode: the plans of ps"),
         ("--for ddp --mode sharded", "--mode: the plans of Distributed"),
         ("--for ddp --epoch-samples 9", "--epoch-samples: not with target ddp"),
@@ -65,7 +69,11 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("model.json --for fsdp2 --network x", "--cluster: missing: where the model trains"),
         ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
     ],
-    REPORT: [("--algorithms star", "--algorithms[0]: "), ("--time-limit 0", "--time-limit")],
+    REPORT: [
+        ("--algorithms star", "--algorithms[0]: "),
+        *named("--time-limit 0"),
+        ("--time-limit soon", f"--time-limit: {_TIME}"),
+    ],
     "report": [("cluster.json --cluster cluster.json", "cluster.json: ")],
     COMPARE: [
         ("--methods exakt", "did you mean 'exact'"),
@@ -83,6 +91,12 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--problem caramel --startup 4000000000s", "--startup, --bandwidth: "),
         ("--problem bml", "--bcube: missing: it says how many servers there are: 3,2"),
         ("--problem bml --bcube 1,2", "--bcube: n: expected an integer >= 2, got 1"),
+        ("--problem bml --bcube 3,2,1", "--bcube: expected n,k such as 3,2, got '3,2,1'"),
+        ("--methods 1,,2", "--methods: expected a list such as A,B, got '1,,2'"),
+        (
+            "--time-limit soon",
+            "--time-limit: expected seconds, or a time such as 500ms, got",
+        ),
         ("--problem bml --bcube 3,2 --methods detour", "--methods: expected one of bml_bcube"),
     ],
     "compare": [
@@ -105,7 +119,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
             ("--picture p.json", "expected a name ending in .svg (a chart)"),
             *named("--time-limit -1"),
         ]
-        for name in ("bml", "damaged", "bigdl", "drizzle", "yan")
+        for name in ("damaged", "yan")
     },
     SCALED: [
         ("", "--startup: missing: it comes with a profile, or --network or --cluster"),
@@ -117,6 +131,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--network network.json --workers 8", "--workers: expected 3, among whom --network was"),
     ],
     "compare data/profiles/lenet5.json": [
+        ("--ignore-memory", f"{_APART.format('ignore-memory', 'ibatch')}yan, fsdp, iteration"),
         ("--problem yan --cluster office-4 --machines 3", "--machines: not together with"),
         ("--problem yan --cluster office-4 --startup 1us", "--startup: not together with"),
         ("--problem bml --cluster office-4", "--cluster: expected a bcube such as bml-bcube"),
@@ -169,6 +184,11 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--repetitions 0", "--repetitions: expected an integer >= 1, got 0"),
         ("--seconds 0", "--seconds: expected more than 0 and at most 3600, got 0.0"),
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
+        ("--bcube '3, 2'", "--bcube: expected n,k such as 3,2, got '3, 2'"),
+        ("--depths 1,,2", "--depths: expected a list such as A,B, got '1,,2'"),
+        ("--depths 2,4", "--depths: expected increasing depths from 1"),
+        ("--depths 1,2 --collective reduce_scatter", "--depths: only an all-reduce"),
+        *named("--seconds soon", "--timeout soon", said=_TIME),
         ("--interfaces lo", "--interfaces: only with --bcube"),
         ("--cluster-out -", "--cluster-out: expected a file"),
         ("--interference torch.nn", "--interference: expected module:factory, got 'torch.nn'"),
@@ -184,6 +204,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--steps 0", "--steps: expected an integer >= 2"),
         ("--picture step.txt", "--picture: expected a name ending in"),
         ("--timeout nan", "--timeout: expected seconds > 0"),
+        ("--timeout soon", f"--timeout: {_TIME}"),
         ("--model nothing", "--model: expected module:factory"),
         ("--model tests.cli.factories:lost", "factories.py) has no lost"),
         ("--input 3", "--input: no effect here"),
@@ -213,24 +234,16 @@ def _files(line: Line) -> None:
         write(f"{name}.json", document)
 
 
-def refused(line: Line, words: str) -> str:
-    """Return why a command is refused; some are only where torch is."""
-    if words.startswith((TIMED, "run", "profile")):
+@pytest.mark.parametrize("start", REFUSED)
+def test_what_was_typed_is_named(start: str, line: Line) -> None:
+    if start.startswith((TIMED, "run", "profile")):
         pytest.importorskip("torch")
-    return line.error(words)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(f"{start} {end}", said) for start, rows in REFUSED.items() for end, said in rows],
-)
-def test_what_was_typed_is_named(words: str, said: str, line: Line) -> None:
-    error = refused(line, words)
-    assert said in error
-    if said.startswith("--"):
-        assert re.search(
-            rf"^planner[\w ]*: error: (argument )?{re.escape(said)}", error, re.MULTILINE
-        )
+    for end, said in REFUSED[start]:
+        error = line.error(start, end)
+        assert said in error, end
+        if said.startswith("--"):
+            named = rf"^planner[\w ]*: error: (argument )?{re.escape(said)}"
+            assert re.search(named, error, re.MULTILINE), end
 
 
 TIMES = f"{SCALED} --network bad.json"
@@ -243,7 +256,12 @@ DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABL
     ("words", "document", "change", "said"),
     [
         (f"compare bad.json {LINK}", PROFILE, {"batch_size": -3}, "batch_size: expected an integ"),
-        ("compare bad.json", BML, {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected"),
+        (
+            "compare bad.json",
+            DAMAGED,
+            {"failed": {"nics": [[[0], 0]]}},
+            "failed.nics[0][0]: expected",
+        ),
         ("compare bad.json", REQUESTS["drizzle"], {"task_ns": -1}, "task_ns: expected a number"),
         (TIMES, MEASURED, {"collective": "all_gather"}, "collective: expected all_reduce, which"),
         (TIMES, MEASURED, {"network": {}}, "network.startup_ns: missing; or give a table"),
@@ -257,51 +275,6 @@ def test_the_file_and_the_field_are_named(
 ) -> None:
     write("bad.json", {**document, **change})
     assert line.error(words).startswith(f"planner: error: bad.json: {said}")
-
-
-BCUBES = [f"compare tiny.json --problem bml {LINK}", TIMED]
-SECONDS = [
-    f"{COMPARE} --time-limit",
-    f"{PLAN} --time-limit",
-    f"{REPORT} --time-limit",
-    "run caramel.json --model no_such_module:make --timeout",
-    f"{TIMED} --timeout",
-    f"{TIMED} --seconds",
-]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        *(
-            (f"{start} --bcube '{form}'", f"--bcube: expected n,k such as 3,2, got '{form}'")
-            for start in BCUBES
-            for form in ("3", "3;2", "3,2,1", "3, 2", "٣,٢")
-        ),
-        *(
-            (f"{start} {form}", f"expected a list such as A,B, got '{form}'")
-            for start in (f"{COMPARE} --methods", f"{PLAN} --algorithms", f"{TIMED} --depths")
-            for form in (",", "1,,2")
-        ),
-        *(
-            (f"{start} '{form}'", f"expected seconds, or a time such as 500ms, got '{form}'")
-            for start in SECONDS
-            for form in ("soon", "10 parsecs", "")
-        ),
-    ],
-)
-def test_a_form_is_refused_alike_everywhere(words: str, said: str, line: Line) -> None:
-    assert said in refused(line, words)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start", [*(f"{words} --bcube" for words in BCUBES), *SECONDS])
-def test_a_form_is_taken_alike_everywhere(start: str, line: Line) -> None:
-    for form in ("3,2", "3x2") if "bcube" in start else ("10", "1e1", "10s", "10000ms"):
-        if start.startswith(("calibrate", "run")):  # which are refused for want of a launcher
-            assert start.rsplit(maxsplit=1)[-1] not in refused(line, f"{start} {form}")
-        else:
-            line(start, form)
 
 
 def test_blanks_and_repetitions_in_lists_do_not_count(line: Line) -> None:
@@ -319,13 +292,29 @@ def test_what_forms_mean() -> None:
     assert parse_count("08", "--depths") == 8
 
 
-def test_numbers_of_options_are_above_0_where_that_is_needed() -> None:
-    for text in ("0", "0/3", "-1", "1e3", "1/0", "1" * 41, ""):
-        with pytest.raises(InvalidInputError, match=r"^--computation: expected a number > 0"):
-            parse_number(text, "--computation", positive=True)
-    for text in ("٣", "-1", "1.0", "1" * 10, "", "²"):
-        with pytest.raises(InvalidInputError, match=r"^--depths: expected a whole number"):
-            parse_count(text, "--depths")
+@pytest.mark.parametrize(
+    ("parse", "texts", "said"),
+    [
+        (parse_bcube, ("3", "3;2", "3,2,1", "3, 2", "٣,٢"), "--bcube: expected n,k such as"),
+        (
+            partial(parse_number, option="--computation", positive=True),
+            ("0", "0/3", "-1", "1e3", "1/0", "1" * 41, ""),
+            "--computation: expected a number > 0",
+        ),
+        (
+            partial(parse_count, option="--depths"),
+            ("٣", "-1", "1.0", "1" * 10, "", "²"),
+            "--depths: expected a whole number",
+        ),
+        (seconds, ("soon", "10 parsecs", ""), "expected seconds, or a time such as 500ms"),
+    ],
+)
+def test_other_forms_and_numbers_not_above_0_are_refused(
+    parse: Callable[[str], Any], texts: Sequence[str], said: str
+) -> None:
+    for text in texts:
+        with pytest.raises((InvalidInputError, argparse.ArgumentTypeError), match=f"^{said}"):
+            parse(text)
 
 
 def test_every_name_is_that_of_an_option() -> None:

@@ -44,29 +44,23 @@ def test_plans_repeat_it(command: str, profile: object, line: Line) -> None:
     assert answer["profile_threads"] == 2
     if command.startswith("compare"):
         assert all(answer["warnings"] == [DOUBT] for answer in line(command, "--json").json)
+    if "ibatch" in command:
+        write("pull.json", {**answer, "layer_parameters": [[f"l{i}.weight"] for i in range(5)]})
+        assert f"planner: warning: {DOUBT}" in line("export fsdp2 pull.json -o out").err
     assert line("draw plan.json").err.startswith(f"planner: warning: {DOUBT}\n")
 
 
-def test_settings_of_tools_repeat_it(profile: object, line: Line) -> None:
-    line("compare m.json -o plan.json", LINK)
-    names = [[f"l{i}.weight"] for i in range(5)]
-    write("plan.json", {**read("plan.json"), "layer_parameters": names})
-    assert f"planner: warning: {DOUBT}" in line("export fsdp2 plan.json -o out").err
-
-
 @pytest.mark.parametrize("memory", ["memory_bytes", "accelerator_memory_bytes"])
-@pytest.mark.parametrize("mode", ["", "--mode fsdp"])
-def test_what_a_cluster_s_memory_is_understood_as(
-    memory: str, mode: str, profile: object, line: Line
-) -> None:
+def test_what_a_cluster_s_memory_is_understood_as(memory: str, profile: object, line: Line) -> None:
     topology = {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}
     nic = {**CLUSTER["nic"], "per_machine": 8}
     cluster = {**CLUSTER, "machines": 2, "topology": topology, "nic": nic}
     write("c.json", {**cluster, memory: 80 * 10**9})
-    out = line("plan m.json --cluster c.json -o plan.json", mode).out
-    said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
-    warned = any("accelerator_memory_bytes" in text for text in read("plan.json")["warnings"])
-    assert (said in out) == warned == (memory == "memory_bytes")
+    for mode in ("", "--mode fsdp"):
+        out = line("plan m.json --cluster c.json -o plan.json", mode).out
+        said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
+        warned = any("accelerator_memory_bytes" in text for text in read("plan.json")["warnings"])
+        assert (said in out) == warned == (memory == "memory_bytes")
 
 
 def test_requests_repeat_it(profile: dict[str, Any]) -> None:

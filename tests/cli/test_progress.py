@@ -43,18 +43,13 @@ def test_a_terminal_has_one_line_with_the_time_left(monkeypatch: pytest.MonkeyPa
     assert "left" not in "".join(shown(1, monkeypatch))  # soon over
 
 
-@pytest.mark.parametrize(
-    ("seconds", "lines"),
-    [
+def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds, lines in (
         (20, ["planner: part 2 of 4, about 40 s left", "planner: part 4 of 4"]),
         (5, ["planner: part 2 of 4, about 10 s left"]),
         (1, []),
-    ],
-)
-def test_elsewhere_there_is_a_line_now_and_then(
-    seconds: float, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert shown(seconds, monkeypatch, terminal=False) == lines
+    ):
+        assert shown(seconds, monkeypatch, terminal=False) == lines
 
 
 def test_texts_may_count_themselves_and_parts_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +60,6 @@ def test_texts_may_count_themselves_and_parts_may_be_more(monkeypatch: pytest.Mo
     assert shown(0, monkeypatch, [("run", 13, 13), ("run", 14, 13)])[1:3] == lines
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
-    assert not "".join(shown(100, monkeypatch, terminal=terminal, quiet=True))
+def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal in (True, False):
+        assert not "".join(shown(100, monkeypatch, terminal=terminal, quiet=True))

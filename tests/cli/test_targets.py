@@ -1,17 +1,9 @@
 """Plans for targets on the command line, and what becomes of other plans that are exported."""
 
-from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.families.caramel import Problem, evaluate, solve
-from planner.families.caramel.baselines import unordered
-from planner.families.caramel.for_target import exported
-from planner.jsonio import decode_profile
-from planner.model.clusters import Nic
-from planner.solving.deadline import NEVER
 from planner.solving.targets import TARGETS, to_apply
 from tests.cli.line import Line, Said, read, write
 
@@ -29,25 +21,13 @@ def test_a_plan_that_only_looks_faster_than_ddp_is_refused(line: Line) -> None:
     assert round(answer["iteration_ns"] / 1e9, 3) == 3.798
     ddp = answer["targets"]["ddp"]
     assert round(ddp["default_ns"] / 1e9, 3) == 4.235
-    assert ddp["plan_ns"] > 1.1 * ddp["default_ns"]
+    assert round(ddp["plan_ns"] / 1e9, 3) == 4.823
     error = line.error("export ddp p.json")
     for said in ("its default 4.235 s", "plan for it (--for ddp)", "--anyway"):
         assert said in error
     anyway = line("export ddp p.json --anyway")
     assert len(anyway.json["buckets"]) == len(answer["groups"])
     assert "its default 4.235 s" in anyway.err
-
-    # Prices under the rules of DDP are those of the evaluation.
-    profile = decode_profile(Path(RESNET50).read_bytes())
-    problem = Problem.from_profile(profile, Nic(Fraction(500_000_000, 8), 2_500_000), workers=8)
-    plan = solve(problem).plan
-    assert plan is not None
-    lanes = unordered(problem, NEVER)
-    there = type(plan)(plan.groups, lanes.backward_orders, lanes.forward_order, barrier=True)
-    priced = exported(problem, plan, NEVER)["ddp"]
-    assert priced.plan_ns == evaluate(problem, there).iteration_ns == ddp["plan_ns"]
-    default = solve(problem, method="ddp").objective_ns
-    assert priced.default_ns == default == ddp["default_ns"]
 
 
 @pytest.mark.slow
@@ -99,13 +79,6 @@ def test_pulls_for_fsdp2_are_compared_and_exported(line: Line) -> None:
     assert len(told.json["groups"]) == len(answer["batches"])
 
 
-def test_a_slow_pull_plan_is_refused(line: Line) -> None:
-    options = "--startup 100ms --bandwidth 10Gb/s --methods layer_by_layer -o p.json"
-    line("compare", RESNET50, options)
-    assert "plan for it (--for fsdp2)" in line.error("export fsdp2 p.json")
-    line("export fsdp2 p.json --anyway")
-
-
 def test_without_a_cluster_a_plan_for_ddp_is_that_of_compare(line: Line) -> None:
     write("net.json", {"startup_ns": 2_500_000, "ns_per_byte": 28})
     options = "--for ddp --network net.json --json"
@@ -115,17 +88,12 @@ def test_without_a_cluster_a_plan_for_ddp_is_that_of_compare(line: Line) -> None
     assert (planned["target"], planned["method"]) == (first["target"], "buckets")
 
 
-@pytest.mark.parametrize(
-    ("options", "verdict"),
-    [
-        ("vgg19.json --cluster a100dgx-2", "keep the default of FSDP2, a unit a layer"),
+def test_a_plan_for_fsdp2_says_whether_it_is_worth_setting_and_how(line: Line) -> None:
+    for options, verdict in (
+        ("lenet5.json --cluster a100dgx-2", "keep the default of FSDP2, a unit a layer"),
         ("gpt2_small.json --cluster caramel-8 --computation 0.02", "worth setting: 1.49× as fast "),
-    ],
-)
-def test_a_plan_for_fsdp2_says_whether_it_is_worth_setting_and_how(
-    options: str, verdict: str, line: Line
-) -> None:
-    said = line(f"plan --for fsdp2 data/profiles/{options}").out
-    assert verdict in said
-    pasted = "planner export fsdp2 plan.json -o fsdp2.json" in said
-    assert pasted == verdict.startswith("worth")
+    ):
+        said = line(f"plan --for fsdp2 data/profiles/{options}").out
+        assert verdict in said
+        pasted = "planner export fsdp2 plan.json -o fsdp2.json" in said
+        assert pasted == verdict.startswith("worth")

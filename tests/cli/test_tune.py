@@ -22,7 +22,7 @@ from planner.traces.units import propose_units
 from planner.view.tuned_page import TunedReport, tuned_page
 from planner.view.tuned_text import tune_lines
 from tests.cli.line import Line
-from tests.cli.test_why import traced, write
+from tests.cli.test_why import write, write_ranks
 from tests.formats.test_kineto import a_step, event, written
 from tests.report.reading import read
 from tests.schemas import validate
@@ -34,9 +34,7 @@ from tests.traces.test_units import SLOW
 @pytest.fixture(autouse=True)
 def _traces(line: Line) -> None:
     del line
-    for rank, (sent, lasts) in enumerate(((77.0, 20.0), (72.0, 25.0))):
-        about = {"rank": rank, "world_size": 2}
-        write(f"rank{rank}.json", traced(rank, sent, lasts), distributedInfo=about)
+    write_ranks((77.0, 20.0), (72.0, 25.0))
 
 
 def test_a_step_is_predicted_and_buckets_are_planned(line: Line) -> None:
@@ -79,23 +77,23 @@ def test_a_page_tells_the_same_and_how_it_is_made_again(line: Line) -> None:
     assert Path("a b.html").read_text() == page
 
 
-@pytest.mark.parametrize(
-    ("network", "contention", "startup_ns"),
-    [
-        ({"startup_ns": 10, "ns_per_byte": 200, "interference": {"ns_per_byte": 0}}, False, 10),
-        ({"startup_ns": 10, "ns_per_byte": 200, "interference": {"ns_per_byte": 100}}, True, 10),
-        ({"bytes_per_s": 5e6, "startup_ns": 5}, False, 5),  # by its ring
-    ],
-)
-def test_a_measured_network_decides(
-    network: dict[str, Any], contention: bool, startup_ns: int, line: Line
-) -> None:
-    Path("network.json").write_text(json.dumps(network))
-    report: Any = line("tune --json rank0.json rank1.json --network network.json").json
-    parts, sent_ns = report["parts"], 16_000 + startup_ns
-    # 16 bytes are ready at 66 µs and 64 at 69, and everything is sent from there on.
-    assert report["predicted_ns"] == parts["other"] + parts["passes"] + sent_ns
-    assert report["contention"] == contention
+def test_a_measured_network_decides(line: Line) -> None:
+    affine = {"startup_ns": 10, "ns_per_byte": 200}
+    for network, contention in (
+        ({**affine, "interference": {"ns_per_byte": 0}}, False),
+        ({**affine, "interference": {"ns_per_byte": 100}}, True),
+        ({"startup_ns": 10, "bytes_per_s": 5e6}, False),  # by its ring
+    ):
+        Path("network.json").write_text(json.dumps(network))
+        report: Any = line("tune --json rank0.json rank1.json --network network.json").json
+        parts = report["parts"]
+        # 16 bytes are ready at 66 µs and 64 at 69, and everything is sent from there on.
+        assert report["predicted_ns"] == parts["other"] + parts["passes"] + 16_010
+        assert report["contention"] == contention
+
+
+JOB = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0)
+"""It sent nearly everything behind its backward pass."""
 
 
 @pytest.mark.parametrize(
@@ -108,11 +106,9 @@ def test_a_measured_network_decides(
     ],
 )
 def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
-    """A job that sent nearly everything behind its backward pass."""
-    job = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0)
-    ranks = [job.recorded((1, 5), rank=rank) for rank in (0, 1)]
-    proposal = propose(ranks, job.graph, target=TARGETS[target])
-    settings = settings_for(target, [answer(*proposal.planned)], job.graph, 4)
+    ranks = [JOB.recorded((1, 5), rank=rank) for rank in (0, 1)]
+    proposal = propose(ranks, JOB.graph, target=TARGETS[target])
+    settings = settings_for(target, [answer(*proposal.planned)], JOB.graph, 4)
     text = "\n".join(tune_lines(proposal, settings, 2))
     assert "worth setting" in text
     assert setting in text
@@ -123,7 +119,7 @@ def test_what_to_set_can_be_pasted(target: str, setting: str) -> None:
 @pytest.mark.parametrize("system", ["deepspeed", "ddp"])
 def test_jobs_of_zero_keep_their_stage(system: str, device: bool) -> None:
     """Which a trace does not tell; a job of DDP is told one."""
-    job = Job(((10**6, 2 * 10**6, 40_000),) * 6, 1000, 40.0, system=system, turns=not device)
+    job = replace(JOB, system=system, turns=not device)
     ranks = [job.recorded((1, 5), rank=rank, device=device) for rank in (0, 1)]
     proposal = propose(ranks, job.graph, target=TARGETS["deepspeed"])
     settings = to_change(proposal, answer(*proposal.planned), job.graph, device=device)
@@ -153,11 +149,10 @@ def test_units_are_told_and_can_be_pasted() -> None:
     assert "Units" in [heading.text for heading in read(page).all("h2")]
 
 
-@pytest.mark.parametrize(("kind", "size"), [("float", 4), ("c10::Half", 2)])
-def test_elements_are_those_of_the_gradients(kind: str, size: int) -> None:
+def test_elements_are_those_of_the_gradients() -> None:
     """DeepSpeed's and Megatron's sizes count them."""
-    text = written(a_step()).replace(b"c10::Half", kind.encode())
-    assert number_bytes(read_trace(text)) == size
+    for kind, size in ((b"float", 4), (b"c10::Half", 2)):
+        assert number_bytes(read_trace(written(a_step()).replace(b"c10::Half", kind))) == size
 
 
 def test_what_cannot_be_planned_is_refused_with_the_reason(line: Line) -> None:

@@ -76,19 +76,13 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_one(
     assert not out.exists()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("solve", "solve --jsonl", "compare", "draw", "export ddp"),
-        *("import kineto", "import pipedream"),
-    ],
-)
-def test_what_is_read_is_not_written(command: str, line: Line) -> None:
-    write("file.json", planner.solve(IBATCH) if command == "draw" else IBATCH)
+def test_what_is_read_is_not_written(line: Line) -> None:
+    write("file.json", IBATCH)
     Path("link.json").symlink_to("file.json")
-    for name in ("file.json", "link.json"):
-        error = line.error(command, "file.json -o", name)
-        assert f"--output: would replace {name}, which is read" in error
+    for command in ("solve", "solve --jsonl", "compare", "draw", "export ddp", "import kineto"):
+        for name in ("file.json", "link.json"):
+            error = line.error(command, "file.json -o", name)
+            assert f"--output: would replace {name}, which is read" in error
 
 
 def test_devices_can_be_read_and_written_at_once() -> None:

@@ -17,14 +17,10 @@ def section(title: str) -> str:
     return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_every_exit_status_is_listed() -> None:
+def test_every_exit_status_is_listed_and_commands_end_with_no_other() -> None:
     listed = re.findall(r"^\| (\d+) \|", section("Exit status"), flags=re.MULTILINE)
     assert [int(status) for status in listed] == sorted(Exit)
     assert starting._INTERRUPTED == Exit.INTERRUPTED
-
-
-def test_commands_end_with_no_other_status() -> None:
-    """Whatever a command returns as a number is one of them."""
     numbers = re.findall(r"^ +return (\d+)$", "\n".join(COMMANDS), flags=re.MULTILINE)
     assert len(numbers) > 10
     assert {*map(int, numbers)} <= set(Exit)

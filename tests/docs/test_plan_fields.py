@@ -19,7 +19,8 @@ from planner.programs import read_plan
 from planner.programs.collectives import summing_program
 from planner.programs.from_plans import read_answer, recipes_of
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
-from tests.jsonio.requests import CARAMEL, ITERATION, table
+from tests.jsonio.requests import BASES as CLUSTERS
+from tests.jsonio.requests import CARAMEL, ITERATION, patched, table
 from tests.test_programs import BIGDL, BML, IBATCH, solved
 from tests.test_summing_programs import MIXED
 
@@ -57,19 +58,10 @@ def _leaves(kind: Any) -> Iterator[tuple[str, ...]]:
         yield ()
 
 
-BCUBE = {
-    "name": "damaged",
-    "source": "a test",
-    "machines": 9,
-    "topology": {"kind": "bcube", "n": 3, "k": 2},
-    "nic": {"bytes_per_s": 1e9, "startup_ns": 20_000, "per_machine": 2},
-}
+SQUARE = {"machines": 9, "topology.n": 3, "nic.bytes_per_s": 1e9, "nic.startup_ns": 20_000}
+DAMAGED = {**MIXED, "cluster": patched(CLUSTERS["bcube"], SQUARE), "modes": ["replicated"]}
 SIMPLE: tuple[dict[str, Any], ...] = (ITERATION, CARAMEL, IBATCH, FSDP, BIGDL, BML)
-BASES = {
-    **{request["problem"]: request for request in SIMPLE},
-    "mixed": MIXED,
-    "damaged": {**MIXED, "cluster": BCUBE, "modes": ["replicated"]},
-}
+BASES = {**{one["problem"]: one for one in SIMPLE}, "mixed": MIXED, "damaged": DAMAGED}
 
 
 @cache

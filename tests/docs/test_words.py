@@ -4,20 +4,16 @@ import re
 import tomllib
 
 import prose
-import pytest
 from prose import comments, docstrings, page_sentences, spoken
 
 BANNED = tomllib.loads((prose.ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))["banned"]
 
 
-@pytest.fixture(scope="module")
-def texts() -> list[tuple[str, str]]:
-    written = (*docstrings(), *comments(), *page_sentences())
-    return [(where, spoken(text)) for where, text in written]
-
-
-def test_banned_words_are_not_used(texts: list[tuple[str, str]]) -> None:
+def test_banned_words_are_not_used() -> None:
     """One test for all words: reading all texts takes longer than looking for a word."""
+    written = (*docstrings(), *comments(), *page_sentences())
+    texts = [(where, spoken(text)) for where, text in written]
+    assert len(texts) > 5000
     found = []
     for row in BANNED:
         assert row["instead"], row
@@ -31,6 +27,5 @@ def test_banned_words_are_not_used(texts: list[tuple[str, str]]) -> None:
     assert not found, "\n".join(found)
 
 
-def test_words_are_looked_for_in_prose_alone(texts: list[tuple[str, str]]) -> None:
-    assert len(texts) > 5000
+def test_words_are_looked_for_in_prose_alone() -> None:
     assert spoken("a `startup` and\n    optimizer : Optimizer\nthe rest") == "a   and\nthe rest"

@@ -3,11 +3,15 @@
 import json
 import string
 from decimal import Decimal
+from functools import reduce
+from itertools import islice
+from operator import getitem
 from random import Random
 from typing import Any
 
 from tests.fuzzing.fields import BOUNDARIES, TEXTS, option
 from tests.fuzzing.parts import made, one_of
+from tests.jsonio.requests import places
 
 NUMBERS = [
     *("1E1000000000000000000000", "1e-9999999999999999999", "-0", "0e0", "1e400", "-1e400"),
@@ -65,8 +69,8 @@ def mutated(value: Any, draw: Random) -> None:
 
 
 def _change(whole: Any, kind: str, draw: Random) -> None:
-    places = _places(whole)
-    where, key = draw.choice(places)
+    found = _places(whole)
+    where, key = draw.choice(found)
     value = where[key]
     match kind:
         case "near" if type(value) is int:
@@ -94,21 +98,14 @@ def _change(whole: Any, kind: str, draw: Random) -> None:
         case "shorter" if isinstance(value, list):
             where[key] = value[: draw.choice([0, 1, len(value) // 2])]
         case "elsewhere":
-            other, place = draw.choice(places)
+            other, place = draw.choice(found)
             where[key] = json.loads(json.dumps(other[place]))
 
 
 def _places(value: Any, most: int = 4000) -> list[tuple[Any, Any]]:
     """Return containers and keys in them, everywhere."""
-    found: list[tuple[Any, Any]] = []
-    left = [value]
-    while left and len(found) < most:
-        one = left.pop()
-        for key, item in one.items() if isinstance(one, dict) else enumerate(one):
-            found.append((one, key))
-            if isinstance(item, dict | list) and item:
-                left.append(item)
-    return found or [({"": 0}, "")]
+    known = islice(places(value), most)
+    return [(reduce(getitem, outer, value), key) for *outer, key in known] or [({"": 0}, "")]
 
 
 def written(request: Any, draw: Random) -> bytes:

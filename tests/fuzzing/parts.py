@@ -10,6 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests import large
+from tests.jsonio.requests import BASES
+
 ROOT = Path(__file__).parents[2]
 
 Request = dict[str, Any]
@@ -38,11 +41,6 @@ def below(end: int, start: int = 0) -> Make:
     return lambda draw: draw.randrange(start, end)
 
 
-def shifted(bits: int) -> Make:
-    """Return what draws amounts that are smaller by so many bits."""
-    return lambda draw: amount(draw) >> bits
-
-
 def size(draw: Random) -> int:
     """Return how many layers or ops there are: mostly few, sometimes hundreds."""
     if draw.random() < 0.02:
@@ -57,13 +55,8 @@ def amount(draw: Random) -> int:
 
 
 def rate(draw: Random) -> float | int:
-    """Return a rate above 0."""
-    return draw.choice([1e9, 1.25e9, 5e9, 0.5, 1, 3, 1e-3, 123456.789, 10**12, 1 / 3])
-
-
-def fast(draw: Random) -> float | int:
     """Return the rate of a link."""
-    return rate(draw) * 10**6
+    return draw.choice([1e15, 1.25e15, 5e9, 5e5, 1e6, 3e6, 1e3, 123456.789, 10**18, 1e6 / 3])
 
 
 def limit(draw: Random) -> float:
@@ -71,11 +64,18 @@ def limit(draw: Random) -> float:
     return draw.choices([1e-9, 1e-3, 0.01, 0.05, 0.5], [32, 38, 15, 11, 4])[0]
 
 
+def rows(draw: Random, least: int) -> list[list[int]]:
+    """Return what was measured: sizes from a least one on, and what they took."""
+    more = [least + 2 + (amount(draw) >> 12) for _ in range(draw.randrange(3))]
+    points = sorted({least, least + 1, *more})
+    times = sorted(least + (amount(draw) >> 16) for _ in points)
+    return [list(pair) for pair in zip(points, times, strict=True)]
+
+
 def graph(draw: Random) -> Request:
     """Return ops and parameters."""
     layers = min(size(draw), 400)
-    each = draw.choice([shifted(12), below(50)])
-    ops, parameters = [], []
+    ops, parameters, each = [], [], below(50)
     for number in range(layers):
         after = [f"f{number - 1}"] if number else []
         if number > 1 and draw.random() < 0.2:
@@ -89,65 +89,32 @@ def graph(draw: Random) -> Request:
             ends: Request = {"updated_by": f"b{number}", "read_by": f"f{number}"}
             if number and draw.random() < 0.1:
                 ends = {"updated_by": [f"b{number}", "b0"], "read_by": [f"f{number}", "f0"]}
-            parameters.append({"name": f"w{number}", "bytes": max(1, each(draw)), **ends})
-    found: Request = made({"ops": ops, "parameters": parameters}, draw)
-    return found
+            parameters.append({"name": f"w{number}", "bytes": below(50, 1), **ends})
+    return {"ops": ops, "parameters": parameters}
 
 
-def cost(draw: Random) -> Request:
-    """Return what a transfer costs."""
-    if draw.random() < 0.3:
-        return {"table": rows(draw)}
-    return {"startup_ns": shifted(10), "ns_per_byte": one_of(0, 0.8, 1, 1e-3, 2.5)}
-
-
-def rows(draw: Random, least: int = 0) -> list[list[int]]:
-    """Return what was measured: sizes from a least one on, and what they took."""
-    more = [least + 2 + (amount(draw) >> 12) for _ in range(draw.randrange(3))]
-    points = sorted({least, least + 1, *more})
-    times = sorted(least + (amount(draw) >> 16) for _ in points)
-    return [list(pair) for pair in zip(points, times, strict=True)]
+INTERFERENCE = maybe(0.3, {**large.DISTURBING, "slowdown": one_of(1, 1.1, 1000)})
+TABLES = [{"ranks": 2, "ranks_per_host": 1}, {"ranks": 8, "ranks_per_host": 4}, {"ranks": 72}]
+"""The groups whose collectives were timed."""
 
 
 def measured(draw: Random) -> Request:
     """Return what collectives took on a cluster."""
-    groups = [(2, 1), (4, 4), (8, 4), (draw.choice([3, 16, 72]), 1)]
     kinds = ["all_reduce", "all_gather", "reduce_scatter"]
-    found: Request = {}
-    for kind in kinds if draw.random() < 0.7 else draw.sample(kinds, draw.randrange(1, 3)):
-        found[kind] = [
-            {"ranks": ranks, "ranks_per_host": host, "table": rows(draw, 1)}
-            for ranks, host in sorted(draw.sample(groups, draw.randrange(1, 4)))
-        ]
-    return {"collectives": found}
+    chosen = kinds if draw.random() < 0.7 else draw.sample(kinds, 2)
+    groups = TABLES[: draw.randrange(1, 4)]
+    table = [{**group, "table": [[1, 5], [10, 20]]} for group in groups]
+    return {"collectives": dict.fromkeys(chosen, table)}
 
 
 def network(draw: Random) -> Request:
     """Return a network as requests describe one: what transfers cost, NICs, or measurements."""
-    kinds: list[Any] = [
-        cost,
-        {
-            "bytes_per_s": fast,
-            "startup_ns": shifted(10),
-            "per_machine": maybe(0.3, one_of(1, 2, 8)),
-        },
-        {"depths": {"1": cost, "2": cost, "8": cost}},
-        {"network": cost, "collective": "all_reduce", "ranks": one_of(2, 8)},
-        measured,
-    ]
-    (kind,) = draw.choices(kinds, [60, 15, 10, 8, 7])
-    return {**made(kind, draw), "interference": interference}
-
-
-def interference(draw: Random) -> Any:
-    """Return what transfers and computation take from each other, now and then something."""
-    found = {
-        "startup_ns": amount,
-        "ns_per_byte": one_of(0, 0.3, 1e9),
-        "slowdown": one_of(1, 1.1, 1000),
-        "delay_ns": one_of(0, 5000, 10**12),
-    }
-    return maybe(0.3, found)
+    nic = {"bytes_per_s": 1e9, "startup_ns": 100, "per_machine": maybe(0.3, one_of(1, 2, 8))}
+    depths = {"depths": {"1": large.COST, "2": large.TABLE, "8": large.COST}}
+    timed = {"network": large.COST, "collective": "all_reduce", "ranks": one_of(2, 8)}
+    kinds: list[Any] = [large.COST, large.TABLE, nic, depths, timed, measured]
+    (kind,) = draw.choices(kinds, [40, 20, 15, 10, 8, 7])
+    return {**made(kind, draw), "interference": INTERFERENCE}
 
 
 @cache
@@ -160,34 +127,12 @@ def profile(draw: Random) -> Request:
     if draw.random() < 0.01:
         shipped: Request = json.loads(draw.choice(_files("profiles")))
         return shipped
-    found: Request = {
-        "name": "a model",
-        "provenance": {"kind": "synthetic", "source": "a generator"},
-        "batch_size": one_of(1, 2, 32),
-    }
+    about = {**BASES["layers"], "batch_size": one_of(1, 2, 32)}
     if draw.random() < 0.4:
-        return {**found, **graph(draw)}
-    layers = [
-        {
-            "name": f"l{number}",
-            "forward_ns": shifted(8),
-            "backward_ns": shifted(8),
-            "parameter_bytes": (amount(draw) >> 8) + (not number),
-            "activation_bytes": shifted(8),
-        }
-        for number in range(min(size(draw), 100))
-    ]
-    return {**found, "layers": layers}
-
-
-NETWORKS: list[tuple[int, Request]] = [
-    *((machines, {"kind": "switch"}) for machines in (4, 1, 2, 65536)),
-    (4, {"kind": "bcube", "n": 2, "k": 2}),
-    (9, {"kind": "bcube", "n": 3, "k": 2}),
-    (16, {"kind": "fattree", "ports": 4}),
-    (3, {"kind": "fattree", "ports": 16}),
-    (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
-]
+        return {**about, **graph(draw), "layers": ...}
+    layer = {**BASES["layers"]["layers"][0], "activation_bytes": 10**4}
+    names = [f"l{number}" for number in range(min(size(draw), 100))]
+    return {**about, "layers": [{**layer, "name": name} for name in names]}
 
 
 def cluster(draw: Random) -> Request:
@@ -195,17 +140,14 @@ def cluster(draw: Random) -> Request:
     if draw.random() < 0.25:
         shipped: Request = json.loads(draw.choice(_files("clusters")))
         return shipped
-    machines, topology = draw.choice(NETWORKS)
-    nics = topology.get("k", topology.get("accelerators", ...))
-    return {
-        "name": "a cluster",
-        "source": "a generator",
-        "machines": machines,
-        "topology": topology,
-        "nic": {"bytes_per_s": fast, "startup_ns": one_of(0, 100, 10**6), "per_machine": nics},
-        "memory_bytes": maybe(0.3, one_of(1, 10**6, 10**9, 2**60)),
-        "shared_bytes_per_s": maybe(0.2, fast),
-        "scheduling": maybe(0.2, {"task_ns": one_of(0, 10**6), "group_ns": 5}),
-        "network": maybe(0.1, measured),
-        "interference": interference,
-    }
+    square = {"machines": 9, "topology": {"kind": "bcube", "n": 3, "k": 2}}
+    known = [
+        {**BASES["switch"], "machines": one_of(4, 1, 2, 65536)},
+        *(BASES[name] for name in ("full", "rails", "bcube", "fattree")),
+        {**BASES["bcube"], **square},
+        {**BASES["fattree"], "machines": 3, "topology": {"kind": "fattree", "ports": 16}},
+    ]
+    more = {"memory_bytes": maybe(0.3, one_of(1, 10**6, 10**9, 2**60))}
+    more |= {"shared_bytes_per_s": maybe(0.2, rate), "interference": INTERFERENCE}
+    more |= {"scheduling": maybe(0.2, BASES["full"]["scheduling"]), "network": maybe(0.1, measured)}
+    return {**draw.choice(known), **more}

@@ -24,7 +24,7 @@ def planned(problem: str) -> tuple[tuple[str, str], ...]:
     with Worker(_served, Limits(seconds=20)) as worker:  # its first request loads all it needs
         for number in range(MADE):
             draw = Random(f"planned {problem} {number}")
-            request = {**MAKERS[problem](draw), "with_plan": True, "time_limit_s": 0.1}
+            request = {**MAKERS[problem](draw), "with_plan": True, "time_limit_s": 0.02}
             text = json.dumps(request)
             if len(text) > LENGTH:
                 continue

