@@ -1,6 +1,5 @@
 """Bounds that no plan beats, met by chains; Carlier's branch and bound, Jackson's schedule."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -244,19 +243,6 @@ def test_a_transfer_may_begin_before_the_middle_and_end_in_it() -> None:
         )
 
 
-@settings(max_examples=200)
-@given(nested_windows(7), st.integers(0, 40), st.integers(1, 9), grids)
-def test_for_a_line_nothing_is_above_the_least_target(
-    known: Windows, startup: int, rate: int, grid: int
-) -> None:
-    """With one line the least target of nested windows is known: an oracle for any sizes."""
-    (nested,) = outer_nesting(known)
-    line = (Fraction(startup), Fraction(rate))
-    least, _ = Targets(nested, [line]).least(0)
-    assert concave_bound(known, [line], grid) <= least
-    assert concave_bound(known, [line, line], grid) <= least
-
-
 def test_the_bound_knows_how_much_each_transfer_carries() -> None:
     """Small windows around one that is large: what is sent outside wants another depth."""
     heads, tails = (100, 100_000, 200_000, 300_000), (100, 60_000, 120_000, 180_000)
@@ -271,19 +257,3 @@ def test_the_bound_knows_how_much_each_transfer_carries() -> None:
     assert weak < 0.95 * strong
     assert best < 1.01 * strong
     assert tighter_bound(known, cost, weak, best) >= strong
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(windows_strategy(7), depth_costs(), grids, st.integers(1, 5))
-def test_a_plan_carries_every_byte_once(
-    known: Windows, cost: DepthCost, grid: int, element: int
-) -> None:
-    pricer = LoadPricer(known, cost)
-    for nested in (*inner_nesting(known), *outer_nesting(known)):
-        loads = concave_loads(nested, grid_cost(nested, cost), element, grid)
-        assert is_complete(known, loads)
-        odd = Counter(j for load in loads for j, size in load if size % element)
-        assert set(odd.values()) <= {1}  # where a parameter ends inside an element
-        assert price(known, cost, loads) == pricer.iteration_ns(loads)
-        assert concave_bound(known, lines(cost), grid) <= pricer.iteration_ns(loads)

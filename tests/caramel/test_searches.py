@@ -41,6 +41,7 @@ from tests.caramel.exact_oracles import is_complete, price
 from tests.caramel.making import chain as layers
 from tests.caramel.making import solved
 from tests.caramel.window_strategies import windows_strategy
+from tests.formats.refused import refused
 from tests.present import present
 
 UNIT = AffineCost(1, Fraction(1))
@@ -196,20 +197,19 @@ def chain(*sizes: int, **options: Any) -> Problem:
     return Problem(graph, AffineCost(1000, Fraction(1, 10)), op_order=order, **options)
 
 
-@pytest.mark.parametrize("interference", [NO_CONTENTION, BESIDE])
-@pytest.mark.parametrize("method", METHODS)
-def test_without_time_there_is_a_plan_or_the_limit_is_named(
-    method: str, interference: Interference
+@pytest.mark.parametrize(
+    ("method", "sizes", "path"),
+    [
+        ("bytescheduler", (4 * 10**9,) * 5, "time_limit_s"),  # 5000 partitions
+        ("exact", (2**20,) * 300, "method"),
+    ],
+)
+def test_what_there_is_no_time_for_is_refused(
+    method: str, sizes: tuple[int, ...], path: str
 ) -> None:
-    for sizes in ((4 * 10**9,) * 5, (2**20,) * 300):  # 5000 partitions, many parameters
-        problem = chain(*sizes, interference=interference)
-        refused = {("bytescheduler", 5): "time_limit_s", ("exact", 300): "method"}
-        if (method, len(sizes)) not in refused:
-            assert solve(problem, method=method, time_limit=1e-9).plan is not None
-            continue
-        with pytest.raises(NotApplicableError) as error:
-            solve(problem, method=method, time_limit=1e-9)
-        assert error.value.path == refused[method, len(sizes)]
+    for interference in (NO_CONTENTION, BESIDE):
+        with refused(path, "", NotApplicableError):
+            solve(chain(*sizes, interference=interference), method=method, time_limit=1e-9)
 
 
 def partitions(count: int) -> tuple[LoadPricer, list[Load]]:

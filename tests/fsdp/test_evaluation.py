@@ -2,20 +2,16 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.families import ibatch
 from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
 from planner.families.fsdp.checker import peak_memory
 from planner.families.fsdp.evaluation import peak_of
-from planner.families.fsdp.family import solve
 from planner.families.fsdp.problem import Channels
-from planner.solving.simulator import TimedTransfer, simulate
 from tests.fsdp.making import chain, followed, kept, one_mesh, plans, problems
 
 CHAIN = chain(2, parameter_bytes=(4, 8), activation_bytes=(3, 5), meshes=[one_mesh(1, 1)])
@@ -120,54 +116,6 @@ def test_times_and_memory_are_those_of_a_host_that_gives_commands(data: st.DataO
     assert max(size for _, size in evaluation.memory) == evaluation.peak_bytes
     moments = [moment for moment, _ in evaluation.memory]
     assert moments == sorted(moments)
-
-
-@settings(max_examples=300)
-@given(st.data())
-def test_without_a_second_gather_it_is_an_iteration_of_pushes_and_pulls(
-    data: st.DataObject,
-) -> None:
-    problem = data.draw(problems(max_layers=5, channels="one", recomputed=False))
-    cuts = [i for i in range(1, problem.layers) if data.draw(st.booleans())]
-    units = kept(*cuts, problem.layers)
-    mesh, done = replace(problem.meshes[0], replicas=1, all_reduce=None), sum(problem.backward_ns)
-    problem = replace(problem, meshes=[mesh])
-    transfers = []
-    for start, stop, *_ in reversed(units):
-        made = problem.gradients[start:stop]
-        if any(made):
-            ready = sum(problem.backward_ns[start:])
-            transfers.append(TimedTransfer(ready, mesh.reduce_ns(sum(made)), problem.layers))
-    for start, stop, *_ in units:
-        time = mesh.gather_ns(sum(problem.parameter_bytes[start:stop]))
-        transfers.append(TimedTransfer(done, time, start))
-    backward, forward = tuple(reversed(problem.backward_ns)), problem.forward_ns
-    iteration = simulate(backward, forward, transfers)
-    assert evaluate(problem, Plan(0, units, len(units))).iteration_ns == iteration.end_ns
-
-
-@pytest.mark.parametrize("direction", ["pull", "push"])
-@settings(max_examples=300)
-@given(st.data())
-def test_one_way_it_is_a_pull_or_a_push(
-    direction: Literal["pull", "push"], data: st.DataObject
-) -> None:
-    problem = data.draw(problems(max_layers=5, recomputed=False))
-    cost, nothing = problem.meshes[0].all_gather, (0,) * problem.layers
-    free = AffineCost(0, Fraction(0))
-    if direction == "pull":
-        mesh = Mesh(shards=4, all_gather=cost, reduce_scatter=free)
-        problem = replace(problem, backward_ns=nothing, gradient_bytes=nothing, meshes=[mesh])
-    else:
-        mesh = Mesh(shards=4, all_gather=free, reduce_scatter=cost)
-        problem = replace(problem, forward_ns=nothing, gradient_bytes=None, meshes=[mesh])
-    side = ibatch.Problem(
-        compute_ns=problem.forward_ns if direction == "pull" else problem.backward_ns,
-        layer_bytes=problem.parameter_bytes,
-        cost=cost,
-        direction=direction,
-    )
-    assert solve(problem).objective_ns == ibatch.solve(side).objective_ns
 
 
 def test_optimiser_is_stored_by_shares() -> None:

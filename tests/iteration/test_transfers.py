@@ -48,7 +48,7 @@ from tests.iteration.iteration_strategies import (
     problems,
     whole_rates,
 )
-from tests.iteration.making import chain, layered, on_switch, profile_of, solved
+from tests.iteration.making import chain, layered, on_switch, price, profile_of, solved
 from tests.iteration.pricing import lasts
 from tests.present import present
 
@@ -57,10 +57,6 @@ affine = st.builds(
     st.integers(0, 40),
     st.builds(Fraction, st.integers(0, 30), st.sampled_from([1, 3, 7])),
 )
-
-
-def price(problem: Problem, plan: Plan) -> int:
-    return evaluate(problem, plan).iteration_ns
 
 
 @given(st.lists(st.tuples(affine, affine), min_size=1, max_size=5), st.integers(1, 60))
