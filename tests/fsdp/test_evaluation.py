@@ -1,6 +1,5 @@
 """What a plan costs, and what is in memory when."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,12 +10,10 @@ from planner import AffineCost
 from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
 from planner.families.fsdp.checker import peak_memory
 from planner.families.fsdp.evaluation import peak_of
-from planner.families.fsdp.problem import Channels
 from tests.fsdp.making import chain, followed, kept, one_mesh, plans, problems
 
 CHAIN = chain(2, parameter_bytes=(4, 8), activation_bytes=(3, 5), meshes=[one_mesh(1, 1)])
 TWICE = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
-NOTHING = {"forward_ns": 0, "backward_ns": 0}
 
 
 def test_times_of_a_chain_gathered_twice() -> None:
@@ -63,45 +60,24 @@ def test_memory_of_a_chain_gathered_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "own_links", "sums"),
+    ("own_links", "sums"),
     [
         # Gathers until 16, reduce-scatters until 24 and 32, sums behind each of these.
-        ("one", True, [(24, 30), (32, 38)]),
-        ("two", False, [(24, 30), (32, 38)]),
-        ("shared", True, [(24, 30), (32, 38)]),
+        (True, [(24, 30), (32, 38)]),
         # The first sum and the second reduce-scatter, half as fast: 6 ns of each until 36.
-        ("one", False, [(24, 36), (38, 44)]),
-        ("shared", False, [(24, 36), (38, 44)]),
+        (False, [(24, 36), (38, 44)]),
     ],
 )
 def test_sums_over_copies_have_a_channel_of_their_own(
-    channels: Channels, own_links: bool, sums: list[tuple[int, int]]
+    own_links: bool, sums: list[tuple[int, int]]
 ) -> None:
     own, other = AffineCost(0, Fraction(1)), AffineCost(0, Fraction(3, 2))
-    mesh = Mesh(
-        shards=2,
-        replicas=2,
-        all_gather=own,
-        reduce_scatter=own,
-        all_reduce=other,
-        own_links=own_links,
-    )
-    problem = chain(2, **NOTHING, parameter_bytes=8, meshes=[mesh], channels=channels)
+    costs = {"all_gather": own, "reduce_scatter": own, "all_reduce": other}
+    mesh = Mesh(shards=2, replicas=2, **costs, own_links=own_links)
+    problem = chain(2, forward_ns=0, backward_ns=0, parameter_bytes=8, meshes=[mesh])
     evaluation = evaluate(problem, Plan(0, kept(1, 2), 2))
     assert [transfer[2:] for transfer in evaluation.sums] == sums
     assert evaluation.iteration_ns == sums[-1][1]
-
-
-def test_gradients_wait_for_a_buffer() -> None:
-    slow = Mesh(
-        shards=4, all_gather=AffineCost(0, Fraction(0)), reduce_scatter=AffineCost(100, Fraction(0))
-    )
-    problem = replace(CHAIN, meshes=[slow])
-    # The first reduce-scatter lasts from 40 to 140; the other gradients are there at 60.
-    for buffers, left in ((1, 140), (2, 60)):
-        evaluation = evaluate(problem, Plan(0, kept(1, 2), buffers))
-        assert evaluation.steps[-1].left_ns == left
-        assert evaluation.iteration_ns == 240
 
 
 @settings(max_examples=1200)
