@@ -12,7 +12,8 @@ from planner.families.caramel.checker import check_times
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
 from planner.model.graphs import Graph
-from tests.caramel.making import chain, solved
+from tests.caramel.making import solved
+from tests.iteration.making import chain
 
 PROBLEM = Problem(
     chain((5, 10, 30), (5, 10, 20), (5, 10, 40)), AffineCost(2, Fraction(1, 2)), element_bytes=2
@@ -40,9 +41,9 @@ def test_more_traffic_is_whole_bytes_rounded_up() -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (groups(A, B), r"bytes \[10, 30\) of w0 are not sent"),
-        (groups(A, B, C, C), r"bytes \[10, 30\) of w0 are sent twice"),
-        (groups(A, B, Group((Part(0, 8, 30),))), r"bytes \[8, 10\) of w0 are sent twice"),
+        (groups(A, B), r"bytes \[10, 30\) of 0 are not sent"),
+        (groups(A, B, C, C), r"bytes \[10, 30\) of 0 are sent twice"),
+        (groups(A, B, Group((Part(0, 8, 30),))), r"bytes \[8, 10\) of 0 are sent twice"),
         (groups(A, B, Group((Part(0, 10, 32),))), "has no bytes"),
         (groups(A, B, Group((Part(0, 10, 10), *C.parts))), "has no bytes"),
         (groups(A, B, Group((Part(3, 0, 2),)), C), "no parameter 3"),
@@ -80,7 +81,7 @@ def test_a_given_order_is_kept() -> None:
     """Independent backward ops: two orders are possible, one is asked for."""
     graph = chain((1, 1, 1))
     ops = (*graph.ops, replace(graph.ops[1], name="other"))
-    order = ("f0", "other", "b0")
+    order = ("0/forward", "other", "0/backward")
     problem = Problem(Graph(ops, graph.parameters), AffineCost(0, Fraction(1)), op_order=order)
     plan = solved(problem).plan
     with pytest.raises(InvalidPlanError, match="not the op order"):
@@ -101,8 +102,8 @@ LATE = groups(A, B, replace(C, not_before_ns=1000))
 @pytest.mark.parametrize(
     ("plan", "passes", "which", "start", "end", "message"),
     [
-        (PLAN, "transfers", 0, -1, -1, "before the gradient of w2"),
-        (PLAN, "transfers", 1, -1, -1, "before the gradient of w0|before"),
+        (PLAN, "transfers", 0, -1, -1, "before the gradient of 2"),
+        (PLAN, "transfers", 1, -1, -1, "before the gradient of 0|before"),
         (PLAN, "transfers", 1, 3, 3, "before the one before ends"),
         (PLAN, "transfers", 2, 1, 1, "read before it has arrived"),
         (PLAN, "transfers", 1, 0, -1, "does not take what it costs"),

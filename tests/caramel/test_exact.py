@@ -34,6 +34,7 @@ from tests.caramel.exact_oracles import (
 )
 from tests.caramel.making import apart
 from tests.caramel.window_strategies import windows_strategy
+from tests.formats.refused import refused
 from tests.present import present
 from tests.solved import Solved
 from tests.strategies import huge
@@ -137,9 +138,8 @@ def test_large_times_are_exact_or_refused() -> None:
     assert best < 30
     assert solved(shifted(2**60), cost) == best + 2**61, "only differences matter"
     far = Windows((3, 5), (0, 2**60), (2**60, 0), 2**60, 2**60)
-    with pytest.raises(NotApplicableError, match="60 bits") as error:
+    with refused("method", "60 bits", NotApplicableError):
         grouped(far, AffineCost(2**60, Fraction(1)))
-    assert error.value.path == "method"
 
 
 def test_a_quantum_is_positive() -> None:
@@ -278,8 +278,7 @@ def test_arrays_are_exact_or_refused(cost: TransferCost, sizes: list[int]) -> No
     expected = [cost.cost_ns(size) for size in sizes]
     array = np.array(sizes, dtype=np.int64)
     if max(expected) > MAX:
-        with pytest.raises(InvalidInputError, match="63 bits") as error:
+        with refused("network", "63 bits"):
             cost.costs_ns(array)
-        assert error.value.path == "network"
     else:
         assert cost.costs_ns(array).tolist() == expected

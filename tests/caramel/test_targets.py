@@ -40,8 +40,9 @@ from planner.solving.targets import (
 from planner.solving.tie_break import DELAYS, NOMINAL, Step, delayed_makespan
 from planner.testing.strategies import affine_costs, costs
 from tests.caramel.graph_strategies import graphs
-from tests.caramel.making import chain, solved
+from tests.caramel.making import solved
 from tests.formats.refused import refused
+from tests.iteration.making import chain
 from tests.present import present
 
 SMALL = {

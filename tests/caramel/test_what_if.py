@@ -20,8 +20,9 @@ from planner.solving.scenarios import MAX_LOSS, SCENARIOS, ExpectedCost, Scenari
 from planner.solving.what_if import robust_plan
 from tests.caramel.exact_oracles import price, whole_plans
 from tests.caramel.graph_strategies import graphs, sizes
-from tests.caramel.making import chain, solved
+from tests.caramel.making import solved
 from tests.caramel.test_targets import end_of, spans
+from tests.iteration.making import chain
 from tests.iteration.pricing import run
 from tests.outlooks import counted, outlooks
 from tests.present import present

@@ -266,7 +266,7 @@ def test_plans_whose_transfers_take_several_depths_are_near_their_bounds() -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=800)
+@settings(max_examples=600)
 @given(
     disturbed(problems()) | problems(),
     st.sampled_from(sorted(METHODS)),
