@@ -80,6 +80,7 @@ BROKEN: list[tuple[Plan, str, str]] = [
     (plan(*PUSHES, pulled((0, 0, 8), (1, 0, 6)), pulled((1, 6, 10))), "transfers[3]", "cut inside"),
     (plan(*HALVES.transfers, pulled((2, 0, 1))), "transfers[5]", "no parameter 2"),
     (edited(HALVES, 4, pulled((1, 8, 10), not_before_ns=-1)), "transfers[4].not_before_ns", ">= 0"),
+    (edited(WHOLE, 0, reduced((0, 0, 8), not_before_ns=-1)), "transfers[0].not_before_ns", ">= 0"),
     (edited(WHOLE, 0, one("broadcast", (0, 0, 8))), "transfers[0].kind", "none"),  # type: ignore[arg-type]
     (replace(WHOLE, backward_orders=((B2, B1, B0), (B0, B2, B1))), "backward_orders[1]", "depends"),
     (replace(WHOLE, forward_order=(F1,)), "forward_order", "do not run"),
