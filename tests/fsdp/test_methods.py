@@ -4,6 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.bounds import lower_bound
 from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.families.fsdp.min_memory import least_memory
-from planner.families.fsdp.partitions import best_units
+from planner.families.fsdp.partitions import _Choices, _undominated, best_units
 from planner.families.fsdp.prefetch import prefetched
 from planner.families.fsdp.problem import CHANNELS, Channels, at_use
 from planner.families.fsdp.whole_transfers import fastest_units, least_time
@@ -294,3 +295,23 @@ def test_bound_and_plan_enclose_the_best(problem: Problem, few: int, data: st.Da
         assert times[starts] == units.iteration_ns
         assert units.bound_ns <= min(times.values()) <= units.iteration_ns
     assert units.bound_ns == units.iteration_ns  # nothing was left out
+
+
+_ENDS = st.tuples(*[st.integers(0, 5)] * 3)
+
+
+@given(st.lists(_ENDS, max_size=12))
+def test_only_what_another_choice_has_all_as_early_is_left_out(
+    ends: list[tuple[int, int, int]],
+) -> None:
+    columns = np.array(ends, np.int64).reshape(-1, 3).T
+    left = _undominated(_Choices.of(*columns, 0, np.arange(len(ends))))
+    least = {
+        end
+        for end in ends
+        if not any(other != end and all(map(int.__le__, other, end)) for other in ends)
+    }
+    rows = [ends[row] for row in left.behind]
+    assert set(rows) == least
+    assert len(rows) == len(least)
+    assert rows == sorted(rows)
