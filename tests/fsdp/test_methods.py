@@ -13,12 +13,13 @@ from planner import AffineCost, InvalidInputError, Status
 from planner.families.fsdp import METHODS, Mesh, Plan, Problem, evaluate, solve, whole_transfers
 from planner.families.fsdp.baselines import BASELINES
 from planner.families.fsdp.bounds import lower_bound
+from planner.families.fsdp.chain import NEVER_NS, Chain
 from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.fsdp.partitions import _Choices, _undominated, best_units
 from planner.families.fsdp.prefetch import prefetched
 from planner.families.fsdp.problem import CHANNELS, Channels, at_use
-from planner.families.fsdp.whole_transfers import fastest_units, least_time
+from planner.families.fsdp.whole_transfers import _Labels, _Paths, fastest_units, least_time
 from planner.model.units import format_bytes
 from planner.solving.deadline import NEVER
 from tests.fsdp.making import chain, every_plan, kept, one_mesh, problems
@@ -101,6 +102,15 @@ def test_the_bound_of_several_meshes_is_the_least_of_theirs(
         several = replace(problem, meshes=meshes).within(limit)
         each = [lower_bound(replace(several, meshes=[mesh]))[0] for mesh in meshes]
         assert lower_bound(several) == (min(each), False)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(problems(max_layers=4, recomputed=False))
+def test_least_memory_is_that_of_brute_force(problem: Problem) -> None:
+    least = min(peak_of(problem, plan) for plan in every_plan(problem))
+    assert peak_of(problem, least_memory(problem, 0)) == least
+    assert f"({least} bytes)" in reason_of(problem.within(least - 1))
 
 
 @pytest.mark.slow
@@ -315,3 +325,20 @@ def test_only_what_another_choice_has_all_as_early_is_left_out(
     assert set(rows) == least
     assert len(rows) == len(least)
     assert rows == sorted(rows)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 8))
+def test_merged_labels_are_nowhere_above_those_they_stand_for(seed: int, most: int) -> None:
+    problem = coarsened(7, "two", 2).within(10**3)
+    known = Chain(problem, problem.meshes[0], NEVER)
+    paths = _Paths(known, 1, NEVER_NS)
+    paths.most = most
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 99, (len(paths.table), 40))
+    fields = _Labels._fields
+    labels[fields.index("kept")] %= known.most_kept[known.count] + 1
+    labels[fields.index("first")] %= known.count
+    merged = paths._thinned(labels, known.count, real=False)
+    assert merged.shape[1] < labels.shape[1]
+    for label in labels[:-1].T:
+        assert (merged[:-1] <= label[:, None]).all(axis=0).any()
