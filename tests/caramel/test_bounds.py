@@ -1,5 +1,6 @@
 """Bounds that no plan beats, met by chains; Carlier's branch and bound, Jackson's schedule."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -257,3 +258,19 @@ def test_the_bound_knows_how_much_each_transfer_carries() -> None:
     assert weak < 0.95 * strong
     assert best < 1.01 * strong
     assert tighter_bound(known, cost, weak, best) >= strong
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(windows_strategy(7), depth_costs(), grids, st.integers(1, 5))
+def test_a_plan_carries_every_byte_once(
+    known: Windows, cost: DepthCost, grid: int, element: int
+) -> None:
+    pricer = LoadPricer(known, cost)
+    for nested in (*inner_nesting(known), *outer_nesting(known)):
+        loads = concave_loads(nested, grid_cost(nested, cost), element, grid)
+        assert is_complete(known, loads)
+        odd = Counter(j for load in loads for j, size in load if size % element)
+        assert set(odd.values()) <= {1}  # where a parameter ends inside an element
+        assert price(known, cost, loads) == pricer.iteration_ns(loads)
+        assert concave_bound(known, lines(cost), grid) <= pricer.iteration_ns(loads)

@@ -197,6 +197,8 @@ def test_packing_by_hand() -> None:
     # Equally long: behind the backward pass, and then the second one behind the first.
     assert pack([Item(50, 10, 50, 9), Item(55, 0, 10, 8)], 60)[0] == [0, 1]
     assert pack([Item(50, 10, 50, 9), Item(0, 100, 30, 8)], 60)[0] == [1, 0]
+    # Both in the forward pass, each as late as it may be.
+    assert pack([Item(100, 20, 10, 9), Item(100, 50, 10, 8)], 100)[0] == [0, 1]
 
 
 DEPTHS = range(1, MAX_DEPTH + 1)

@@ -42,7 +42,7 @@ def best_by_memory(problem: Problem) -> list[tuple[int, Merit]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(problems(), st.data())
 def test_methods_against_brute_force(problem: Problem, data: st.DataObject) -> None:
     thresholds = best_by_memory(problem)
@@ -114,7 +114,7 @@ def test_least_memory_is_that_of_brute_force(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=300)
 @given(problems(max_layers=9), st.integers(0, 60))
 def test_longer_chains_fit_into_the_least_memory_and_no_less(problem: Problem, more: int) -> None:
     least = peak_of(problem, least_memory(problem, 0))

@@ -141,6 +141,7 @@ def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
     problem = Problem(nodes=nodes, tensors=two, memory_limit_bytes=10)
     needs = "none was ruled out; the graph's own order needs 20"
     assert needs in reason(solve(problem, method="own_order"))
+    assert solve(problem, method="exact", time_limit=1e-9).status is Status.TIME_LIMIT
     for method in ("exact", "search"):
         assert check(problem, present(solve(problem, method=method).plan)).peak_bytes == 10
 
