@@ -98,11 +98,6 @@ def best_split(one: Windows, cost: TransferCost, quantum: int = 1) -> int:
     return low
 
 
-def best_by_subsets(one: Windows, cost: TransferCost) -> int:
-    """Best plan of whole parameters: by target, the earliest end for every set of sent ones."""
-    return best_split(one, cost, max(one.sizes))
-
-
 def preemptive_value(
     heads: Sequence[int], durations: Sequence[int | Fraction], tails: Sequence[int]
 ) -> int | Fraction:

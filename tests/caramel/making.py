@@ -7,18 +7,6 @@ from planner.model.graphs import Graph, Op, Parameter
 from tests.solved import Solved
 
 
-def chain(*layers: tuple[int, int, int]) -> Graph:
-    """Return a chain of (forward, backward, bytes), layer 0 nearest the input."""
-    ops, parameters = [], []
-    for i, (forward, _, size) in enumerate(layers):
-        ops.append(Op(f"f{i}", forward, "forward", (f"f{i - 1}",) if i else ()))
-        parameters.append(Parameter(f"w{i}", size, (f"b{i}",), (f"f{i}",)))
-    for i, (_, backward, _) in reversed([*enumerate(layers)]):
-        after = (f"b{i + 1}",) if i + 1 < len(layers) else ()
-        ops.append(Op(f"b{i}", backward, "backward", (*after, f"f{i}")))
-    return Graph(tuple(ops), tuple(parameters))
-
-
 def apart(*layers: tuple[int, int, int]) -> Graph:
     """Return layers of (forward, backward, bytes) that do not depend on each other."""
     ops = [Op(f"f{i}", forward, "forward") for i, (forward, _, _) in enumerate(layers)]

@@ -13,7 +13,8 @@ from planner.families.caramel.windows import drawn_orders
 from planner.jsonio import decode_profile
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER
-from tests.caramel.making import apart, chain, solved
+from tests.caramel.making import apart, solved
+from tests.iteration.making import chain
 from tests.present import present
 
 RESNET50 = Path(__file__).parents[2] / "data" / "profiles" / "resnet50.json"

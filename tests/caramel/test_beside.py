@@ -20,8 +20,9 @@ from planner.solving.deadline import NEVER
 from planner.testing import costs, graphs, problems
 from planner.testing.strategies import depth_costs, interferences
 from tests.caramel.exact_oracles import ordered_partitions
-from tests.caramel.making import chain, solved
+from tests.caramel.making import solved
 from tests.formats.refused import refused
+from tests.iteration.making import chain
 
 TEN = chain(*[(10, 20, 30)] * 10)
 

@@ -244,19 +244,6 @@ def test_a_transfer_may_begin_before_the_middle_and_end_in_it() -> None:
         )
 
 
-@settings(max_examples=200)
-@given(nested_windows(7), st.integers(0, 40), st.integers(1, 9), grids)
-def test_for_a_line_nothing_is_above_the_least_target(
-    known: Windows, startup: int, rate: int, grid: int
-) -> None:
-    """With one line the least target of nested windows is known: an oracle for any sizes."""
-    (nested,) = outer_nesting(known)
-    line = (Fraction(startup), Fraction(rate))
-    least, _ = Targets(nested, [line]).least(0)
-    assert concave_bound(known, [line], grid) <= least
-    assert concave_bound(known, [line, line], grid) <= least
-
-
 def test_the_bound_knows_how_much_each_transfer_carries() -> None:
     """Small windows around one that is large: what is sent outside wants another depth."""
     heads, tails = (100, 100_000, 200_000, 300_000), (100, 60_000, 120_000, 180_000)

@@ -1,13 +1,12 @@
 """The exact methods against enumeration and dynamic programs, and at the edge of the range."""
 
 from fractions import Fraction
-from math import ceil
 from random import Random
 from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, reject, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status, TableCost
@@ -17,7 +16,6 @@ from planner.families.caramel.exact_split import (
     best_grouping,
     is_subadditive,
     model_lines,
-    rounded_up,
 )
 from planner.families.caramel.exact_whole import best_whole
 from planner.families.caramel.one_machine import preemptive_bound
@@ -29,7 +27,6 @@ from planner.solving.deadline import NEVER, Deadline
 from planner.testing.strategies import affine_costs, depth_costs, table_costs
 from tests.caramel.exact_oracles import (
     best_by_enumeration,
-    best_by_subsets,
     best_split,
     is_complete,
     price,
@@ -37,6 +34,7 @@ from tests.caramel.exact_oracles import (
 )
 from tests.caramel.making import apart
 from tests.caramel.window_strategies import windows_strategy
+from tests.formats.refused import refused
 from tests.present import present
 from tests.solved import Solved
 from tests.strategies import huge
@@ -89,7 +87,6 @@ def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: 
 @given(windows_strategy(3, max_bytes=4), affine_costs(), st.integers(0, 3), st.integers(0, 3))
 def test_only_better_than_known(one: Windows, cost: AffineCost, above: int, below: int) -> None:
     best = best_split(one, cost)
-    assume(above + below > 0)
     found = best_grouping(one, cost, best + above, deadline=NEVER, lower=best - below)
     assert not found.timed_out
     if not above:
@@ -97,13 +94,6 @@ def test_only_better_than_known(one: Windows, cost: AffineCost, above: int, belo
         return
     assert best <= present(found.value) == price(one, cost, found.groups) < best + above
     assert found.lower_bound <= best
-
-
-def test_a_plan_that_meets_the_known_bound_ends_the_search() -> None:
-    one, cost = random_windows(40, 1), AffineCost(10**5, Fraction(8, 5))
-    known = at_once(one, cost)
-    found = best_grouping(one, cost, known, deadline=NEVER, lower=known)
-    assert found == Grouping((), None, known, timed_out=False)
 
 
 def random_windows(count: int, seed: int) -> Windows:
@@ -148,21 +138,13 @@ def test_large_times_are_exact_or_refused() -> None:
     assert best < 30
     assert solved(shifted(2**60), cost) == best + 2**61, "only differences matter"
     far = Windows((3, 5), (0, 2**60), (2**60, 0), 2**60, 2**60)
-    with pytest.raises(NotApplicableError, match="60 bits") as error:
+    with refused("method", "60 bits", NotApplicableError):
         grouped(far, AffineCost(2**60, Fraction(1)))
-    assert error.value.path == "method"
 
 
 def test_a_quantum_is_positive() -> None:
     with pytest.raises(InvalidInputError, match="quantum"):
         grouped(Windows((1,), (0,), (0,), 0, 0), AffineCost(1, Fraction(1)), quantum=0)
-
-
-@given(st.fractions(-50, 50, max_denominator=10**6), st.integers(1, 60))
-def test_the_simplest_rate_that_rounds_alike(rate: Fraction, most: int) -> None:
-    simple = rounded_up(rate, most)
-    assert simple.denominator <= most
-    assert all(ceil(simple * size) == ceil(rate * size) for size in range(most + 1))
 
 
 @given(costs, st.integers(1, 9), st.integers(1, 40))
@@ -206,7 +188,7 @@ def whole(known: Windows, cost: TransferCost, below: int) -> int | None:
     return None if loads is None else LoadPricer(known, cost).iteration_ns(loads)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(windows_strategy(5) | windows_strategy(6, min_parameters=6), costs, st.integers(1, 10**6))
 def test_the_best_of_all_plans_of_whole_parameters(
     known: Windows, cost: TransferCost, above: int
@@ -214,14 +196,6 @@ def test_the_best_of_all_plans_of_whole_parameters(
     best = best_by_enumeration(known, cost)
     assert whole(known, cost, best + above) == best
     assert whole(known, cost, best) is None
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(windows_strategy(7, min_parameters=6), costs)
-def test_as_good_as_the_program_in_plain_python(known: Windows, cost: TransferCost) -> None:
-    best = best_by_subsets(known, cost)
-    assert whole(known, cost, best + 1) == best
 
 
 def test_without_time_nothing_is_proven() -> None:
@@ -298,32 +272,13 @@ def test_answers_are_exact_or_refused(problem: Problem, method: str) -> None:
         assert max(bound_ns, iteration_ns) <= best
 
 
-@settings(max_examples=150)
-@given(st.data(), huge_costs)
-def test_the_dynamic_program_never_wraps(data: st.DataObject, cost: TransferCost) -> None:
-    """Windows by themselves, up to the largest times a problem lets through."""
-    drawn = data.draw(st.lists(st.tuples(huge_sizes, huge, huge), min_size=1, max_size=4))
-    sizes, heads, tails = zip(*drawn, strict=True)
-    known = Windows(sizes, heads, tails, max(heads), max(tails))
-    best = best_by_enumeration(known, cost)
-    if best >= MAX or cost.cost_ns(sum(sizes)) > MAX or sum(sizes) > MAX:
-        reject()
-    loads, timed_out = best_whole(known, cost, best + 1, known.compute_ns, NEVER)
-    assert not timed_out
-    if loads is None:
-        assert best == known.compute_ns
-        return
-    assert LoadPricer(known, cost).iteration_ns(loads) == best
-
-
 @settings(max_examples=300)
 @given(huge_costs, st.lists(huge, min_size=1, max_size=5))
 def test_arrays_are_exact_or_refused(cost: TransferCost, sizes: list[int]) -> None:
     expected = [cost.cost_ns(size) for size in sizes]
     array = np.array(sizes, dtype=np.int64)
     if max(expected) > MAX:
-        with pytest.raises(InvalidInputError, match="63 bits") as error:
+        with refused("network", "63 bits"):
             cost.costs_ns(array)
-        assert error.value.path == "network"
     else:
         assert cost.costs_ns(array).tolist() == expected

@@ -2,10 +2,8 @@
 
 import runpy
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from planner import AffineCost, Result, Status
 from planner.families.caramel import METHODS, OpOrder, Plan, Problem, solve
 from planner.families.caramel.bounds import lower_bound
-from planner.families.caramel.evaluation import Evaluation, plan_heads
+from planner.families.caramel.evaluation import Evaluation
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import loads_of
 from planner.families.caramel.windows import windows
@@ -103,60 +101,22 @@ def test_cutting_is_solved_to_the_optimum(graph: Graph, cost: AffineCost) -> Non
         assert (result.objective_ns, result.status) == (best, Status.OPTIMAL)
 
 
-@settings(max_examples=80)
-@given(alone, st.integers(2, 1000))
-def test_scaling_changes_nothing(problem: Problem, factor: int) -> None:
-    one = replace(problem, cost=AffineCost(7, Fraction(3)))
-    cost = AffineCost(7 * factor, Fraction(3 * factor))
-    two = replace(one, graph=problem.graph.scaled(factor), cost=cost)
-    for method in ("auto", "caramel", "ddp", "mg_wfbp", "bytescheduler", "layer_by_layer"):
-        first, second = solve(one, method=method), solve(two, method=method)
-        assert second.objective_ns == factor * Solved.of(first).iteration_ns
-        assert second.status == first.status
-
-
-@settings(max_examples=100)
-@given(alone)
-def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
-    plan = solved(problem, "ddp").plan
-    assert len(plan.backward_orders) == (1 if problem.fixed_order else problem.workers)
-    for order in plan.backward_orders:
-        own = windows(problem.graph, *OpOrder(order, plan.forward_order)).heads
-        last = plan_heads(problem.graph, plan)
-        assert all(mine <= late for mine, late in zip(own, last, strict=True))
-
-
 # ---
 # Branching graphs of a benchmark, and its annealing.
 
 
-@pytest.fixture(scope="module")
-def script() -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "caramel_branches.py"))
-
-
-def problem_of(script: dict[str, Any], seed: int, draw: int) -> Problem:
-    graph = script["branching"](seed)
-    cost = script["network"](Random(f"{seed}/{draw}"), graph)
-    return Problem(graph, cost, element_bytes=script["ELEMENT"])
-
-
-def test_the_mirrored_order_can_be_the_better_one(script: dict[str, Any]) -> None:
-    problem = problem_of(script, 1021, 1)
-    result = solved(problem)
-    assert result.iteration_ns < solved(in_its_order(problem)).iteration_ns
-    assert result.plan.backward_orders == (problem.mirrored.backward,)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("seed", "draw"), [(1003, 0), (1008, 2)])
-def test_annealing_hardly_shortens_a_plan(script: dict[str, Any], seed: int, draw: int) -> None:
-    problem = problem_of(script, seed, draw)
+def test_the_mirrored_order_can_be_the_better_one_and_annealing_hardly_shortens_its_plan() -> None:
+    script = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "caramel_branches.py"))
+    graph = script["branching"](1021)
+    cost = script["network"](Random("1021/1"), graph)
+    problem = Problem(graph, cost, element_bytes=script["ELEMENT"])
     plan, iteration_ns, bound_ns = solved(problem)
+    assert iteration_ns < solved(in_its_order(problem)).iteration_ns
+    assert plan.backward_orders == (problem.mirrored.backward,)
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
-    annealer = script["Annealer"](windows(problem.graph, *order), problem.cost, 0)
+    annealer = script["Annealer"](windows(graph, *order), cost, 0)
     planned = [dict(load) for load in loads_of(plan)]
     assert annealer.value(planned) == iteration_ns
-    found = annealer.best(planned, 0.5)
+    found = annealer.best(planned, 0.2)
     assert bound_ns <= found
     assert iteration_ns <= found * 1.003

@@ -25,7 +25,6 @@ from planner.families.caramel.paper import (
 )
 from planner.families.caramel.windows import ready_times
 from planner.model.costs import DepthCost, TransferCost
-from planner.model.fitting import two_point_model
 from planner.model.graphs import Graph, Op, Parameter
 from planner.testing import costs
 from tests.caramel.exact_oracles import unrounded
@@ -177,27 +176,6 @@ def test_the_threshold_of_an_affine_cost_has_a_closed_form() -> None:
         batching_threshold(AffineCost(1, Fraction(1)), Fraction(1))
 
 
-@pytest.mark.parametrize(("small", "large"), [([100, 120], [90]), ([1], [10**9])])
-def test_a_falling_line_is_no_network(small: list[int], large: list[int]) -> None:
-    with pytest.raises(InvalidInputError, match="that grow, less than in proportion"):
-        two_point_model(small, large)
-
-
-ready_sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40)), min_size=1, max_size=8)
-
-
-@given(ready_sizes.map(sorted), st.integers(0, 20), st.none() | st.integers(1, 60))
-def test_batches(case: list[tuple[int, int]], startup: int, threshold: int | None) -> None:
-    heads, sizes = [head for head, _ in case], [size for _, size in case]
-    batches = small_batches(range(len(case)), sizes, heads, lambda s: startup + s, threshold)
-    assert sorted(j for batch in batches for j in batch) == list(range(len(case)))
-    for batch in batches:
-        assert batch == sorted(batch)
-        if threshold is not None and len(batch) > 1:
-            assert all(sizes[j] <= threshold for j in batch)
-            assert sum(sizes[j] for j in batch[:-1]) <= threshold
-
-
 def test_a_batch_waits_while_the_network_is_busy() -> None:
     def batches(sizes: list[int], heads: list[int], startup: int) -> list[list[int]]:
         return small_batches(range(len(sizes)), sizes, heads, lambda size: startup + size, 10)
@@ -219,6 +197,8 @@ def test_packing_by_hand() -> None:
     # Equally long: behind the backward pass, and then the second one behind the first.
     assert pack([Item(50, 10, 50, 9), Item(55, 0, 10, 8)], 60)[0] == [0, 1]
     assert pack([Item(50, 10, 50, 9), Item(0, 100, 30, 8)], 60)[0] == [1, 0]
+    # Both in the forward pass, each as late as it may be.
+    assert pack([Item(100, 20, 10, 9), Item(100, 50, 10, 8)], 100)[0] == [0, 1]
 
 
 DEPTHS = range(1, MAX_DEPTH + 1)

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise, permutations
+from itertools import accumulate, pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -40,8 +40,9 @@ from planner.solving.targets import (
 from planner.solving.tie_break import DELAYS, NOMINAL, Step, delayed_makespan
 from planner.testing.strategies import affine_costs, costs
 from tests.caramel.graph_strategies import graphs
-from tests.caramel.making import chain, solved
+from tests.caramel.making import solved
 from tests.formats.refused import refused
+from tests.iteration.making import chain
 from tests.present import present
 
 SMALL = {
@@ -202,21 +203,6 @@ def test_buckets_leave_when_the_target_sends_them_and_the_best_are_found(
     assert best.bound_ns <= least <= best.iteration_ns <= default.iteration_ns
     assert target.cycle_ns or best.iteration_ns == best.bound_ns
     assert best.bound_ns == default.bound_ns
-
-
-@given(st.data())
-def test_no_groups_of_whole_parameters_do_better_behind_a_barrier(data: st.DataObject) -> None:
-    target = replace(SMALL["ddp"], order="ready")
-    problem = data.draw(problems(target))
-    free = replace(problem, target=None, cost=data.draw(affine_costs()))
-    view = target_view(free, target)
-    sizes, ready = view.sizes[:5], view.ready[:5]
-    ends = [
-        end_of((order[a:b] for a, b in spans(counts)), ready, sizes, free.cost)
-        for order in permutations(range(len(sizes)))
-        for counts in compositions(len(order))
-    ]
-    assert best_buckets(ready, sizes, free.cost, NEVER)[0] == min(ends)
 
 
 @given(st.data())

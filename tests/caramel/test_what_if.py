@@ -20,8 +20,9 @@ from planner.solving.scenarios import MAX_LOSS, SCENARIOS, ExpectedCost, Scenari
 from planner.solving.what_if import robust_plan
 from tests.caramel.exact_oracles import price, whole_plans
 from tests.caramel.graph_strategies import graphs, sizes
-from tests.caramel.making import chain, solved
+from tests.caramel.making import solved
 from tests.caramel.test_targets import end_of, spans
+from tests.iteration.making import chain
 from tests.iteration.pricing import run
 from tests.outlooks import counted, outlooks
 from tests.present import present
@@ -80,21 +81,12 @@ def bucketed(problem: Problem, *limits: int) -> int:
     return max(end, known.backward_ns) + known.forward_ns
 
 
-@given(problems(st.integers(1, 30 * MEBIBYTE), 6))
-def test_ddp_is_priced_with_its_best_buckets(problem: Problem) -> None:
-    result = solve(problem)
-    least = Solved.of(result).iteration_ns
-    found = present(advise(CARAMEL, problem, result, NEVER))
-    default = bucketed(problem, MEBIBYTE, 25 * MEBIBYTE)
-    sizes = {
-        size: bucketed(problem, size * MEBIBYTE, size * MEBIBYTE)
-        for size in (1, 5, 10, 25, 50, 100)
-    }
-    assert found.ddp_ns == min(default, *sizes.values())
-    assert found.ddp_ns == (default if found.bucket_mb is None else sizes[found.bucket_mb])
-    assert found.keep_ddp == (100 * found.ddp_ns < 103 * max(least, 1))
-    if found.at_most is not None and least:
-        assert found.gain <= found.at_most
+@given(
+    problems(st.integers(1, 30 * MEBIBYTE), 6),
+    st.tuples(*[st.sampled_from([MEBIBYTE, 5 * MEBIBYTE, 25 * MEBIBYTE])] * 2),
+)
+def test_ddp_is_priced_with_its_buckets(problem: Problem, limits: tuple[int, int]) -> None:
+    assert CARAMEL.ddp_price(problem, limits, NEVER) == bucketed(problem, *limits)
 
 
 @pytest.mark.parametrize(

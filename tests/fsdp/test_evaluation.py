@@ -1,26 +1,19 @@
 """What a plan costs, and what is in memory when."""
 
-from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.families import ibatch
 from planner.families.fsdp import Mesh, Plan, Unit, check, evaluate
 from planner.families.fsdp.checker import peak_memory
 from planner.families.fsdp.evaluation import peak_of
-from planner.families.fsdp.family import solve
-from planner.families.fsdp.problem import Channels
-from planner.solving.simulator import TimedTransfer, simulate
 from tests.fsdp.making import chain, followed, kept, one_mesh, plans, problems
 
 CHAIN = chain(2, parameter_bytes=(4, 8), activation_bytes=(3, 5), meshes=[one_mesh(1, 1)])
 TWICE = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
-NOTHING = {"forward_ns": 0, "backward_ns": 0}
 
 
 def test_times_of_a_chain_gathered_twice() -> None:
@@ -67,45 +60,24 @@ def test_memory_of_a_chain_gathered_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "own_links", "sums"),
+    ("own_links", "sums"),
     [
         # Gathers until 16, reduce-scatters until 24 and 32, sums behind each of these.
-        ("one", True, [(24, 30), (32, 38)]),
-        ("two", False, [(24, 30), (32, 38)]),
-        ("shared", True, [(24, 30), (32, 38)]),
+        (True, [(24, 30), (32, 38)]),
         # The first sum and the second reduce-scatter, half as fast: 6 ns of each until 36.
-        ("one", False, [(24, 36), (38, 44)]),
-        ("shared", False, [(24, 36), (38, 44)]),
+        (False, [(24, 36), (38, 44)]),
     ],
 )
 def test_sums_over_copies_have_a_channel_of_their_own(
-    channels: Channels, own_links: bool, sums: list[tuple[int, int]]
+    own_links: bool, sums: list[tuple[int, int]]
 ) -> None:
     own, other = AffineCost(0, Fraction(1)), AffineCost(0, Fraction(3, 2))
-    mesh = Mesh(
-        shards=2,
-        replicas=2,
-        all_gather=own,
-        reduce_scatter=own,
-        all_reduce=other,
-        own_links=own_links,
-    )
-    problem = chain(2, **NOTHING, parameter_bytes=8, meshes=[mesh], channels=channels)
+    costs = {"all_gather": own, "reduce_scatter": own, "all_reduce": other}
+    mesh = Mesh(shards=2, replicas=2, **costs, own_links=own_links)
+    problem = chain(2, forward_ns=0, backward_ns=0, parameter_bytes=8, meshes=[mesh])
     evaluation = evaluate(problem, Plan(0, kept(1, 2), 2))
     assert [transfer[2:] for transfer in evaluation.sums] == sums
     assert evaluation.iteration_ns == sums[-1][1]
-
-
-def test_gradients_wait_for_a_buffer() -> None:
-    slow = Mesh(
-        shards=4, all_gather=AffineCost(0, Fraction(0)), reduce_scatter=AffineCost(100, Fraction(0))
-    )
-    problem = replace(CHAIN, meshes=[slow])
-    # The first reduce-scatter lasts from 40 to 140; the other gradients are there at 60.
-    for buffers, left in ((1, 140), (2, 60)):
-        evaluation = evaluate(problem, Plan(0, kept(1, 2), buffers))
-        assert evaluation.steps[-1].left_ns == left
-        assert evaluation.iteration_ns == 240
 
 
 @settings(max_examples=1200)
@@ -120,54 +92,6 @@ def test_times_and_memory_are_those_of_a_host_that_gives_commands(data: st.DataO
     assert max(size for _, size in evaluation.memory) == evaluation.peak_bytes
     moments = [moment for moment, _ in evaluation.memory]
     assert moments == sorted(moments)
-
-
-@settings(max_examples=300)
-@given(st.data())
-def test_without_a_second_gather_it_is_an_iteration_of_pushes_and_pulls(
-    data: st.DataObject,
-) -> None:
-    problem = data.draw(problems(max_layers=5, channels="one", recomputed=False))
-    cuts = [i for i in range(1, problem.layers) if data.draw(st.booleans())]
-    units = kept(*cuts, problem.layers)
-    mesh, done = replace(problem.meshes[0], replicas=1, all_reduce=None), sum(problem.backward_ns)
-    problem = replace(problem, meshes=[mesh])
-    transfers = []
-    for start, stop, *_ in reversed(units):
-        made = problem.gradients[start:stop]
-        if any(made):
-            ready = sum(problem.backward_ns[start:])
-            transfers.append(TimedTransfer(ready, mesh.reduce_ns(sum(made)), problem.layers))
-    for start, stop, *_ in units:
-        time = mesh.gather_ns(sum(problem.parameter_bytes[start:stop]))
-        transfers.append(TimedTransfer(done, time, start))
-    backward, forward = tuple(reversed(problem.backward_ns)), problem.forward_ns
-    iteration = simulate(backward, forward, transfers)
-    assert evaluate(problem, Plan(0, units, len(units))).iteration_ns == iteration.end_ns
-
-
-@pytest.mark.parametrize("direction", ["pull", "push"])
-@settings(max_examples=300)
-@given(st.data())
-def test_one_way_it_is_a_pull_or_a_push(
-    direction: Literal["pull", "push"], data: st.DataObject
-) -> None:
-    problem = data.draw(problems(max_layers=5, recomputed=False))
-    cost, nothing = problem.meshes[0].all_gather, (0,) * problem.layers
-    free = AffineCost(0, Fraction(0))
-    if direction == "pull":
-        mesh = Mesh(shards=4, all_gather=cost, reduce_scatter=free)
-        problem = replace(problem, backward_ns=nothing, gradient_bytes=nothing, meshes=[mesh])
-    else:
-        mesh = Mesh(shards=4, all_gather=free, reduce_scatter=cost)
-        problem = replace(problem, forward_ns=nothing, gradient_bytes=None, meshes=[mesh])
-    side = ibatch.Problem(
-        compute_ns=problem.forward_ns if direction == "pull" else problem.backward_ns,
-        layer_bytes=problem.parameter_bytes,
-        cost=cost,
-        direction=direction,
-    )
-    assert solve(problem).objective_ns == ibatch.solve(side).objective_ns
 
 
 def test_optimiser_is_stored_by_shares() -> None:

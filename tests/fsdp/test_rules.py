@@ -46,14 +46,10 @@ def test_zero_3_keeps_what_is_used_again_soon_and_fetches_until_its_bucket_is_fu
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"forward_ns": (10, -1, 10)}, "forward_ns[1]"),
         ({"backward_ns": (10, 10)}, "backward_ns"),
         ({"parameter_bytes": (40, 0, 40)}, "parameter_bytes[1]"),
-        ({"activation_bytes": (5, 5, 2.5)}, "activation_bytes[2]"),
         ({"checkpoint_bytes": (5, 6, 5)}, "checkpoint_bytes[1]"),
         ({"channels": "three"}, "channels"),
-        ({"memory_bytes": -1}, "memory_bytes"),
-        ({"optimiser": -1}, "optimiser"),
         ({"tied": [(0, 3)]}, "tied[0][1]"),
         ({"tied": [(0,)]}, "tied[0]"),
         ({"meshes": []}, "meshes"),

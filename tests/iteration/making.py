@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import read_profile
-from planner.families.iteration import Plan, Problem, Transfer, solve
+from planner.families.iteration import Plan, Problem, Transfer, evaluate, solve
 from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph
 from planner.model.layers import Layer
@@ -42,6 +42,10 @@ def on_switch(
 def one(kind: Kind, *parts: tuple[int, int, int], not_before_ns: int = 0) -> Transfer:
     """Return a transfer of (parameter, start, stop)."""
     return Transfer(tuple(Part(*part) for part in parts), 1, not_before_ns, kind)
+
+
+def price(problem: Problem, plan: Plan) -> int:
+    return evaluate(problem, plan).iteration_ns
 
 
 def solved(problem: Problem, method: str = "auto") -> Solved[Plan]:

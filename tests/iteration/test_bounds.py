@@ -18,7 +18,6 @@ from planner.families.caramel.windows import Windows
 from planner.families.iteration import (
     METHODS,
     MODES,
-    Plan,
     Problem,
     bound,
     check,
@@ -60,7 +59,7 @@ from tests.iteration.iteration_strategies import (
     rounding,
     whole_rates,
 )
-from tests.iteration.making import chain, on_switch, solved
+from tests.iteration.making import chain, on_switch, price, solved
 from tests.iteration.pricing import lasts
 from tests.iteration.test_tables import costs
 from tests.present import present
@@ -78,10 +77,6 @@ def several_costs(draw: st.DrawFn) -> Cluster:
 
 mixing = clusters(single=False) | several_costs()
 two = problems(cluster=mixing, max_parameters=2, capped=False, one_order=True)
-
-
-def price(problem: Problem, plan: Plan) -> int:
-    return evaluate(problem, plan).iteration_ns
 
 
 @pytest.mark.slow
@@ -271,7 +266,7 @@ def test_plans_whose_transfers_take_several_depths_are_near_their_bounds() -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=800)
+@settings(max_examples=600)
 @given(
     disturbed(problems()) | problems(),
     st.sampled_from(sorted(METHODS)),

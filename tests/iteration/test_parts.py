@@ -17,10 +17,10 @@ from planner.families.iteration.fsdp_from_profile import (
 )
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
-from planner.model.errors import InvalidInputError
 from planner.model.measured import Measured, MeasuredNetwork
 from planner.model.topologies import FatTree, Rails, Switch
 from planner.testing.strategies import clusters, rates
+from tests.formats.refused import refused
 from tests.iteration.making import on_switch
 
 SECOND = 10**9
@@ -181,9 +181,8 @@ TREE = Cluster("c", "a test", 16, FatTree(4), Nic(Fraction(SECOND), 10))
 def test_meshes_that_are_refused(
     cluster: Cluster, shards: list[int], path: str, message: str
 ) -> None:
-    with pytest.raises(InvalidInputError, match=message) as refused:
+    with refused(path, message):
         meshes_of(cluster, shards)
-    assert refused.value.path == path
 
 
 def test_people_wrap_what_is_numbered_and_what_is_between() -> None:

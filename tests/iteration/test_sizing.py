@@ -149,18 +149,6 @@ def engine(**constants: Any) -> Cluster:
     return on_switch(8, 5, scheduling=scheduling)
 
 
-def test_groups_by_hand() -> None:
-    # 16 tasks of 10 ns are 160 ns a group. Of 1000 ns at most 1 in 20 may be scheduling: 1000/19 ns
-    # beside 1000 ns of computation, so a group needs 160·19/1000 = 3.04 iterations.
-    found = group_size(engine(), 1000)
-    assert found.plan == drizzle.Plan(4)
-    assert found.objective_ns == found.lower_bound_ns == 4 * 1000 + 160
-    assert group_size(engine(group_ns=3), 1000, max_overhead=0.5).objective_ns == 1163
-    assert group_size(engine(), 1000, max_group_ns=4160).plan == drizzle.Plan(4)
-    limited = group_size(engine(), 1000, max_group_ns=4159)
-    assert present(limited.infeasibility).binding == ("max_overhead", "max_group_ns")
-
-
 def test_every_constant_of_the_cluster_counts() -> None:
     known: dict[str, Any] = {"group_ns": 700, "task_ns": 10, "constant_task_ns": 2}
     limits: dict[str, Any] = {"max_overhead": Fraction(1, 20), "max_group_ns": 10_000_000_000}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner import read_cluster
 from planner.families.caramel.byte_bound import byte_bound
-from planner.families.caramel.grid_costs import GridCost, earliest, places
+from planner.families.caramel.grid_costs import GridCost, earliest
 from planner.families.caramel.table_bound import table_bound
 from planner.families.caramel.windows import Windows
 from planner.families.iteration import Problem, check, evaluate, solve
@@ -170,11 +170,10 @@ def test_cutting_where_a_table_says_so_makes_no_plan_longer(problem: Problem) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["a100dgx-2", "h100dgx-1"])
-def test_few_layers_on_a_measured_network_are_near_their_bound(name: str) -> None:
+def test_few_layers_on_a_measured_network_are_near_their_bound() -> None:
     """A chain of few large layers that compute little: lines below the table are far below it."""
     layers = [(40_000, 70_000, 12_000_000 >> (count % 4)) for count in range(10)]
-    problem = Problem(chain(*layers), read_cluster(name), element_bytes=4)
+    problem = Problem(chain(*layers), read_cluster("h100dgx-1"), element_bytes=4)
     result = solve(problem)
     assert result.gap is not None
     assert result.gap < 0.02
@@ -186,14 +185,3 @@ def test_a_transfer_is_cut_into_the_pieces_of_a_table_that_take_least() -> None:
     batches = table_batches([0], [4_000_000], cost, 1)
     assert [sum(size for _, size in load) for load in batches] == [2_000_000, 2_000_000]
     assert list(accumulate(cost.cost_ns(2_000_000) for _ in batches)) == [100, 200]
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.integers(1, 30))
-def test_places_end_with_each_parameter(some: list[tuple[int, int]], count: int) -> None:
-    moments, sizes = zip(*some, strict=True)
-    order, cuts = places(moments, sizes, count)
-    assert sorted(order) == list(range(len(sizes)))
-    assert [moments[j] for j in order] == sorted(moments)
-    for j, inside in zip(order, cuts, strict=True):
-        assert inside[-1] == sizes[j]
-        assert inside == sorted(inside)

@@ -74,21 +74,17 @@ def test_times_between_points_are_rounded_up_and_go_on() -> None:
         ({"nodes": [Node("a", (1,)), Node("b", (0,))]}, "nodes", "cycle of 2 nodes"),
         ({"nodes": [Node("a", (1,)), Node("b")]}, "nodes[0].after[0]", "stands before b"),
         ({"nodes": [Node("a", (7,))]}, "nodes[0].after[0]", "from 0 to 0, got 7"),
-        ({"nodes": [Node("a", (), -1)]}, "nodes[0].duration_ns", "got -1"),
         ({"collectives": [Collective(1, 4, 0, 5)]}, "collectives[0].wait", "after node 1"),
         ({"collectives": [Collective(1, 9, 0, 5)]}, "collectives[0].wait", "from 0 to 5"),
         ({"collectives": [Collective(1, 1, 0, 5)]}, "collectives[0].wait", "too"),
         ({"collectives": [Collective(1, 2, 1, 5)]}, "collectives[0].kind", "from 0 to 0"),
-        ({"collectives": [Collective(1, 2, 0, -5)]}, "collectives[0].size_bytes", "-5"),
         ({"collectives": [Collective(0, 2, 0, 5)]}, "nodes[0].duration_ns", "expected 0"),
         ({"kinds": [Kind("k", "0", ())]}, "kinds[0].times", "at least one"),
         ({"kinds": [Kind("k", "0", ((5, 1), (5, 2)))]}, "kinds[0].times[1][0]", "more than 5"),
         ({"kinds": [Kind("k", "0", ((5, 3), (6, 2)))]}, "kinds[0].times[1][1]", "at least 3"),
         ({"tensors": [Tensor(8, 5, (1,))]}, "tensors[0].readers[0]", "after node 5"),
         ({"tensors": [Tensor(8, 0, (9,))]}, "tensors[0].readers[0]", "from 0 to 5"),
-        ({"tensors": [Tensor(-8, 0)]}, "tensors[0].size_bytes", "-8"),
         ({"tensors": [Tensor(8, 5, (5,))]}, "tensors[0].readers[0]", "depends on the producer"),
-        ({"memory_limit_bytes": -1}, "memory_limit_bytes", "got -1"),
     ],
 )
 def test_a_problem_says_what_is_wrong(changes: Any, path: str, message: str) -> None:
@@ -145,6 +141,7 @@ def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
     problem = Problem(nodes=nodes, tensors=two, memory_limit_bytes=10)
     needs = "none was ruled out; the graph's own order needs 20"
     assert needs in reason(solve(problem, method="own_order"))
+    assert solve(problem, method="exact", time_limit=1e-9).status is Status.TIME_LIMIT
     for method in ("exact", "search"):
         assert check(problem, present(solve(problem, method=method).plan)).peak_bytes == 10
 
@@ -187,9 +184,8 @@ def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
     problem = Problem(nodes=nodes, tensors=tensors)
     assert [node.after for node in problem.nodes] == [(), (0,), (0,), (2, 0, 1)]
     assert replace(problem) == problem
-    with pytest.raises(InvalidPlanError, match="b comes before a, which it needs") as caught:
+    with refused("order[0]", "b comes before a, which it needs", InvalidPlanError):
         check(problem, Plan((1, 0, 2, 3)))
-    assert caught.value.path == "order[0]"
     replanned = solve(problem, method=REPLAN, start=Plan((1, 0, 2, 3))).infeasibility
     assert replanned is not None
     assert replanned.binding == ("start_plan",)
