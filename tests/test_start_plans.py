@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 import planner
 from planner.families import caramel, ibatch, iteration
-from planner.families.iteration.transfers import adapt, improved_start
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.results import decode_plan, encode_plan
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph
-from planner.solving.deadline import NEVER, Incumbent
+from planner.solving.deadline import Incumbent
 from planner.solving.methods import REPLAN
 from planner.testing import problems as drawn_problems
 from tests.contract.test_every_method import FAMILIES
@@ -109,19 +108,6 @@ def test_other_numbers_leave_a_plan_near_the_best(kind: Any, times: int, sizes: 
     assert again.method == REPLAN
     assert best.lower_bound_ns <= again.objective_ns <= 1.05 * best.objective_ns
     assert (again.lower_bound_ns or 0) <= again.objective_ns
-
-
-def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
-    profile = planner.read_profile("data/profiles/lenet5.json")
-    problem = iteration.Problem.from_profile(profile, planner.read_cluster("caramel-16"))
-    plan = iteration.solve(problem, method="ddp").plan
-    assert plan is not None
-    other = replace(problem, graph=changed(problem.graph, 1, 5), pull_bytes=None)
-    made = improved_start(other, adapt(other, plan), NEVER).plan
-    assert made is not None
-    carried = {part.parameter for transfer in made.transfers for part in transfer.parts}
-    assert carried == set(range(len(problem.graph.parameters)))
-    iteration.check(other, made)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

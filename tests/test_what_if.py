@@ -90,10 +90,6 @@ LASTS: dict[str, Callable[[Any, Any, Scenario], int | Fraction]] = {
 LARGE = {"ibatch": of_ibatch.large, "caramel": of_caramel.large, "iteration": of_iteration.large}
 """Problems that have no room for start-ups twice as long."""
 
-priced_apart = pytest.mark.parametrize(
-    "name", ["ibatch", "caramel", pytest.param("iteration", marks=pytest.mark.slow)]
-)
-
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "iteration"])
 @settings(max_examples=40)
@@ -144,14 +140,17 @@ def test_robust_plans_and_regret_by_hand(name: str) -> None:
         assert refused.value.path == f"scenarios[1].{field}"
 
 
-@priced_apart
+@pytest.mark.parametrize(
+    "name", ["ibatch", "caramel", pytest.param("iteration", marks=pytest.mark.slow)]
+)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_robust_plan_costs_what_it_says_and_none_is_below_the_bound(
+def test_robust_plans_and_regret_are_priced_apart_from_the_family(
     name: str, data: st.DataObject
 ) -> None:
     family, lasts = CASES[name].family, LASTS[name]
     problem = data.draw(APART[name])
+    check_rows(name, problem, data)
     outlook = data.draw(outlooks() | st.sampled_from([measured(), measured(Fraction(90))]))
     usual = family.solve(problem)
     found = check_robust(family, problem, outlook, usual)
@@ -178,6 +177,22 @@ def test_a_robust_plan_costs_what_it_says_and_none_is_below_the_bound(
     assert prospect.bound <= counted(
         outlook, [lasts(problem, plan, at) for plan, at in zip(best, scenarios, strict=True)]
     )
+
+
+def check_rows(name: str, problem: Any, data: st.DataObject) -> None:
+    """Check the regret of a method's plan in one or two scenarios."""
+    case, lasts = CASES[name], LASTS[name]
+    method = data.draw(st.sampled_from(sorted(QUICK & {*case.family.methods})))
+    few = data.draw(st.lists(st.sampled_from(case.family.scenarios), min_size=1, max_size=2))
+    plan, _ = planned(case.family, problem, method)
+    rows = check_regret(case, problem, method, few)
+    assert plan is None or [row.scenario for row in rows] == few
+    for row in rows:
+        assert row.plan_ns == lasts(problem, plan, row.scenario)
+        other = case.family.perturb(problem, row.scenario)
+        for rule, time in (("ddp", row.ddp_ns), ("layer_by_layer", row.layers_ns)):
+            made, _ = planned(case.family, other, rule)
+            assert made is None or time == lasts(problem, made, row.scenario)
 
 
 def check_robust(
@@ -213,27 +228,6 @@ def planned(family: Family[Any, Any, Any], problem: Any, method: str) -> tuple[A
     except NotApplicableError:
         return None, None
     return result.plan, result.objective_ns
-
-
-@priced_apart
-@settings(max_examples=60)
-@given(data=st.data())
-def test_every_row_of_regret_is_priced_apart_from_the_family(
-    name: str, data: st.DataObject
-) -> None:
-    case, lasts = CASES[name], LASTS[name]
-    problem = data.draw(APART[name])
-    method = data.draw(st.sampled_from(sorted(QUICK & {*case.family.methods})))
-    few = data.draw(st.lists(st.sampled_from(case.family.scenarios), min_size=1, max_size=2))
-    plan, _ = planned(case.family, problem, method)
-    rows = check_regret(case, problem, method, few)
-    assert plan is None or [row.scenario for row in rows] == few
-    for row in rows:
-        assert row.plan_ns == lasts(problem, plan, row.scenario)
-        other = case.family.perturb(problem, row.scenario)
-        for rule, time in (("ddp", row.ddp_ns), ("layer_by_layer", row.layers_ns)):
-            made, _ = planned(case.family, other, rule)
-            assert made is None or time == lasts(problem, made, row.scenario)
 
 
 def check_regret(
