@@ -36,8 +36,6 @@ where tests share a core's threads."""
 HANGING_S = 60
 """Real time that an answer is waited for beyond its limit."""
 
-LIMITS = (1e-9, 1e-3, 0.05, 0.5)
-
 MIDDLE = 150
 """Layers."""
 
@@ -79,7 +77,7 @@ PLAIN = [{}, {"bandwidth": 0.5}, {"computation": 2, "startup": 3}]
 ASKED: dict[str, Request] = {
     "regret": {"regret": True},
     "scenarios, percentile": {"scenarios": SCENARIOS, "percentile": 90, "outlook": ...},
-    "many scenarios": {"scenarios": 10 * SCENARIOS, "outlook": ...},
+    "many scenarios": {"scenarios": 5 * SCENARIOS, "outlook": ...},
     "mean": {"outlook": "mean"},
     "p90, regret": {"outlook": "p90", "regret": True},
     "kept plan": {"with_plan": True, "progress": True},
@@ -184,9 +182,9 @@ def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, opti
     large.warm()
     request = asked(name, MIDDLE, method, option)
     draw = Random(f"{name} {method} {option}")
-    for limit in LIMITS if THOROUGH else (1e-9, draw.choice(LIMITS[1:-1])):
-        ended(request, limit)
-    ended(request, draw.choice([0, draw.uniform(0, 0.1)]), cancelled=True)
+    ends = [(1e-9, False), (1e-3, False), (0.05, False), (0, True), (draw.uniform(0, 0.1), True)]
+    for seconds, cancelled in ends if THOROUGH else (ends[0], draw.choice(ends[1:])):
+        ended(request, seconds, cancelled=cancelled)
 
 
 @pytest.mark.parametrize("mode", ["replicated", "sharded"])
@@ -280,15 +278,6 @@ def test_large_instances_have_honest_answers_in_time(
         # A rule may need more memory than there is, whatever the time.
         late |= name.startswith("fsdp") and one["status"] == "infeasible"
         assert breaks_eq5 or late or one["objective_ns"] is not None, one
-
-
-@pytest.mark.parametrize("method", ["milp", "cpsat"])
-def test_without_time_models_have_a_plan_as_good_as_the_greedy_one(method: str) -> None:
-    request = large.ibatch_sums(60, direction="push")
-    greedy = planner.solve({**request, "method": "greedy_backward"})["objective_ns"]
-    answer = planner.solve({**request, "method": method, "time_limit_s": 1e-9})
-    assert answer["status"] == "time_limit"
-    assert answer["lower_bound_ns"] <= answer["objective_ns"] <= greedy
 
 
 def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up() -> None:
