@@ -31,31 +31,11 @@ from tests.caramel.graph_strategies import graphs
 from tests.outlooks import counted, outlooks
 from tests.perturbed import CASES
 from tests.present import present
-from tests.strategies import affine_costs, table_costs
+from tests.strategies import table_costs
 from tests.words import Words
 
 factors = st.fractions(Fraction(1, 4), 4, max_denominator=8)
 scenarios = st.builds(Scenario, factors, factors, factors, factors)
-
-
-@given(graphs(), scenarios)
-def test_ops_take_as_long_as_the_scenario_says(graph: Graph, scenario: Scenario) -> None:
-    other = scaled_graph(graph, scenario)
-    assert other.parameters == graph.parameters
-    for op, was in zip(other.ops, graph.ops, strict=True):
-        assert (op.name, op.phase, op.after) == (was.name, was.phase, was.after)
-        behind = 1 + scenario.late if op.phase == "backward" else 1
-        assert abs(op.duration_ns - was.duration_ns * scenario.computation * behind) <= 0.5
-    assert scaled_graph(graph, Scenario()) == graph
-
-
-@given(affine_costs(), scenarios, st.integers(1, 1000))
-def test_a_line_keeps_both_its_parts(cost: AffineCost, scenario: Scenario, size: int) -> None:
-    other = scaled_cost(cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
-    startup, rate = Fraction(cost.startup_ns), Fraction(cost.ns_per_byte)
-    exact = startup * scenario.startup + rate * size / scenario.bandwidth
-    assert abs(other.cost_ns(size) - exact) <= 1.5
-    assert scaled_cost(cost) == cost
 
 
 @given(table_costs(), scenarios)
