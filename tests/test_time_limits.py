@@ -280,6 +280,15 @@ def test_large_instances_have_honest_answers_in_time(
         assert breaks_eq5 or late or one["objective_ns"] is not None, one
 
 
+@pytest.mark.parametrize("method", ["milp", "cpsat"])
+def test_without_time_models_have_a_plan_as_good_as_the_greedy_one(method: str) -> None:
+    request = large.ibatch_sums(60, direction="push")
+    greedy = planner.solve({**request, "method": "greedy_backward"})["objective_ns"]
+    answer = planner.solve({**request, "method": method, "time_limit_s": 1e-9})
+    assert answer["status"] == "time_limit"
+    assert answer["lower_bound_ns"] <= answer["objective_ns"] <= greedy
+
+
 def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up() -> None:
     large.warm()
     given = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": 900}

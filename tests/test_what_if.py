@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families import iteration, yan
+from planner.families import caramel, iteration, yan
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.topologies import Switch
@@ -20,6 +20,7 @@ from planner.solving.family import Family
 from planner.solving.result import Result, Status
 from planner.solving.scenarios import SCENARIOS, ExpectedCost, Scenario, ScenarioSet, measured
 from planner.solving.what_if import regrets, robust_plan
+from planner.testing import graphs
 from planner.testing import problems as drawn_problems
 from tests.caramel import test_what_if as of_caramel
 from tests.fsdp.making import every_plan
@@ -31,6 +32,7 @@ from tests.outlooks import counted, outlooks
 from tests.overlap.slow import all_plans
 from tests.perturbed import CASES, Case
 from tests.present import present
+from tests.strategies import affine_costs
 from tests.strategies import problems as ibatch_problems
 
 QUICK = {
@@ -63,7 +65,8 @@ SLOWER = ScenarioSet(
 SMALL: dict[str, st.SearchStrategy[Any]] = {
     "ibatch": ibatch_problems(max_layers=4, objective="makespan"),
     "fsdp": fsdp_problems(max_layers=2),
-    **{name: drawn_problems(name, 2) for name in CASES if name not in ("ibatch", "fsdp")},
+    "caramel": st.builds(caramel.Problem, graph=graphs(), cost=affine_costs()),
+    **{name: drawn_problems(name, 2) for name in ("overlap", "bml", "yan", "bigdl", "drizzle")},
 }
 
 EVERY: dict[str, Callable[[Any], Iterator[Any]]] = {
@@ -92,7 +95,7 @@ LARGE = {"ibatch": of_ibatch.large, "caramel": of_caramel.large, "iteration": of
 """Problems that have no room for start-ups twice as long."""
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "iteration"])
+@pytest.mark.parametrize("name", SMALL)
 @settings(max_examples=40)
 @given(data=st.data(), outlook=plain_outlooks)
 def test_robust_plans_and_regret_of_small_problems(
