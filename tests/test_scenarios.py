@@ -82,14 +82,20 @@ def third_of(graph: Graph, name: str) -> str:
     return "middle" if middle < Fraction(2 * whole, 3) else "last"
 
 
-@given(spread_graphs(), st.sampled_from(get_args(Part)), st.integers(0, 3))
-def test_ops_of_a_part_are_late_by_their_spreads(graph: Graph, part: Part, times: int) -> None:
-    other = scaled_graph(graph, Scenario(spread=Fraction(times), part=part))
+@given(spread_graphs(), scenarios, st.sampled_from(get_args(Part)), st.integers(0, 3))
+def test_ops_take_as_long_as_the_scenario_says(
+    graph: Graph, scenario: Scenario, part: Part, times: int
+) -> None:
+    """Those of a part are late by their spreads."""
+    other = scaled_graph(graph, replace(scenario, spread=Fraction(times), part=part))
+    assert other.parameters == graph.parameters
     for op, was in zip(other.ops, graph.ops, strict=True):
         inside = part in ("all", op.phase)
         if op.phase == "backward":
             inside |= part == third_of(graph, op.name)
-        assert op.duration_ns == was.duration_ns + inside * times * (was.spread_ns or 0)
+        behind = 1 + scenario.late if op.phase == "backward" else 1
+        exact = was.duration_ns + inside * times * (was.spread_ns or 0)
+        assert abs(op.duration_ns - exact * scenario.computation * behind) <= 0.5
         assert replace(op, duration_ns=was.duration_ns) == was
 
 
