@@ -184,9 +184,13 @@ def test_any_plan_of_the_family_is_taken_or_told_of(
         )
 
 
-def test_what_does_not_fit_is_said_in_an_answer() -> None:
-    request = REQUESTS["yan"][0]
-    plan = kept({**request, "layers": request["layers"][:-1]})
+@pytest.mark.parametrize(
+    ("family", "field"),
+    [("yan", "layers"), ("caramel", "parameters"), ("drizzle", "stages"), ("bml", "n")],
+)
+def test_what_does_not_fit_is_said_in_an_answer(family: str, field: str) -> None:
+    request = REQUESTS[family][0]
+    plan = kept({**request, field: 3 if field == "n" else request[field][:-1]})
     again, answer = replanned(request, plan), planner.solve({**request, "start_plan": plan})
     assert (again["status"], again["objective_ns"]) == ("infeasible", None)
     assert again["binding"] == ["start_plan"]
