@@ -32,7 +32,7 @@ LIMITS: dict[str, tuple[Request, str, int]] = {
     "ibatch cap, table": (TABLE, "max_batch_bytes", 300),
     "yan memory": (BASES["small"], "memory_bytes", 1000),
     "drizzle overhead": ({**DRIZZLE, "constant_task_ns": 10}, "max_overhead", 999),
-    "drizzle group": (DRIZZLE, "max_group_ns", 10**6),
+    "drizzle group": (DRIZZLE, "max_group_ns", 10**9),
     "fsdp memory": (FSDP, "memory_bytes", 10**4),
     "iteration memory": (
         {**ITERATION, "optimiser_ratio": 2, "element_bytes": 4},
