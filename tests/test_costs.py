@@ -22,28 +22,14 @@ from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import Network
 from planner.model.validation import total
+from planner.testing import networks
 from tests.jsonio.requests import BASES
 from tests.strategies import affine_costs, table_costs
 
-networks = st.builds(
-    Network,
-    st.fractions(Fraction(1, 9), 10**10, max_denominator=9),
-    st.integers(0, 10**6),
-    st.fractions(0, 5, max_denominator=9),
-)
-shares = st.fractions(0, 10**6, max_denominator=50)
 
-
-@given(networks, shares, shares, st.integers(0, 6), st.integers(1, 10**12))
-def test_steps_on_links_start_send_and_add(
-    network: Network, sent: Fraction, reduced: Fraction, steps: int, size: int
-) -> None:
-    rate, each = network.link_bytes_per_s, network.reduce_ns_per_byte
-    exact = sent * 10**9 / rate + reduced * each
-    assert network.time(sent, reduced, steps) == exact + steps * network.startup_ns
-    if sent:
-        assert network.step(sent, reduced) == exact + network.startup_ns
-    assert network.full_transfer_ns(size) == ceil(size * 10**9 / rate)
+@given(networks(), st.integers(1, 10**12))
+def test_a_full_transfer_is_rounded_up(network: Network, size: int) -> None:
+    assert network.full_transfer_ns(size) == ceil(size * 10**9 / network.link_bytes_per_s)
 
 
 def interpolated(points: tuple[tuple[int, int], ...], size: int) -> Fraction:

@@ -23,23 +23,25 @@ TABLE = {
 }
 HELD = [{"size_bytes": 8, "readers": [5]}, *OVERLAP["tensors"]]
 
-PER_MILLE = "drizzle overhead"
+UNITS = {"drizzle overhead": 1 / 1000, "overlap memory, shipped": 2**20}
+"""What is counted of a limit, if not ones."""
+
 LIMITS: dict[str, tuple[Request, str, int]] = {
     "ibatch cap": (IBATCH, "max_batch_bytes", 300),
     "ibatch cap, push": ({**IBATCH, "direction": "push"}, "max_batch_bytes", 300),
     "ibatch cap, table": (TABLE, "max_batch_bytes", 300),
-    "yan memory": (BASES["small"], "memory_bytes", 10**12),
-    PER_MILLE: ({**DRIZZLE, "constant_task_ns": 10}, "max_overhead", 999),
+    "yan memory": (BASES["small"], "memory_bytes", 1000),
+    "drizzle overhead": ({**DRIZZLE, "constant_task_ns": 10}, "max_overhead", 999),
     "drizzle group": (DRIZZLE, "max_group_ns", 10**9),
-    "fsdp memory": (FSDP, "memory_bytes", 10**6),
+    "fsdp memory": (FSDP, "memory_bytes", 10**4),
     "iteration memory": (
         {**ITERATION, "optimiser_ratio": 2, "element_bytes": 4},
         "cluster.memory_bytes",
-        10**9,
+        10**5,
     ),
-    "iteration transfers": ({**ITERATION, "element_bytes": 4}, "max_transfer_bytes", 10**6),
-    "overlap memory": ({**OVERLAP, "tensors": HELD}, "memory_limit_bytes", 10**6),
-    "overlap memory, shipped": (GRAPH, "memory_limit_bytes", 3 * 10**8),
+    "iteration transfers": ({**ITERATION, "element_bytes": 4}, "max_transfer_bytes", 10**4),
+    "overlap memory": ({**OVERLAP, "tensors": HELD}, "memory_limit_bytes", 100),
+    "overlap memory, shipped": (GRAPH, "memory_limit_bytes", 300),
 }
 """A request, where its limit stands, which is what binds, and a limit that binds nothing."""
 
@@ -49,7 +51,7 @@ SLOW = ("iteration", "overlap", "yan")
 
 def limited(name: str, limit: int) -> tuple[Request, str]:
     request, place, _ = LIMITS[name]
-    value = limit / 1000 if name == PER_MILLE else limit
+    value = limit * UNITS.get(name, 1)
     return patched(request, {place: value}), place.rpartition(".")[2]
 
 
@@ -92,7 +94,7 @@ def test_below_the_least_it_is_infeasible_and_every_method_says_so(
             assert answer(name, limit)["status"] == "infeasible"
     costs = [answer(name, limit)["objective_ns"] for limit in (least, least + 1, ample)]
     assert None not in costs
-    if name != PER_MILLE:  # whose group is the smaller, the more overhead it may have
+    if name != "drizzle overhead":  # whose group is the smaller, the more overhead it may have
         assert costs == sorted(costs, reverse=True)
     for method in without_auto(FAMILIES[request["problem"]].methods):
         for limit in {1, low or 1, least, draw.randint(1, ample)}:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import get_args
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families import ibatch
@@ -24,38 +24,18 @@ from planner.solving.scenarios import (
     Part,
     Scenario,
     ScenarioSet,
-    measured,
     scaled_graph,
 )
 from planner.solving.what_if import break_even, regrets, robust_plan
 from tests.caramel.graph_strategies import graphs
 from tests.outlooks import counted, outlooks
 from tests.perturbed import CASES
-from tests.strategies import affine_costs, table_costs
+from tests.present import present
+from tests.strategies import table_costs
 from tests.words import Words
 
 factors = st.fractions(Fraction(1, 4), 4, max_denominator=8)
 scenarios = st.builds(Scenario, factors, factors, factors, factors)
-
-
-@given(graphs(), scenarios)
-def test_ops_take_as_long_as_the_scenario_says(graph: Graph, scenario: Scenario) -> None:
-    other = scaled_graph(graph, scenario)
-    assert other.parameters == graph.parameters
-    for op, was in zip(other.ops, graph.ops, strict=True):
-        assert (op.name, op.phase, op.after) == (was.name, was.phase, was.after)
-        behind = 1 + scenario.late if op.phase == "backward" else 1
-        assert abs(op.duration_ns - was.duration_ns * scenario.computation * behind) <= 0.5
-    assert scaled_graph(graph, Scenario()) == graph
-
-
-@given(affine_costs(), scenarios, st.integers(1, 1000))
-def test_a_line_keeps_both_its_parts(cost: AffineCost, scenario: Scenario, size: int) -> None:
-    other = scaled_cost(cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
-    startup, rate = Fraction(cost.startup_ns), Fraction(cost.ns_per_byte)
-    exact = startup * scenario.startup + rate * size / scenario.bandwidth
-    assert abs(other.cost_ns(size) - exact) <= 1.5
-    assert scaled_cost(cost) == cost
 
 
 @given(table_costs(), scenarios)
@@ -102,23 +82,21 @@ def third_of(graph: Graph, name: str) -> str:
     return "middle" if middle < Fraction(2 * whole, 3) else "last"
 
 
-@given(spread_graphs(), st.sampled_from(get_args(Part)), st.integers(0, 3))
-def test_ops_of_a_part_are_late_by_their_spreads(graph: Graph, part: Part, times: int) -> None:
-    other = scaled_graph(graph, Scenario(spread=Fraction(times), part=part))
+@given(spread_graphs(), scenarios, st.sampled_from(get_args(Part)), st.integers(0, 3))
+def test_ops_take_as_long_as_the_scenario_says(
+    graph: Graph, scenario: Scenario, part: Part, times: int
+) -> None:
+    """Those of a part are late by their spreads."""
+    other = scaled_graph(graph, replace(scenario, spread=Fraction(times), part=part))
+    assert other.parameters == graph.parameters
     for op, was in zip(other.ops, graph.ops, strict=True):
         inside = part in ("all", op.phase)
         if op.phase == "backward":
             inside |= part == third_of(graph, op.name)
-        assert op.duration_ns == was.duration_ns + inside * times * (was.spread_ns or 0)
+        behind = 1 + scenario.late if op.phase == "backward" else 1
+        exact = was.duration_ns + inside * times * (was.spread_ns or 0)
+        assert abs(op.duration_ns - exact * scenario.computation * behind) <= 0.5
         assert replace(op, duration_ns=was.duration_ns) == was
-
-
-@given(st.integers(0, 99), st.lists(st.integers(100, 999), min_size=6, max_size=6))
-def test_four_tenths_are_as_measured(usual: int, late: list[int]) -> None:
-    times = [usual, *late]
-    assert measured().of(times) == Fraction(4 * usual + sum(late), 10)
-    assert measured(Fraction(90)).of(times) == sorted(late)[-2]
-    assert measured(Fraction(40)).of(times) == usual
 
 
 @given(outlooks(), st.data())
@@ -132,8 +110,6 @@ def test_what_counts_of_times(outlook: ScenarioSet, data: st.DataObject) -> None
 
 # ---
 # A family that is made up
-
-times = st.integers(1, 1000)
 
 
 class Disturbed(Words):
@@ -174,11 +150,17 @@ def test_the_best_is_the_best_of_all_and_what_is_not_known_is_not_said() -> None
     assert said(7, Outcome("another", 4), Deadline(100))[0] == 5  # each has a share of the time
 
 
-@given(times, st.none() | times, st.lists(st.none() | times, min_size=7, max_size=7))
-@example(100, None, [102, *[None] * 6])
-@example(100, None, [103, *[None] * 6])
+@pytest.mark.parametrize(
+    ("prices", "best", "size", "keep"),
+    [
+        ([102, *[None] * 6], 102, None, True),
+        ([103, *[None] * 6], 103, None, False),
+        ([120, None, 110, 105, 105, 109, None], 105, DDP_BUCKET_MB[2], False),
+        ([90, 90, 90, 91, 92, 93, 94], 90, None, True),
+    ],
+)
 def test_ddp_has_the_best_of_its_bucket_sizes(
-    plan: int, bound: int | None, prices: list[int | None]
+    prices: list[int | None], best: int, size: int | None, keep: bool
 ) -> None:
     limits = [DDP_LIMITS, *((size * 2**20, size * 2**20) for size in DDP_BUCKET_MB)]
     priced = dict(zip(limits, prices, strict=True))
@@ -187,18 +169,12 @@ def test_ddp_has_the_best_of_its_bucket_sizes(
         def ddp_price(self, _: str, limits: tuple[int, int], __: Deadline) -> int | None:
             return priced[limits]
 
-    bound = None if bound is None else min(bound, plan)
-    result: Result[str, int] = Result("auto", "a plan", plan, bound, 0.0)
-    found = advise(Bucketed({}, {}), "a problem", result, NEVER)
-    known = [price for price in prices if price is not None]
-    if not known:
-        assert found is None
-        return
-    assert found is not None
-    assert found.ddp_ns == min(known)
-    assert [None, *DDP_BUCKET_MB][prices.index(min(known))] == found.bucket_mb
-    assert found.keep_ddp == (100 * min(known) < 103 * plan)
-    assert found.at_most == (None if bound is None else Fraction(min(known), bound))
+    result: Result[str, int] = Result("auto", "a plan", 100, 80, 0.0)
+    found = present(advise(Bucketed({}, {}), "a problem", result, NEVER))
+    assert (found.ddp_ns, found.bucket_mb, found.keep_ddp) == (best, size, keep)
+    assert found.at_most == Fraction(best, 80)
+    priced = dict.fromkeys(limits)
+    assert advise(Bucketed({}, {}), "a problem", result, NEVER) is None
 
 
 def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
@@ -278,11 +254,11 @@ def test_the_break_even_factor_is_the_nearest(
         above = beyond is not None and factor >= beyond
         return above or (below is not None and factor <= below)
 
+    assert break_even(better, Deadline(0)) is None
     away = [max(factor, 1 / factor) for factor in (beyond, below) if factor]
     nearest = min((factor for factor in away if factor < 2000), default=None)
     found = break_even(better, NEVER)
     assert (found is None) == (nearest is None)
-    assert break_even(better, Deadline(0)) is None
     if found is not None and nearest is not None:
         assert better(found)
         assert abs(max(found, 1 / found) / nearest - 1) < Fraction(1, 1000)

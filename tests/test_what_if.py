@@ -1,6 +1,6 @@
 """Regret, and plans for several scenarios, in every family that can be perturbed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families import iteration, yan
+from planner.families import caramel, iteration, yan
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.topologies import Switch
@@ -18,17 +18,21 @@ from planner.solving.advice import advise
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result, Status
-from planner.solving.scenarios import SCENARIOS, ExpectedCost, Scenario, ScenarioSet
-from planner.solving.what_if import Regret, regrets, robust_plan
+from planner.solving.scenarios import SCENARIOS, ExpectedCost, Scenario, ScenarioSet, measured
+from planner.solving.what_if import regrets, robust_plan
+from planner.testing import graphs
 from planner.testing import problems as drawn_problems
+from tests.caramel import test_what_if as of_caramel
 from tests.fsdp.making import every_plan
 from tests.fsdp.making import problems as fsdp_problems
+from tests.ibatch import test_what_if as of_ibatch
+from tests.iteration import test_what_if as of_iteration
 from tests.oracles import all_boundaries
-from tests.outlooks import counted
+from tests.outlooks import counted, outlooks
 from tests.overlap.slow import all_plans
-from tests.perturbed import CASES, Case, every_family, outlooks, robust_families
+from tests.perturbed import CASES, Case
 from tests.present import present
-from tests.priced_apart import APART, LARGE, LASTS, priced_apart
+from tests.strategies import affine_costs
 from tests.strategies import problems as ibatch_problems
 
 QUICK = {
@@ -36,6 +40,18 @@ QUICK = {
     *("bytescheduler", "ddp", "layer_by_layer", "mg_wfbp", "one_batch", "ps"),
 }
 """Methods that are quick, and whose plans are held against a bound."""
+
+ROBUST = [name for name, case in CASES.items() if case.robust]
+REFUSED = {"bandwidth": Fraction(2), "late": 1, "spread": 1, "part": "first"}
+
+factors = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1), Fraction(2)])
+scenarios = st.builds(Scenario, computation=factors, startup=factors, bandwidth=factors)
+plain_outlooks = st.builds(
+    ScenarioSet,
+    st.lists(st.tuples(scenarios, st.integers(1, 3)), min_size=1, max_size=3).map(tuple),
+    st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)]),
+)
+"""Of what all families know."""
 
 SLOWER = ScenarioSet(
     (
@@ -46,48 +62,104 @@ SLOWER = ScenarioSet(
     )
 )
 
+SMALL: dict[str, st.SearchStrategy[Any]] = {
+    "ibatch": ibatch_problems(max_layers=4, objective="makespan"),
+    "fsdp": fsdp_problems(max_layers=2),
+    "caramel": st.builds(caramel.Problem, graph=graphs(), cost=affine_costs()),
+    **{name: drawn_problems(name, 2) for name in ("overlap", "bml", "yan", "bigdl", "drizzle")},
+}
 
-@every_family
-@settings(max_examples=20)
-@given(data=st.data(), outlook=outlooks)
-def test_robust_plans_and_regret_are_near_the_usual_plan(
+EVERY: dict[str, Callable[[Any], Iterator[Any]]] = {
+    "ibatch": lambda problem: map(problem.plan, all_boundaries(problem)),
+    "fsdp": every_plan,
+    "overlap": all_plans,
+}
+"""All plans of a small problem."""
+
+APART: dict[str, st.SearchStrategy[Any]] = {
+    "ibatch": of_ibatch.spread_problems(),
+    "caramel": of_caramel.problems(),
+    "iteration": of_iteration.spread_problems(one_order=True) | of_iteration.spread_problems(),
+}
+"""Problems of families whose plans are priced in a scenario apart from them."""
+
+Lasts = Callable[[Any, Any, Scenario], int | Fraction]
+LASTS: dict[str, Lasts] = {
+    "ibatch": of_ibatch.takes,
+    "caramel": of_caramel.takes,
+    "iteration": of_iteration.takes,
+}
+"""The time of a plan in a scenario, worked out apart from the family."""
+
+LARGE = {"ibatch": of_ibatch.large, "caramel": of_caramel.large, "iteration": of_iteration.large}
+"""Problems that have no room for start-ups twice as long."""
+
+
+@pytest.mark.parametrize("name", SMALL)
+@settings(max_examples=40)
+@given(data=st.data(), outlook=plain_outlooks)
+def test_robust_plans_and_regret_of_small_problems(
     name: str, data: st.DataObject, outlook: ScenarioSet
 ) -> None:
+    """Of all plans that cost little more than the best at nominal numbers none is below a bound."""
     case = CASES[name]
-    problem = case.example if case.drawn.is_empty else data.draw(case.drawn)
-    assert case.family.perturb(problem, Scenario()) == problem
-    check_regret(case, problem)
-    if case.robust:
-        check_robust(case.family, problem, outlook)
+    family, problem = case.family, data.draw(SMALL[name])
+    assert family.perturb(problem, Scenario()) == problem
+    check_regret(case, problem, scenarios=[data.draw(st.sampled_from(family.scenarios))])
+    if not case.robust:
+        return
+    found = check_robust(family, problem, outlook, family.solve(problem))
+    if name not in EVERY:
+        return
+    priced = []
+    for plan in EVERY[name](problem):
+        with suppress(InvalidPlanError):
+            priced.append((family.price(problem, plan), plan))
+    assert (not priced) == (found is None)
+    if found is None:
+        return
+    _, prospect = found
+    most = family.max_loss * min(time for time, _ in priced)
+    variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
+    least = min(
+        outlook.of([family.price(variant, plan) for variant in variants])
+        for time, plan in priced
+        if time <= most
+    )
+    assert prospect.bound <= least <= prospect.value
+    assert least == prospect.value or name != "ibatch"
 
 
-@every_family
+@pytest.mark.parametrize("name", CASES)
 def test_robust_plans_and_regret_by_hand(name: str) -> None:
     case = CASES[name]
     check_regret(case, case.example)
-    for percentile in (None, Fraction(90), Fraction(60)) if case.robust else ():
-        check_robust(case.family, case.example, replace(SLOWER, percentile=percentile))
-    others: dict[str, Any] = {"bandwidth": Fraction(2), "late": 1, "spread": 1, "part": "first"}
+    if case.robust:
+        check_robust(case.family, case.example, SLOWER, case.family.solve(case.example))
     for field in case.refused:  # before anything is planned
-        wrong = Scenario(), Scenario(**{field: others[field]})
+        wrong = Scenario(), Scenario(**{field: REFUSED[field]})  # type: ignore[arg-type]
         outlook = ScenarioSet(tuple((scenario, Fraction(1)) for scenario in wrong))
         with pytest.raises(InvalidInputError) as refused:
             robust_plan(case.family, case.example, outlook, Deadline(0))
         assert refused.value.path == f"scenarios[1].{field}"
-    for field in {"late", "part"} - set(case.refused):
-        case.family.perturb(case.example, Scenario(**{field: others[field]}))
 
 
-@priced_apart
+@pytest.mark.parametrize(
+    "name", ["ibatch", "caramel", pytest.param("iteration", marks=pytest.mark.slow)]
+)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_robust_plan_costs_what_it_says_and_none_is_below_the_bound(
+def test_robust_plans_and_regret_are_priced_apart_from_the_family(
     name: str, data: st.DataObject
 ) -> None:
     family, lasts = CASES[name].family, LASTS[name]
-    problem, outlook = (data.draw(strategy) for strategy in APART[name])
+    problem = data.draw(APART[name])
+    method = data.draw(st.sampled_from(sorted(QUICK & {*family.methods})))
+    few = data.draw(st.lists(st.sampled_from(family.scenarios), min_size=1, max_size=2))
+    check_regret(CASES[name], problem, method, few, lasts)
+    outlook = data.draw(outlooks() | st.sampled_from([measured(), measured(Fraction(90))]))
     usual = family.solve(problem)
-    found = check_robust(family, problem, outlook)
+    found = check_robust(family, problem, outlook, usual)
     assert (usual.plan is None) == (found is None)
     if found is None:
         return
@@ -114,10 +186,9 @@ def test_a_robust_plan_costs_what_it_says_and_none_is_below_the_bound(
 
 
 def check_robust(
-    family: Family[Any, Any, Any], problem: Any, outlook: ScenarioSet
+    family: Family[Any, Any, Any], problem: Any, outlook: ScenarioSet, usual: Result[Any, Any]
 ) -> tuple[Result[Any, Any], ExpectedCost] | None:
-    usual = family.solve(problem)
-    result, prospect = robust_plan(family, problem, outlook, NEVER)
+    result, prospect = robust_plan(family, problem, outlook, NEVER, usual)
     if result.plan is None:
         assert prospect is None
         return None
@@ -149,95 +220,41 @@ def planned(family: Family[Any, Any, Any], problem: Any, method: str) -> tuple[A
     return result.plan, result.objective_ns
 
 
-@priced_apart
-@settings(max_examples=60)
-@given(data=st.data())
-def test_every_row_of_regret_is_priced_apart_from_the_family(
-    name: str, data: st.DataObject
+def check_regret(
+    case: Case,
+    problem: Any,
+    method: str = "auto",
+    scenarios: Sequence[Scenario] | None = None,
+    lasts: Lasts | None = None,
 ) -> None:
-    case, lasts = CASES[name], LASTS[name]
-    problem = data.draw(APART[name][0])
-    method = data.draw(st.sampled_from(sorted(QUICK & {*case.family.methods})))
-    plan, _ = planned(case.family, problem, method)
-    rows = check_regret(case, problem, method)
-    assert plan is None or [row.scenario for row in rows] == list(case.family.scenarios)
-    for row in rows:
-        assert row.plan_ns == lasts(problem, plan, row.scenario)
-        other = case.family.perturb(problem, row.scenario)
-        for rule, time in (("ddp", row.ddp_ns), ("layer_by_layer", row.layers_ns)):
-            made, _ = planned(case.family, other, rule)
-            assert made is None or time == lasts(problem, made, row.scenario)
-
-
-def check_regret(case: Case, problem: Any, method: str = "auto") -> tuple[Regret[Any], ...]:
     family = case.family
     plan, _ = planned(family, problem, method)
     if plan is None:
-        return ()
-    rows = regrets(family, problem, plan, NEVER)
+        return
+    rows = regrets(family, problem, plan, NEVER, scenarios=scenarios)
     meant = [
         scenario
-        for scenario in family.scenarios
+        for scenario in (family.scenarios if scenarios is None else scenarios)
         if all(getattr(scenario, field) == getattr(Scenario(), field) for field in case.refused)
     ]
-    if family.name not in ("iteration", "drizzle"):  # there a plan may break a limit
+    if lasts or family.name not in ("iteration", "drizzle"):  # there a plan may break a limit
         assert [row.scenario for row in rows] == meant
     for row in rows:
         other = family.perturb(problem, row.scenario)
         assert row.plan_ns == family.price(other, family.repriced(other, plan))
+        assert not lasts or row.plan_ns == lasts(problem, plan, row.scenario)
         for rule, time in (("ddp", row.ddp_ns), ("layer_by_layer", row.layers_ns)):
-            if rule in family.methods:
-                assert time == planned(family, other, rule)[1]
+            made, cost = planned(family, other, rule) if rule in family.methods else (None, None)
+            assert time == cost
+            assert made is None or not lasts or time == lasts(problem, made, row.scenario)
         anew = family.solve(other)
         times = (row.plan_ns, anew.objective_ns, row.ddp_ns, row.layers_ns)
         assert row.best_ns == min(time for time in times if time is not None)
         assert row.bound_ns == min(present(anew.lower_bound_ns), row.best_ns)
         assert row.at_most is None or 1 <= row.at_least <= row.at_most
-    return rows
 
 
-EVERY: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Iterator[Any]], bool]] = {
-    "ibatch": (
-        ibatch_problems(max_layers=4, objective="makespan"),
-        lambda problem: map(problem.plan, all_boundaries(problem)),
-        True,
-    ),
-    "fsdp": (fsdp_problems(max_layers=2), every_plan, False),
-    "overlap": (drawn_problems("overlap", 2), all_plans, False),
-}
-"""Small problems, all plans of one, and whether the best over scenarios is always found."""
-
-
-@pytest.mark.parametrize("name", EVERY)
-@settings(max_examples=40)
-@given(data=st.data(), outlook=outlooks)
-def test_no_plan_is_below_the_bound_over_scenarios(
-    name: str, data: st.DataObject, outlook: ScenarioSet
-) -> None:
-    """None that costs little more than the best at nominal numbers."""
-    family: Family[Any, Any, Any] = CASES[name].family
-    small, every, exact = EVERY[name]
-    problem = data.draw(small)
-    priced = []
-    for plan in every(problem):
-        with suppress(InvalidPlanError):
-            priced.append((family.price(problem, plan), plan))
-    result, prospect = robust_plan(family, problem, outlook, NEVER)
-    assert (not priced) == (prospect is None) == (result.plan is None)
-    if prospect is None:
-        return
-    most = family.max_loss * min(time for time, _ in priced)
-    variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
-    least = min(
-        outlook.of([family.price(variant, plan) for variant in variants])
-        for time, plan in priced
-        if time <= most
-    )
-    assert prospect.bound <= least <= prospect.value
-    assert least == prospect.value or not exact
-
-
-@robust_families
+@pytest.mark.parametrize("name", ROBUST)
 def test_times_in_other_units_have_the_same_plan(name: str) -> None:
     """Perturbing all times is how the units change; the smaller one leaves nothing to round."""
     family = CASES[name].family
@@ -277,7 +294,7 @@ def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
     )
     slow = Scenario(bandwidth=Fraction(1, 16)), Scenario(startup=Fraction(16))
     outlook = ScenarioSet(((Scenario(), Fraction(1)), *((one, Fraction(5)) for one in slow)))
-    result, prospect = present(check_robust(yan.YAN, problem, outlook))
+    result, prospect = present(check_robust(yan.YAN, problem, outlook, yan.solve(problem)))
     assert prospect.value < prospect.usual_value
     assert len(present(result.plan).ranking) == 1
 
@@ -295,7 +312,7 @@ def test_the_bound_of_fewer_choices_is_none_of_all() -> None:
     assert present(prospect).bound <= best_ns < (narrow or 0)
 
 
-@robust_families
+@pytest.mark.parametrize("name", ROBUST)
 def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
     family, problem = CASES[name].family, CASES[name].example
     result = family.solve(problem)
