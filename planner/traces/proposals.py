@@ -27,7 +27,7 @@ MOST_OFF = Fraction(1, 5)
 RESIDUAL = 0.04
 """By how much predicted gains of buckets miss measured ones, in nine of ten cases.
 
-With it, 23 of 24 measured gains are in their interval (`benchmarks/tuned_traces.py`). Nineteen of
+With it, all 24 measured gains are in their interval (`benchmarks/tuned_traces.py`). Nineteen of
 twenty gains of DDP's bucket sizes (`benchmarks/runtime_real.py`) miss less beyond their rounds."""
 
 
