@@ -158,6 +158,7 @@ def test_the_page_of_benchmarks_shows_the_figures_of_the_results_and_types_no_ta
     assert pages.filled(text) != text
 
 
+@pytest.mark.slow
 def test_the_sources_of_a_benchmark_are_all_files_that_it_imports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

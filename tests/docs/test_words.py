@@ -9,6 +9,7 @@ from prose import comments, docstrings, page_sentences, spoken
 BANNED = tomllib.loads((prose.ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))["banned"]
 
 
+@pytest.mark.slow
 def test_banned_words_are_not_used() -> None:
     """One test for all words: reading all texts takes longer than looking for a word."""
     written = (*docstrings(), *comments(), *page_sentences())

@@ -45,6 +45,7 @@ def shortens_its_problem(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return greedy(problem, deadline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "why", "examples"),
     [
@@ -66,11 +67,13 @@ def test_a_lie_is_caught(
         check_method(HALVES, method, six, large=LARGE, examples=examples)
 
 
+@pytest.mark.slow
 def test_a_bound_above_a_plan_is_caught() -> None:
     with pytest.raises(AssertionError, match="a plan of auto costs less than the lower bound"):
         check_method(HALVES, claims_too_much, five)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "large"), [("auto", LARGE), ("greedy", None)])
 def test_honest_methods_pass(method: str, large: Problem | None) -> None:
     check_method(HALVES, method, five, large=large, examples=10)
