@@ -4,6 +4,7 @@ import re
 import tomllib
 
 import prose
+import pytest
 from prose import comments, docstrings, page_sentences, spoken
 
 BANNED = tomllib.loads((prose.ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))["banned"]
