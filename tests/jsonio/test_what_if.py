@@ -169,3 +169,19 @@ def test_advice_says_what_it_asks_for(gain: float, least: float, said: str) -> N
     keep = gain < least
     advice = AdviceAnswer(keep_ddp=keep, gain=gain, contention=True, least_gain=least, **about)
     assert said in advice_text(advice)
+
+
+@pytest.mark.parametrize(
+    ("gain", "at_most", "end"),
+    [
+        (1.02, 1.02, "(105 ns)"),
+        (1.02, 1.05, "(105 ns); none gains more than 5.00%"),
+        (1.0, 1.00001, "(105 ns); none gains as much as 0.01%"),
+    ],
+)
+def test_advice_to_keep_ddp_says_what_any_plan_can_gain(
+    gain: float, at_most: float, end: str
+) -> None:
+    about: dict[str, Any] = {"bucket_cap_mb": 5, "ddp_ns": 105, "contention": True}
+    advice = AdviceAnswer(keep_ddp=True, gain=gain, at_most=at_most, least_gain=1.03, **about)
+    assert advice_text(advice).endswith(end)
