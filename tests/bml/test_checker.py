@@ -20,7 +20,7 @@ from planner.families.bml import (
     check,
     checker,
 )
-from planner.families.bml.checker import check_complete, check_piece
+from planner.families.bml.checker import check_complete, check_form, check_piece
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
@@ -300,3 +300,12 @@ def test_a_hop_in_another_step_is_found(drawn: PlacedWay, data: st.DataObject) -
         check_piece(CheckerContext(schedule.bcube), altered, thread, piece)
     else:
         assert "receives it when it has sent it" in lost(drawn, mutated)
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.0, True])
+def test_rounds_of_a_schedule_are_an_integer_above_0(rounds: Any) -> None:
+    schedule = Schedule(BCube(2, 2))
+    object.__setattr__(schedule, "rounds", rounds)  # a schedule of a file, or changed by hand
+    with pytest.raises(InvalidPlanError, match="expected an integer >= 1") as error:
+        check_form(schedule.bcube, schedule)
+    assert error.value.path == "rounds"
