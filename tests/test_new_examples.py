@@ -37,7 +37,7 @@ AGAIN = "again with --hypothesis-seed="
 
 
 def run(folder: Path, *options: str) -> tuple[list[list[str]], str, set[str]]:
-    """Return what each of the tests saw, what pytest said, and the cases of the long test."""
+    """Run pytest; return the examples of each test, its output, and the long test's cases."""
     for name in ("seen", "long"):
         (folder / name).write_text("")
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\n")

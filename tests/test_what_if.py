@@ -101,7 +101,7 @@ LARGE = {"ibatch": of_ibatch.large, "caramel": of_caramel.large, "iteration": of
 def test_robust_plans_and_regret_of_small_problems(
     name: str, data: st.DataObject, outlook: ScenarioSet
 ) -> None:
-    """Of all plans that cost little more than the best at nominal numbers none is below a bound."""
+    """No plan that is close enough to the best nominal one is below the bound over scenarios."""
     case = CASES[name]
     family, problem = case.family, data.draw(SMALL[name])
     assert family.perturb(problem, Scenario()) == problem

@@ -154,9 +154,9 @@ def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Ty
     return _alternatives(_annotated_at(kind, steps))
 
 
-def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
+def _annotated_at(kind: Any, steps: list[str | int]) -> list[msgspec.inspect.Type]:
     """Return the types allowed at a path, with their annotations and unions."""
-    types = [_type_of(kind)]  # type: ignore[arg-type]  # mypy takes no type for hashable
+    types = [_type_of(kind)]
     for step in steps:
         types = [inner for outer in _alternatives(types) for inner in _inside(outer, step)]
     return types
@@ -173,6 +173,7 @@ def _positive_at(kind: type[Any], steps: list[str | int]) -> bool:
 
 @cache  # looking at a whole request takes milliseconds, and there is one kind for each problem
 def _type_of(kind: type[Any]) -> msgspec.inspect.Type:
+    """Return the type of a request or an answer, as msgspec describes it."""
     return msgspec.inspect.type_info(kind)
 
 

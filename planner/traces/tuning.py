@@ -6,8 +6,9 @@ of `planner.caramel`, one for each reading of the trace; `planner.traces.proposa
 plans. On processors transfers take time from computation, and a trace does not say how much:
 without a measured network one reading is that they take all of it, and overlap gains nothing. If
 the computation of ZeRO or Megatron took turns with their transfers (`planner.traces.systems`), it
-will do so without a device, while on one the settings have them overlap. Where it is unknown which
-gradients a bucket has, it is ready when it was called for.
+will do so without a device, while on one the settings have them overlap. Their transfers then cost
+what they took on the rank that came last, and waiting for it stays as it is. Where it is unknown
+which gradients a bucket has, it is ready when it was called for.
 Guarantee: that of `planner.traces.proposals`.
 Complexity: that of a plan for each reading, at most six. Source: own.
 """

@@ -83,11 +83,20 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
     assert said in line.error("export", words)
 
 
+FAILED = {
+    "problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9,
+    "failed": {"nics": [[[0, 0], 0]]},
+}
+
+
 def test_what_cannot_be_said_is_refused_with_its_reason(line: Line) -> None:
     slices = {**BIGDL, "elements": 12, "nodes": 4, "partitions_per_node": 1}
     for name, request, path in (
         ("sharded.json", {**REQUEST, "modes": ["sharded"]}, "synchronisation.mode"),
         ("uneven.json", {**slices, "elements": 13}, "program"),
+        ("driver.json", {**slices, "method": "reduce"}, "method"),
+        ("around.json", FAILED, "plan"),
+        ("listed.json", {**FAILED, "with_plan": True}, "program"),
         ("slices.json", slices, ""),
     ):
         write(name, planner.solve(request))

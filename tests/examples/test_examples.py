@@ -65,7 +65,7 @@ def plans() -> dict[bool, bytes]:
 
 
 def printed_by(command: list[str], folder: Path, **more: str) -> str:
-    """Return what an example prints that is started as a process of its own."""
+    """Start an example as a process, and return its standard output."""
     ran = subprocess.run(
         command,
         cwd=folder,

@@ -65,7 +65,7 @@ def limit(draw: Random) -> float:
 
 
 def rows(draw: Random, least: int) -> list[list[int]]:
-    """Return what was measured: sizes from a least one on, and what they took."""
+    """Return a measured table: sizes of at least `least` bytes, with rising times."""
     more = [least + 2 + (amount(draw) >> 12) for _ in range(draw.randrange(3))]
     points = sorted({least, least + 1, *more})
     times = sorted(least + (amount(draw) >> 16) for _ in points)

@@ -128,7 +128,7 @@ def test_what_a_topology_allows(topology: Topology, machines: int, more: set[str
 
 @settings(max_examples=40)
 @given(clusters())
-def test_nothing_undercuts_the_least(cluster: Cluster) -> None:
+def test_no_synchronisation_costs_less_than_the_lower_bound(cluster: Cluster) -> None:
     lowest = least(cluster).half
     assert lowest.startup_ns == 0
     found, _ = synchronisations(cluster)

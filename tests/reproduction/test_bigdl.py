@@ -23,6 +23,19 @@ def test_throughput_by_hand_and_back(reading: str, value: Fraction, ratio: Fract
     assert bigdl.fitted(reading, ratio) == value
 
 
+def test_computation_is_carried_over_by_samples_and_bytes() -> None:
+    known, wanted = bigdl.NETWORKS
+    first, second = known.measured(), wanted.measured()
+    work = (
+        (second.forward_ns + second.backward_ns) / 16 / (first.forward_ns + first.backward_ns) * 32
+    )
+    size = first.parameter_bytes / second.parameter_bytes
+    found = float(bigdl.carried("same a node", Fraction(3), known, wanted))
+    assert found == pytest.approx(3 * work * size)
+    found = float(bigdl.carried("tasks", Fraction(3), known, wanted))
+    assert found == pytest.approx(3 / work)
+
+
 def test_what_is_scored_was_not_used_in_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     before = bigdl.scored()
     first, second = bigdl.NETWORKS

@@ -29,6 +29,12 @@ def test_fig_5_from_fig_4_by_hand() -> None:
     assert found == pytest.approx((1 + overhead) / (1 + overhead / 20) - 1)
 
 
+def test_a_fit_gives_the_number_it_was_fitted_to() -> None:
+    for fit in drizzle_model.fits():
+        found = drizzle_model.predicted(fit, fit.figure, fit.reading)
+        assert float(found) == pytest.approx(float(NUMBERS[fit.figure].share), abs=1e-9)
+
+
 @pytest.mark.parametrize("figure", NUMBERS)
 def test_what_is_scored_was_not_fitted(figure: int, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {other: [row.ours for row in drizzle.scored(other)] for other in NUMBERS}

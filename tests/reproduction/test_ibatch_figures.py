@@ -46,7 +46,37 @@ def test_another_default_curve_does(constants: Constants) -> None:
     } == {"vgg19"}
 
 
+@pytest.mark.parametrize("method", ["one_batch", "layer_by_layer", "greedy", "exact"])
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_parts_add_up(constants: Constants, method: str, share: float) -> None:
+    """Everything sent and everything computed is in the parts; overlap is in both."""
+    network, nodes, pushed = "googlenet", 30, 0.5
+    made = iteration(constants, network, nodes, method, pushed=pushed, startup_share=share)
+    size = profile(network).parameter_bytes
+    sent = (1 + pushed) * size * (nodes - 1) / nodes * 8 / (80e9 / nodes)
+    started = share * (made.batches + 1) + 2 * (1 - share)
+    assert made.overlap_s + made.exposed_communication_s == pytest.approx(
+        sent + started * constants.startup_s
+    )
+    assert made.overlap_s + made.exposed_computation_s == pytest.approx(
+        constants.compute_s[network] / nodes
+    )
+    if method == "one_batch":
+        assert made.overlap_s == 0
+
+
 def test_what_the_default_leaves_room_for() -> None:
     """72 nodes at 24×: 1 of computation, 2 of communication, 1 of them the pull."""
     assert ibatch.most(72, 24, forward=0.25) == pytest.approx((72 / 2.75, 36, 36))
     assert ibatch.most(30, 20, forward=0.5) == pytest.approx((30 / 1.25, 24, 30))
+
+
+def test_no_batches_exceed_what_the_forward_pass_can_hide(constants: Constants) -> None:
+    for (network, nodes), printed in DEFAULT.items():
+        measured = profile(network)
+        share = measured.forward_ns / (measured.forward_ns + measured.backward_ns)
+        limit, without_pull, _ = ibatch.most(nodes, printed, share)
+        assert limit <= without_pull
+        for startup_share in (0.0, 1.0):
+            made = iteration(constants, network, nodes, "exact", startup_share=startup_share)
+            assert made.speedup <= limit * (1 + 1e-9)

@@ -57,3 +57,12 @@ def test_a_point_that_orders_the_four_known_rows_is_scored_on_the_others() -> No
     assert score.mean == score.worst == score.best == 6 / 22
     found = {point: tuple(paper) for point in product((Fraction(1),), range(3))}
     assert held_out(problem, found).worst == 1
+
+
+def test_shares_of_an_epoch_add_up() -> None:
+    rows = [line for line in yan.figure11().splitlines() if "/" in line.split(" | ")[0]]
+    assert len(rows) == 9  # and the header
+    for row in rows[1:]:
+        shares = [float(cell.removesuffix(" %")) for cell in row.strip("| ").split(" | ")[2:]]
+        assert sum(shares[:6]) == pytest.approx(100, abs=0.3)
+        assert shares[0] + shares[2] + shares[4] == pytest.approx(shares[6], abs=0.2)

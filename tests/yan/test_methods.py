@@ -161,6 +161,19 @@ def fetched(
     return sum(neuron_oracle.missed(before, part, units, sample, on) for sample in seen)
 
 
+@settings(max_examples=40)
+@given(problems(max_machines=7, max_layers=4), st.booleans())
+def test_greedy_follows_its_rule(problem: Problem, short: bool) -> None:
+    if short:
+        each = (neuron_oracle.segment_bytes(problem, p, 1, 1) for p in range(len(problem.layers)))
+        most = sum(each)
+        problem = replace(problem, memory_bytes=max(most, neuron_oracle.server_bytes(problem, 1)))
+    for ranked in solved(problem, "greedy").plan.ranking:
+        one = ranked.configuration
+        layers = list(one.layers)
+        assert greedily_mapped(problem, layers, one.workers_per_replica) == layers
+
+
 @settings(max_examples=25)
 @given(problems(max_machines=5, min_layers=2, max_layers=2, max_threads=2), st.data())
 def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.DataObject) -> None:

@@ -114,7 +114,7 @@ def attached(width: int, model: nn.Module, updates: Optimizer, world: World) -> 
 
 
 def share_held(world: World, width: int) -> float:
-    """Return what is held at the end of the last backward pass under Adam, over the parameters."""
+    """Return the memory held after a backward pass under Adam, as a multiple of the parameters."""
     before = held()
     model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
     size = sum(parameter.nbytes for parameter in model.parameters())
