@@ -84,7 +84,11 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
 
 
 FAILED = {
-    "problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9,
+    "problem": "bml",
+    "n": 2,
+    "k": 2,
+    "gradient_bytes": 400,
+    "link_bytes_per_s": 5e9,
     "failed": {"nics": [[[0, 0], 0]]},
 }
 
