@@ -24,7 +24,7 @@ from planner.traces.recorded import Recorded
 MOST_OFF = Fraction(1, 5)
 """A prediction of the recorded step that is further off gets no proposal."""
 
-RESIDUAL = 0.04
+RESIDUAL = 0.025
 """By how much predicted gains of buckets miss measured ones, in nine of ten cases.
 
 With it, all 24 measured gains are in their interval (`benchmarks/tuned_traces.py`). Nineteen of
