@@ -183,6 +183,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--largest 1001B", "--largest: expected a multiple of 4 bytes, got 1001"),
         ("--repetitions 0", "--repetitions: expected an integer >= 1, got 0"),
         ("--seconds 0", "--seconds: expected more than 0 and at most 3600, got 0.0"),
+        ("--seconds 3601", "--seconds: expected more than 0 and at most 3600, got 3601.0"),
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
         ("--bcube '3, 2'", "--bcube: expected n,k such as 3,2, got '3, 2'"),
         ("--depths 1,,2", "--depths: expected a list such as A,B, got '1,,2'"),

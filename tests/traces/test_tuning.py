@@ -264,7 +264,7 @@ def test_recorded_gains_miss_no_more_than_the_residual_beyond_their_rounds() -> 
     assert 0 < sorted(misses)[len(misses) * 19 // 20] < RESIDUAL
 
 
-def test_intervals_hold_in_nine_of_ten_recorded_circles() -> None:
+def test_intervals_of_nine_in_ten_hold_in_about_as_many_recorded_circles() -> None:
     tables = [
         *tables_of("tuned_traces", "setting"),
         *tables_of("tuned_traces_zero", "setting"),
@@ -272,7 +272,8 @@ def test_intervals_hold_in_nine_of_ten_recorded_circles() -> None:
     ]
     held = [row[8] for table in tables for row in table["rows"]]
     assert [table["columns"][8] for table in tables] == ["holds"] * 3
-    assert held.count("yes") >= 0.9 * len(held) == 0.9 * 24
+    assert len(held) == 24
+    assert 0.85 * 24 <= held.count("yes") <= 0.95 * 24
 
 
 def test_a_picture_shows_the_step_as_recorded_predicted_and_planned() -> None:

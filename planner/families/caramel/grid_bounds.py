@@ -58,7 +58,7 @@ class _Side:
         self.at = grid_of(moments, count)
         self.top = float(self.at[-1])
         later = np.append(self.at[1:], self.top) if out else self.at
-        # Bytes from each moment to each later one, and within the same step.
+        # Bytes from each moment to each later one.
         self.rooms = cost.room(np.maximum(later[None, :] - self.at[:, None], 0))
         # The same by the later moment; nothing from a moment that is not before it.
         self.earlier = np.ascontiguousarray(np.triu(self.rooms, 1).T)
@@ -99,18 +99,14 @@ class _Inwards:
         self.most = np.zeros((len(self.left.at), len(self.right.at)))
         rows, columns = self.most.shape
         # What a cell depends on stands left of it and above it: a diagonal is filled at once.
+        # Transfers that start in the same step count as one (docs/caramel.md).
         for diagonal in range(rows + columns - 1):
             row = np.arange(max(diagonal - columns + 1, 0), min(diagonal + 1, rows))
             column = diagonal - row
-            carried = np.maximum(
+            self.most[row, column] = np.maximum(
                 _more(self.most[row], self.right, column),
                 _more(self.most.T[column], self.left, row),
             )
-            if outwards:
-                left = self.left.rooms[row, row], self.left.caps[row]
-                right = self.right.rooms[column, column], self.right.caps[column]
-                carried = _within(carried, left, right)
-            self.most[row, column] = carried
 
     def best(self) -> _End:
         """Return the best end."""
@@ -161,17 +157,6 @@ class _Inwards:
             else:
                 raise AssertionError("it is carried by nothing")
         return [*made[::-1], *last]
-
-
-def _within(carried: Floats, left: tuple[Floats, Floats], right: tuple[Floats, Floats]) -> Floats:
-    """Return the bytes carried with transfers that end in the step in which they start."""
-    ways = []
-    for sides in ((left, right), (right, left)):
-        most = carried
-        for room, cap in sides:
-            most = np.maximum(most, np.minimum(most + room, cap))
-        ways.append(most)
-    return np.maximum(*ways)
 
 
 def _more(carried: Floats, side: _Side, place: NDArray[np.int64]) -> Floats:
