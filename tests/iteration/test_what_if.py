@@ -5,7 +5,7 @@ from fractions import Fraction
 from threading import Event
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.families import iteration
@@ -213,9 +213,15 @@ def wins(
     return own < priced(problem, plan, **factors)
 
 
+RAILS = Rails(hosts=4, accelerators=3, link_bytes_per_s=Fraction(3 * 10**9), link_startup_ns=0)
+NIC = Nic(Fraction(2 * 10**9), 0, per_machine=3)
+
+
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(capped=False))
+# Once the runner-up is shorter than the plan, a third algorithm is shorter than both for a while.
+@example(Problem(chain((0, 4, 3), (3, 3, 23)), Cluster("c", "a test", 4, RAILS, NIC)))
 def test_where_the_time_goes_and_where_the_other_plan_wins(problem: Problem) -> None:
     plan, explanation, found = explained(problem)
     computation = sum(op.duration_ns for op in problem.graph.ops)
