@@ -43,6 +43,10 @@ costs = st.one_of(affine_costs(), affine_costs(), table_costs(), depth_costs())
 
 
 JUMP = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
+# One byte and five cost less apart than together, and only at six: there the depths change.
+CROSSING = DepthCost(
+    ((1, TableCost(((1, 8), (5, 8), (10, 58)))), (2, TableCost(((1, 23), (10, 14), (11, 14)))))
+)
 """From 2 bytes to 3, so that two transfers take less than one."""
 
 
@@ -162,6 +166,7 @@ def test_lines_are_the_cost(cost: TransferCost, unit: int, count: int) -> None:
 
 @given(costs, st.integers(2, 60))
 @example(JUMP, 3)
+@example(CROSSING, 10)
 def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
     halves = [Fraction(number, 2) for number in range(2, 2 * total + 1)]
     times = {size: unrounded(cost, size) for size in halves}

@@ -16,7 +16,7 @@ from planner.families.bml.program import listed, program_of
 from planner.families.collectives import COLLECTIVES, collective, program
 from planner.families.collectives.checker import check, replay
 from planner.families.collectives.exchange import direct_program, staged
-from planner.families.collectives.program import KINDS, Kind, ListedProgram, Program
+from planner.families.collectives.program import KINDS, Kind, ListedProgram, Program, in_parts
 from planner.families.collectives.recipes import MAX_RANKS, Recipe, made
 from planner.families.collectives.ring import bruck_cost, bruck_program, ring_program
 from planner.families.collectives.symmetric import SymmetricProgram
@@ -40,6 +40,18 @@ from tests.collectives.programs import (
 from tests.formats.refused import refused
 
 LINKS = Network(10**9, 700, Fraction(1, 3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_all_reduces_in_equal_chunks_are_cut_into_parts(kind: Kind) -> None:
+    ring, uneven = (one.half(kind) for one in (ring_program(3), tensors_program((1, 2), 3)))
+    if kind == "all_reduce":
+        assert in_parts(ring, 2).chunks == 2 * ring.chunks
+    else:
+        with refused("program", "an all_reduce"):
+            in_parts(ring, 2)
+    with refused("program", "chunks of one size"):
+        in_parts(uneven, 2)
 
 
 @pytest.mark.slow
