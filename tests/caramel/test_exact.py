@@ -43,11 +43,12 @@ costs = st.one_of(affine_costs(), affine_costs(), table_costs(), depth_costs())
 
 
 JUMP = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
-# One byte and five cost less apart than together, and only at six: there the depths change.
+"""From 2 bytes to 3, so that two transfers take less than one."""
+
 CROSSING = DepthCost(
     ((1, TableCost(((1, 8), (5, 8), (10, 58)))), (2, TableCost(((1, 23), (10, 14), (11, 14)))))
 )
-"""From 2 bytes to 3, so that two transfers take less than one."""
+"""At 6 bytes the depths cost the same, and transfers of 1 and of 5 bytes take less than one of 6."""
 
 
 def at_once(one: Windows, cost: TransferCost) -> int:
