@@ -48,7 +48,7 @@ JUMP = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
 CROSSING = DepthCost(
     ((1, TableCost(((1, 8), (5, 8), (10, 58)))), (2, TableCost(((1, 23), (10, 14), (11, 14)))))
 )
-"""At 6 bytes the depths cost the same, and transfers of 1 and of 5 bytes take less than one of 6."""
+"""At 6 bytes, where the depths cost the same, transfers of 1 and 5 bytes take less than one."""
 
 
 def at_once(one: Windows, cost: TransferCost) -> int:
