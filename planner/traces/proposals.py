@@ -28,7 +28,7 @@ RESIDUAL = 0.025
 """By how much predicted gains of buckets miss measured ones, in nine of ten cases.
 
 Nineteen of twenty gains of DDP's bucket sizes (`benchmarks/runtime_real.py`) miss less beyond their
-rounds. With it, 13 of 16 measured gains of DDP and ZeRO are in their interval
+rounds. With it, 21 of 24 measured gains of DDP, ZeRO and FSDP2 are in their interval
 (`benchmarks/tuned_traces.py`)."""
 
 
