@@ -3,7 +3,8 @@
 Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
 DDP's default, and DDP with the bucket size predicted to be best and the sizes next to it. After
 `FEWEST` turns a variant is dropped once another was faster in every turn; the others go on, for
-`MOST` turns at most. The plan is followed if it is predicted and measured to gain `WORTH`.
+`MOST` turns at most. The plan is followed if it is predicted and measured to gain `WORTH`, and was
+slower than each DDP in one turn at most: by chance, a median of few turns is soon that much off.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `MOST` times `steps` steps per variant at most, and meanwhile the
@@ -156,7 +157,7 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
     return lambda parameters: kind(parameters, **settings)
 
 
-FEWEST, MOST = 3, 7
+FEWEST, MOST = 5, 7
 """Number of turns before a variant may be dropped, and of turns at most."""
 
 
@@ -268,14 +269,17 @@ def _tuned(
     if refused:
         reason = f"{refused} ({format_ns(ddp_ns)} a step under DDP): {keep}"
         return Tuned(_ddp(model, ddp[best], job), reason, plan, None, None, ddp_ns)
-    gain = min(_gained(times["plan"], times[name]) for name in ddp)
+    gains = [_gains(times["plan"], times[name]) for name in ddp]
     plan_ns = round(median(times["plan"]))
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
-    if gain < WORTH:
-        reason = f"{_too_little(gain)} to gain ({took}): {keep}"
+    objection = _objection(gains)
+    if objection:
+        reason = f"{objection} ({took}): {keep}"
         return Tuned(_ddp(model, ddp[best], job), reason, plan, None, plan_ns, ddp_ns)
     executor = take_over(model, optimizer, plan, world=job)
-    reason = f"{gain:.2f} times as fast ({took}{_with(ddp[best])}): follow the plan"
+    reason = (
+        f"{min(map(median, gains)):.2f} times as fast ({took}{_with(ddp[best])}): follow the plan"
+    )
     return Tuned(model, reason, plan, executor, plan_ns, ddp_ns)
 
 
@@ -348,9 +352,18 @@ def _undecided(times: Mapping[str, Sequence[float]]) -> list[str]:
     ]
 
 
-def _gained(plan: Sequence[float], ddp: Sequence[float]) -> float:
-    """Return the median gain over the turns that both had: the machine's speed differs by turn."""
-    return median(before / after for after, before in zip(plan, ddp, strict=False))
+def _gains(plan: Sequence[float], ddp: Sequence[float]) -> list[float]:
+    """Return the gain in each turn that both had: the machine's speed differs by turn."""
+    return [before / after for after, before in zip(plan, ddp, strict=False)]
+
+
+def _objection(gains: Sequence[Sequence[float]]) -> str:
+    """Return why a plan with these gains over each DDP is not followed; empty if it is."""
+    gain = min(map(median, gains))
+    if gain < WORTH:
+        return f"{_too_little(gain)} to gain"
+    slower = max(sum(each < 1 for each in row) for row in gains)
+    return f"{gain:.2f} times as fast, but slower in {slower} rounds" if slower > 1 else ""
 
 
 def _options(bucket_mb: int | None) -> dict[str, Any]:
