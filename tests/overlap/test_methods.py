@@ -32,6 +32,7 @@ from planner.solving.deadline import NEVER
 from planner.solving.result import Status
 from planner.testing import problems
 from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
+from tests.patience import Patience
 
 
 @settings(max_examples=200)
@@ -179,6 +180,14 @@ def test_bounds_are_met_where_the_shortest_step_is_known(
 ) -> None:
     assert lower_bound_ns(problem, NEVER) == (least, False)
     assert solve(problem, method=method).objective_ns == least
+
+
+@given(problems("overlap", 2), st.integers(0, 4))
+def test_a_bound_that_is_cut_short_is_at_most_the_whole_one(problem: Problem, looks: int) -> None:
+    whole, _ = lower_bound_ns(problem, NEVER)
+    least, cut_short = lower_bound_ns(problem, Patience(looks))
+    assert least <= whole
+    assert cut_short or least == whole
 
 
 def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:

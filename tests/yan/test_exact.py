@@ -1,6 +1,7 @@
 """Exact answers against brute force: rankings, memory limits, and machines of different speeds."""
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -9,15 +10,24 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import Configuration, Constants, Fixed, NeuronLayer, Problem, solve
+from planner.families.yan import (
+    Configuration,
+    Constants,
+    Fixed,
+    NeuronLayer,
+    Problem,
+    estimate,
+    solve,
+)
 from planner.families.yan.configuration import Explored, Triple
 from planner.families.yan.layers import MAX_COUNT
 from planner.families.yan.memory import infeasibility, space_of
 from planner.families.yan.ordered import OrderedMachines, ordered
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import REPLAN
 from planner.solving.result import Status
 from tests.formats.refused import refused
+from tests.patience import Patience
 from tests.present import present
 from tests.solved import Solved
 from tests.yan import neuron_oracle
@@ -114,6 +124,17 @@ def test_greedy_counts_the_servers_there_are() -> None:
     layers = (NeuronLayer("a", "full", 1, 3, 4), NeuronLayer("b", "full", 4, 4, 8))
     problem = Problem(6, 2, layers, alike(1, 2), 1, 1, read_model="max", memory_bytes=84)
     assert solved(problem, "greedy").plan.configuration.parameter_servers >= 2
+
+
+def test_a_bound_for_machines_that_differ_holds_whenever_time_is_up() -> None:
+    problem = replace(TINY, machine_speeds=tuple(map(Fraction, range(1, TINY.machines + 1))))
+    triple = Triple(1, 1, 1)
+    plans = OrderedMachines(problem).plans(triple)
+    least = min(estimate(problem, plan).epoch for plan in plans)
+    for looks in range(40):
+        machines = OrderedMachines(problem, Patience(looks))
+        with suppress(TimeUpError):  # before there is any bound
+            assert machines.fastest.below(machines.bound(triple)) <= least
 
 
 # The exact method.

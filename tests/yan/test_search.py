@@ -24,6 +24,7 @@ from planner.families.yan.tables import Tables
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.solving.deadline import NEVER, Deadline
+from tests.patience import Patience
 from tests.present import present
 from tests.yan.small_problems import TINY, alike
 from tests.yan.yan_strategies import any_configurations, configurations, problems
@@ -157,19 +158,6 @@ def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:
 
 ERROR = 1e-12
 TIMES = st.sampled_from([1.0, 1.0, 1.0 + 2e-15, 1.0 - 2e-15, 1.5, 2.0, 2.0 + 4e-15, 3.0])
-
-
-class Patience(Deadline):
-    """A deadline that passes when it has been looked at so often."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__(None)
-        self.looks = looks
-
-    @property
-    def passed(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
 
 
 @st.composite
