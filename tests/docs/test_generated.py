@@ -1,27 +1,14 @@
 """Generated pages: none is stale, when they are written, what those of measurements show."""
 
-import importlib
 from pathlib import Path
-from types import ModuleType
 
+import generated
+import measured
 import pytest
 from results import FOLDER, load, markdown
 
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(DOCS))
-
-
-@pytest.fixture
-def measured() -> ModuleType:
-    return importlib.import_module("measured")
-
 
 def test_only_what_is_stale_is_written_and_old_pages_go(tmp_path: Path) -> None:
-    generated = importlib.import_module("generated")
     generated.write(tmp_path, {"same": "1", "deeper/changed": "2", "old/page": "3"})
     same = (tmp_path / "same.md").stat().st_mtime_ns
     wanted = {"same": "1", "deeper/changed": "4", "missing": "5"}
@@ -34,12 +21,11 @@ def test_only_what_is_stale_is_written_and_old_pages_go(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_committed_page_is_stale() -> None:
-    generated = importlib.import_module("generated")
     names = generated.stale(generated.FOLDER, generated.pages())
     assert not names, "`python docs/generated.py` writes these anew; commit them"
 
 
-def test_every_results_file_has_a_page_with_all_its_tables(measured: ModuleType) -> None:
+def test_every_results_file_has_a_page_with_all_its_tables() -> None:
     pages = measured.pages()
     names = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.json")}
     assert set(pages) == {"index", *names}

@@ -2,21 +2,12 @@
 
 import json
 import re
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 from typing import Any
 
+import json_reference as reference
 import pytest
 
 from planner.jsonio import PROBLEMS, schema
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-@pytest.fixture(scope="module")
-def reference() -> SimpleNamespace:
-    return SimpleNamespace(**run_path(str(DOCS / "json_reference.py")))
 
 
 def properties(value: Any) -> set[str]:
@@ -28,7 +19,7 @@ def properties(value: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", schema())
-def test_every_property_has_a_row(reference: SimpleNamespace, name: str) -> None:
+def test_every_property_has_a_row(name: str) -> None:
     found = schema(name)
     text = reference.page(name, found)
     rows: list[list[str]] = []
@@ -42,7 +33,7 @@ def test_every_property_has_a_row(reference: SimpleNamespace, name: str) -> None
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_every_field_of_a_request_is_explained(reference: SimpleNamespace, name: str) -> None:
+def test_every_field_of_a_request_is_explained(name: str) -> None:
     """In the meanings written by hand, or in the schema by more than a unit."""
     asked = reference.MEANINGS[name]["request"]
     asked = {field for fields in asked for field in fields.split(", ")}
@@ -56,7 +47,7 @@ def test_every_field_of_a_request_is_explained(reference: SimpleNamespace, name:
     assert set(main["properties"]) - {"problem", "time_limit_s"} - asked - explained == set()
 
 
-def test_every_meaning_is_of_a_field(reference: SimpleNamespace) -> None:
+def test_every_meaning_is_of_a_field() -> None:
     for name in set(reference.MEANINGS) - {"common"}:
         found = schema(name)
         for part, texts in reference.MEANINGS[name].items():

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from runpy import run_path
 from typing import Any
 
 import msgspec
 import pytest
+from plan_table import Row, rows
 
 from planner.families.bml.program import made
 from planner.families.collectives.recipes import Recipe
@@ -212,8 +212,6 @@ def followed_samples(problem: str) -> list[object]:
     return [followed(answer) for answer in samples(problem)]
 
 
-DOCS = Path(__file__).parents[2] / "docs"
-
 LOOSELY = {"all lower_bound_ns", "all objective_ns"}
 """Checked, but as far as an answer holds the costs: those of bml and bigdl do not."""
 
@@ -231,15 +229,14 @@ ROW_BY_ROW = {
 part fails twice."""
 
 
-TABLE = run_path(str(DOCS / "plan_table.py"))
-ROWS = list(TABLE["rows"]())
+ROWS = list(rows())
 
 
 def covers(name: str, path: str) -> bool:
     return path == name or path.startswith((f"{name}.", f"{name}[]"))
 
 
-def row_of(family: str, path: str) -> Any:
+def row_of(family: str, path: str) -> Row:
     """Return the only row about a field."""
     about = [
         row
