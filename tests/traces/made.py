@@ -5,17 +5,25 @@ computation waits for each transfer.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
 
+from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter, Phase
 from planner.traces.proposals import Proposal
 from planner.traces.recorded import Recorded, Step, Transfer, merged
 
 Span = tuple[int, int]
+
+
+def layers(least: int, most: int) -> st.SearchStrategy[list[tuple[int, int, int]]]:
+    """Draw layers or units: forward ns, backward ns, and a size."""
+    times = st.integers(0, 10**6), st.integers(1, 2 * 10**6)
+    return st.lists(st.tuples(*times, st.integers(1, 10**4)), min_size=least, max_size=most)
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,11 @@ class Job:
     system: str = "ddp"  # or ``deepspeed``, ``megatron``
     turns: bool = False  # whether computation waits for each transfer
     gather_ns: int = 0  # of all parameters, behind the passes
+
+    @property
+    def cost(self) -> AffineCost:
+        """What an all-reduce costs."""
+        return AffineCost(self.startup_ns, Fraction(self.ns_per_byte))
 
     @property
     def sizes(self) -> list[int]:
@@ -134,6 +147,23 @@ def recording(
     )
 
 
+def moved(recorded: Recorded, at: Callable[[int], int]) -> Recorded:
+    """Return the same, where each moment is another one."""
+    spans = ("computation", "memory", "launched", "input", "synchronised", "periods")
+    changes: dict[str, Any] = {
+        name: tuple((at(start), at(end)) for start, end in getattr(recorded, name))
+        for name in spans
+    }
+    for name in ("steps", "transfers"):
+        rows = []
+        for row in getattr(recorded, name):
+            known = {key: it for key, it in asdict(row).items() if key.endswith("_ns")}
+            times = {key: at(it) for key, it in known.items() if it is not None}
+            rows.append(replace(row, **times))
+        changes[name] = tuple(rows)
+    return replace(recorded, **changes)
+
+
 def check_a_proposal_or_a_reason(
     recorded: Recorded, until_ns: int, data: st.DataObject, propose: Callable[[Recorded], Proposal]
 ) -> None:
@@ -141,13 +171,13 @@ def check_a_proposal_or_a_reason(
     moment = st.integers(0, until_ns)
     span = st.tuples(moment, moment).map(lambda pair: (min(pair), max(pair)))
 
-    def moved(transfer: Transfer) -> Transfer:
+    def elsewhere(transfer: Transfer) -> Transfer:
         start, end = data.draw(span)
         return replace(transfer, start_ns=start, end_ns=end)
 
     odd = replace(
         recorded,
-        transfers=tuple(map(moved, recorded.transfers)),
+        transfers=tuple(map(elsewhere, recorded.transfers)),
         computation=merged(data.draw(st.lists(span, max_size=3))),
         launched=tuple(sorted(data.draw(st.lists(st.tuples(moment, moment))))),
         periods=tuple(data.draw(span) for _ in recorded.steps),

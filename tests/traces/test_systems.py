@@ -2,21 +2,19 @@
 
 from bisect import bisect_left
 from dataclasses import replace
-from fractions import Fraction
 from random import Random
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
 from planner.solving.targets import TARGETS
 from planner.traces.buckets import all_of
 from planner.traces.proposals import RESIDUAL
 from planner.traces.recorded import Recorded, Transfer, gradient_sends
 from planner.traces.tuning import propose
-from tests.traces.made import Job
+from tests.traces.made import Job, moved
 from tests.traces.test_tuning import HIDDEN, Drawn, both, check_is_predicted, counts_of, jobs
 
 
@@ -34,8 +32,7 @@ def test_steps_of_jobs_that_shard_the_optimiser_are_predicted(
     """Whether transfers overlap computation or not, and for the system that was recorded."""
     job, counts = drawn
     job = replace(job, system=system, turns=turns or not device, gather_ns=gather_ns)
-    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
-    for network, most in ((None, 0.06), (cost, 0.02)):
+    for network, most in ((None, 0.06), (job.cost, 0.02)):
         found = propose(both(job, counts, device=device), job.graph, network=network)
         assert found.target is TARGETS[system]
         check_is_predicted(job, counts, found, most)
@@ -49,13 +46,12 @@ def test_of_what_takes_turns_only_start_ups_can_be_saved(
     job, counts = drawn
     job = replace(job, system=system, turns=True, gather_ns=10**5)
     job = replace(job, startup_ns=0) if free else job
-    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
-    host = propose(both(job, counts, device=False), job.graph, network=cost)
+    host = propose(both(job, counts, device=False), job.graph, network=job.cost)
     saved = job.startup_ns * (len(counts) - len(host.proposed))
     assert host.plan_ns == pytest.approx(job.step_ns(counts) - saved, rel=1e-3)
     assert len(host.proposed) == 1 or not job.startup_ns
     assert host.least_gain == pytest.approx(host.gain * (1 - RESIDUAL), rel=1e-3)  # it is certain
-    device = propose(both(job, counts), job.graph, network=cost)
+    device = propose(both(job, counts), job.graph, network=job.cost)
     after = replace(job, turns=False).step_ns(counts_of(job, device.proposed))
     assert device.plan_ns == pytest.approx(after, rel=1e-3)
 
@@ -64,24 +60,12 @@ def by_turns_late(recorded: Recorded, late_ns: int) -> Recorded:
     """Return the recording of a rank that comes late to every other transfer of gradients."""
     starts = [each.start_ns for each in gradient_sends(recorded)]
 
-    def moved(moment: int) -> int:
-        return moment + late_ns * bisect_left(starts, moment)
-
-    def sent(each: Transfer) -> Transfer:
-        came_last = each.start_ns in starts and starts.index(each.start_ns) % 2 == recorded.rank
-        start_ns = moved(each.start_ns) + late_ns * came_last
-        return replace(each, start_ns=start_ns, end_ns=moved(each.end_ns))
-
-    return replace(
-        recorded,
-        computation=tuple((moved(start), moved(end)) for start, end in recorded.computation),
-        transfers=tuple(map(sent, recorded.transfers)),
-        periods=tuple((moved(start), moved(end)) for start, end in recorded.periods),
-        steps=tuple(
-            replace(step, start_ns=moved(step.start_ns), end_ns=moved(step.end_ns))
-            for step in recorded.steps
-        ),
-    )
+    late = moved(recorded, lambda moment: moment + late_ns * bisect_left(starts, moment))
+    sent = []
+    for each, was in zip(late.transfers, recorded.transfers, strict=True):
+        came_last = was.start_ns in starts and starts.index(was.start_ns) % 2 == recorded.rank
+        sent.append(replace(each, start_ns=each.start_ns + late_ns * came_last))
+    return replace(late, transfers=tuple(sent))
 
 
 def test_waiting_for_the_rank_that_comes_last_is_no_start_up() -> None:
@@ -150,8 +134,8 @@ def test_buckets_in_an_order_of_their_own_are_priced_by_when_they_were_called_fo
     sizes = random.sample(job.sizes, len(job.sizes))
     passes = zip(job.layers, sizes, strict=True)
     model = replace(job, layers=tuple((fp, bp, size) for (fp, bp, _), size in passes))
-    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
-    found = propose(both(job, counts, device=device), model.graph, network=cost, any_order=True)
+    ranks = both(job, counts, device=device)
+    found = propose(ranks, model.graph, network=job.cost, any_order=True)
     assert abs(found.error) < 0.001  # sent when they were called for, whoever sent them
     assert len(found.buckets) == len(counts)
     after = model.step_ns(counts_of(model, found.proposed))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from planner.families.caramel.evaluation import evaluate
 from planner.model.contention import Interference
-from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets
 from planner.solving.targets import TARGETS, Target
@@ -24,26 +23,20 @@ from planner.traces.proposals import RESIDUAL, Proposal, waited_for
 from planner.traces.recorded import Recorded, Transfer
 from planner.traces.stacked import three_steps
 from planner.traces.tuning import one_size, propose
-from tests.traces.made import Job, check_a_proposal_or_a_reason
+from tests.caramel.test_targets import compositions
+from tests.traces.made import Job, check_a_proposal_or_a_reason, layers
 
 Drawn = tuple[Job, tuple[int, ...]]
 """A job, and the numbers of gradients in the buckets under which it was recorded."""
 
-LAYERS = st.lists(
-    st.tuples(st.integers(0, 10**6), st.integers(1, 2 * 10**6), st.integers(1, 10**4)),
-    min_size=2,
-    max_size=8,
-)
-
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Drawn:
-    layers = tuple((fp, bp, 4 * size) for fp, bp, size in draw(LAYERS))
-    job = Job(
-        layers, draw(st.integers(0, 10**6)), draw(st.integers(1, 400)), draw(st.integers(0, 10**6))
-    )
-    cuts = draw(st.sets(st.integers(1, len(layers) - 1)))
-    return job, tuple(b - a for a, b in pairwise([0, *sorted(cuts), len(layers)]))
+    rows = tuple((fp, bp, 4 * size) for fp, bp, size in draw(layers(2, 8)))
+    startup_ns, other_ns = draw(st.integers(0, 10**6)), draw(st.integers(0, 10**6))
+    job = Job(rows, startup_ns, draw(st.integers(1, 400)), other_ns)
+    cuts = draw(st.sets(st.integers(1, len(rows) - 1)))
+    return job, tuple(b - a for a, b in pairwise([0, *sorted(cuts), len(rows)]))
 
 
 def both(job: Job, counts: tuple[int, ...], *, device: bool = True) -> list[Recorded]:
@@ -69,16 +62,15 @@ def check_is_predicted(job: Job, counts: tuple[int, ...], found: Proposal, most:
 @given(jobs())
 def test_gains_are_those_of_the_job_if_its_costs_are_known(drawn: Drawn) -> None:
     job, counts = drawn
-    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
-    found = propose(both(job, counts), job.graph, network=cost)
+    found = propose(both(job, counts), job.graph, network=job.cost)
     gain = job.step_ns(counts) / job.step_ns(counts_of(job, found.proposed))
     assert found.gain == pytest.approx(gain, rel=1e-3)
     assert found.least_gain <= gain + 1e-3
     assert found.most_gain >= gain - 1e-3
     assert found.at_most is not None
     assert found.at_most >= gain - 1e-3
-    every = (job.step_ns(one) for one in _every(len(job.sizes)))
-    assert job.step_ns(counts) / min(every) == pytest.approx(found.at_most, rel=1e-3)
+    best = min(map(job.step_ns, compositions(len(job.sizes))))
+    assert job.step_ns(counts) / best == pytest.approx(found.at_most, rel=1e-3)
 
 
 def counts_of(job: Job, buckets: tuple[int, ...]) -> list[int]:
@@ -86,15 +78,6 @@ def counts_of(job: Job, buckets: tuple[int, ...]) -> list[int]:
     place = {end: number for number, end in enumerate(accumulate(job.sizes, initial=0))}
     ends = [place[end] for end in accumulate(buckets, initial=0)]
     return [b - a for a, b in pairwise(ends)]
-
-
-def _every(gradients: int) -> list[list[int]]:
-    """Return every way to cut gradients into buckets."""
-    if not gradients:
-        return [[]]
-    return [
-        [first, *rest] for first in range(1, gradients + 1) for rest in _every(gradients - first)
-    ]
 
 
 # ---
@@ -168,10 +151,8 @@ def test_on_processors_nothing_is_proposed_without_a_measured_network() -> None:
     assert found.keep
     assert not found.contention
     assert found.least_gain < 1.01
-    measured = AffineCost(1000, Fraction(40))
-    known = propose(
-        recorded, job.graph, network=measured, interference=Interference(0, Fraction(1))
-    )
+    beside = Interference(0, Fraction(1))
+    known = propose(recorded, job.graph, network=job.cost, interference=beside)
     assert known.contention
     assert not known.keep
     undisturbed = sum(op.duration_ns for op in known.likeliest.problem.graph.ops)
@@ -182,8 +163,8 @@ def test_on_processors_nothing_is_proposed_without_a_measured_network() -> None:
 
 def test_one_rank_of_several_may_have_waited_for_all_of_its_start_ups() -> None:
     """Fewer transfers gain by their start-ups alone, and these may be the others' lateness."""
-    layers = tuple((10**6, 2 * 10**6, 20_000 * size) for size in range(1, 7))
-    job = Job(layers, 4 * 10**6, 10.0)
+    rows = tuple((10**6, 2 * 10**6, 20_000 * size) for size in range(1, 7))
+    job = Job(rows, 4 * 10**6, 10.0)
     one, all_ranks = (propose(both(job, (1,) * 6)[:count], job.graph) for count in (1, 2))
     assert not all_ranks.keep
     assert one.keep
@@ -192,8 +173,7 @@ def test_one_rank_of_several_may_have_waited_for_all_of_its_start_ups() -> None:
 @given(jobs())
 def test_one_size_for_all_buckets_is_the_best_one(drawn: Drawn) -> None:
     job, counts = drawn
-    cost = AffineCost(job.startup_ns, Fraction(job.ns_per_byte))
-    size, gain = one_size(propose(both(job, counts), job.graph, network=cost))
+    size, gain = one_size(propose(both(job, counts), job.graph, network=job.cost))
     ends = list(accumulate(job.sizes, initial=0))  # buckets end where a limit is met: try them all
     limits = {end - start for start, end in combinations(ends, 2)}
     best = min(job.step_ns(ddp_buckets(job.sizes, limit, limit)) for limit in limits)
@@ -216,7 +196,7 @@ def test_gradients_may_travel_as_another_type(width: Fraction) -> None:
     found = propose(ranks, job.graph)
     assert (found.buckets, found.proposed) == (same.buckets, same.proposed)
     assert (found.gain, found.least_gain) == (same.gain, same.least_gain)
-    cost = AffineCost(HIDDEN.startup_ns, Fraction(40))
+    cost = replace(HIDDEN, ns_per_byte=40.0).cost
     assert propose(ranks, job.graph, network=cost).predicted_ns == job.step_ns((1, 5))
 
 

@@ -14,19 +14,13 @@ from planner.model.errors import NotApplicableError
 from planner.traces.proposals import Proposal
 from planner.traces.stacked import three_steps
 from planner.traces.units import propose_units
-from tests.traces.made import check_a_proposal_or_a_reason
+from tests.traces.made import check_a_proposal_or_a_reason, layers
 from tests.traces.made_units import UnitJob, both
-
-LAYERS = st.lists(
-    st.tuples(st.integers(0, 10**6), st.integers(1, 2 * 10**6), st.integers(1, 10**4)),
-    min_size=1,
-    max_size=7,
-)
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> UnitJob:
-    units = tuple((forward, back, 4 * size) for forward, back, size in draw(LAYERS))
+    units = tuple((forward, back, 4 * size) for forward, back, size in draw(layers(1, 7)))
     return UnitJob(
         units,
         draw(st.integers(500, 10**6)),

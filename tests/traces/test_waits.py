@@ -1,6 +1,6 @@
 """Where recorded time went, against counting moment by moment."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -28,6 +28,7 @@ from planner.traces.recorded import (
 )
 from planner.traces.waits import CAUSES, fastest, waits_of
 from planner.traces.why import saving_of, why
+from tests.traces.made import moved
 
 END = 40
 SPANS = st.lists(
@@ -88,25 +89,6 @@ SEVERAL = st.lists(RANKS, min_size=1, max_size=3).map(
 
 def sent_in(recorded: Recorded) -> set[int]:
     return {m for one in recorded.transfers for m in range(one.start_ns, one.end_ns)}
-
-
-def shifted(recorded: Recorded, by: int) -> Recorded:
-    """Return the same, by a clock that is set otherwise."""
-
-    def later(spans: Spans) -> Spans:
-        return tuple((start + by, end + by) for start, end in spans)
-
-    def at(moment: int | None) -> int | None:
-        return None if moment is None else moment + by
-
-    spans = ("computation", "memory", "launched", "input", "synchronised", "periods")
-    changes: dict[str, Any] = {name: later(getattr(recorded, name)) for name in spans}
-    for name in ("steps", "transfers"):
-        changes[name] = tuple(
-            replace(one, **{key: at(value) for key, value in asdict(one).items() if "_ns" in key})
-            for one in getattr(recorded, name)
-        )
-    return replace(recorded, **changes)
 
 
 @given(SETS, SETS)
@@ -176,12 +158,12 @@ def test_parts_of_a_step_sum_to_it_and_no_wait_exceeds_it(ranks: list[Recorded])
 
 @given(SEVERAL, st.lists(st.integers(-99, 99), min_size=3))
 def test_clocks_need_not_agree(ranks: list[Recorded], by: list[int]) -> None:
-    moved = [shifted(one, offset) for one, offset in zip(ranks, by, strict=False)]
-    assert list(map(parts_of, ranks)) == list(map(parts_of, moved))
+    others = [moved(one, offset.__add__) for one, offset in zip(ranks, by, strict=False)]
+    assert list(map(parts_of, ranks)) == list(map(parts_of, others))
     assert [(wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(ranks)] == [
-        (wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(moved)
+        (wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(others)
     ]
-    assert list(map(breakdown_of, ranks)) == list(map(breakdown_of, moved))
+    assert list(map(breakdown_of, ranks)) == list(map(breakdown_of, others))
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 99)), min_size=1, max_size=8))
