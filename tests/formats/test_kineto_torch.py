@@ -14,27 +14,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from planner.formats import read_kineto
-
-
-class Tied(nn.Module):
-    """A residual block, listed in another order than read, between twice the same weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.output = nn.Linear(8, 20, bias=False)
-        self.norm = nn.LayerNorm(8)
-        self.second = nn.Linear(12, 8)
-        self.first = nn.Linear(8, 12)
-        self.frozen = nn.Linear(8, 8).requires_grad_(requires_grad=False)
-        self.embedding = nn.Embedding(20, 8)
-        self.output.weight = self.embedding.weight
-
-    def forward(self, words: Tensor) -> Tensor:
-        """Return scores."""
-        found = self.frozen(self.embedding(words))
-        found = found + self.second(self.first(self.norm(found)).relu())
-        scores: Tensor = self.output(found)
-        return scores
+from tests.profiling.models import Model, frozen
 
 
 def convolutional() -> tuple[nn.Module, Tensor]:
@@ -49,8 +29,18 @@ def convolutional() -> tuple[nn.Module, Tensor]:
     return model.double(), torch.randn(2, 3, 8, 8).double()
 
 
+def scores(m: Any, words: Tensor) -> Any:
+    found = m.frozen(m.embedding(words))
+    return m.output(found + m.second(m.first(m.norm(found)).relu()))
+
+
 def tied() -> tuple[nn.Module, Tensor]:
-    return Tied(), torch.randint(0, 20, (2, 5))
+    """A residual block, listed in another order than read, between twice the same weight."""
+    embedding, output = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
+    output.weight = embedding.weight
+    block: Any = {"norm": nn.LayerNorm(8), "second": nn.Linear(12, 8), "first": nn.Linear(8, 12)}
+    model = Model(scores, output=output, **block, frozen=nn.Linear(8, 8), embedding=embedding)
+    return frozen(model, "frozen"), torch.randint(0, 20, (2, 5))
 
 
 @pytest.mark.slow
