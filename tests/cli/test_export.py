@@ -7,26 +7,12 @@ import pytest
 import planner
 from tests.cli.documents import PROVENANCE
 from tests.cli.line import Line, read, write
-from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
+from tests.formats.test_exports import GRAPH, PULL, PUSH, SIZES, caramel
 from tests.jsonio.test_iteration import REQUEST
 from tests.jsonio.test_plan_files import BIGDL
 
 ORDER = list(SIZES)[::-1]
-PASSES = (("forward", "abc"), ("backward", "cba"))
-STEPS = [f"{layer}/{step}" for step, layers in PASSES for layer in layers]
-PROFILE: dict[str, Any] = {
-    "name": "tiny",
-    "provenance": PROVENANCE,
-    "ops": [
-        {"name": step, "ns": 1, "pass": step[2:], "after": STEPS[max(place - 1, 0) : place]}
-        for place, step in enumerate(STEPS)
-    ],
-    "parameters": [
-        {"name": name, "bytes": size}
-        | {"updated_by": f"{name[0]}/backward", "read_by": f"{name[0]}/forward"}
-        for name, size in SIZES.items()
-    ],
-}
+PROFILE = {"name": "tiny", "provenance": PROVENANCE, **GRAPH}
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +21,7 @@ def _files(line: Line) -> None:
     write("pull.json", PULL)
     write("push.json", PUSH)
     write("profile.json", PROFILE)
-    write("unknown.json", {**PROFILE, "parameters": PROFILE["parameters"][1:]})
+    write("unknown.json", {**PROFILE, "parameters": GRAPH["parameters"][1:]})
 
 
 def exported(line: Line, words: str) -> dict[str, Any]:

@@ -25,11 +25,6 @@ from tests.formats.test_pipedream import GOOD
 LINE = json.dumps(IBATCH).encode() + b"\n"
 
 
-def shell(command: str) -> subprocess.CompletedProcess[bytes]:
-    command = command.replace("planner", f"{sys.executable} -m planner", 1)
-    return subprocess.run(["sh", "-c", command], capture_output=True, check=False)
-
-
 def test_starting_imports_no_solver_and_no_torch(line: Line) -> None:
     write("plan.json", caramel())
     heavy = ("numpy", "scipy", "pulp", "ortools", "torch", "matplotlib")
@@ -91,7 +86,9 @@ def test_other_encodings_of_the_terminal(
 def test_standard_output_may_be_full(line: Line) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
-    done = shell("planner solve request.json > /dev/full")
+    words = [sys.executable, "-m", "planner", "solve", "request.json"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     said = b"planner: error: standard output: cannot be written: No space left on device\n"
     assert done.stderr == said

@@ -47,25 +47,24 @@ PULL = planner.solve({**IBATCH, "method": "layer_by_layer"})
 PUSH = planner.solve({**IBATCH, "direction": "push", "method": "one_batch"})
 
 
-def caramel(**changes: Any) -> dict[str, Any]:
-    """Return a plan of three layers, one after the other."""
-    steps = [f"{layer}/forward" for layer in "abc"] + [f"{layer}/backward" for layer in "cba"]
-    ops = [
-        {"name": step, "ns": 100, "pass": step[2:], "after": steps[max(place - 1, 0) : place]}
-        for place, step in enumerate(steps)
-    ]
-    parameters = [
-        {
-            "name": name,
-            "bytes": size,
-            "updated_by": [f"{name[0]}/backward"],
-            "read_by": [f"{name[0]}/forward"],
-        }
+STEPS = [f"{layer}/forward" for layer in "abc"] + [f"{layer}/backward" for layer in "cba"]
+GRAPH: dict[str, list[dict[str, Any]]] = {
+    "ops": [
+        {"name": step, "ns": 100, "pass": step[2:], "after": STEPS[max(place - 1, 0) : place]}
+        for place, step in enumerate(STEPS)
+    ],
+    "parameters": [
+        {"name": name, "bytes": size}
+        | {"updated_by": f"{name[0]}/backward", "read_by": f"{name[0]}/forward"}
         for name, size in SIZES.items()
-    ]
+    ],
+}
+"""Three layers, one after the other."""
+
+
+def caramel() -> dict[str, Any]:
     network = {"startup_ns": 50, "ns_per_byte": 0.25}
-    request = {"problem": "caramel", "ops": ops, "parameters": parameters, "network": network}
-    return planner.solve({**request, "method": "ddp", **changes})
+    return planner.solve({"problem": "caramel", **GRAPH, "network": network, "method": "ddp"})
 
 
 def batches(*groups: Sequence[str], sizes: dict[str, int] | None = None) -> tuple[Batch, ...]:
