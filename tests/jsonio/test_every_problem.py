@@ -9,7 +9,6 @@ import pytest
 from msgspec import UNSET
 
 import planner
-from planner.cli import main
 from planner.jsonio import PROBLEMS, decode_answer, decode_profile, decode_request, schema
 from planner.jsonio.answer_base import base_fields
 from planner.jsonio.clusters import decode_cluster
@@ -19,6 +18,7 @@ from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, TARGETS
 from tests import schemas
+from tests.cli.line import Line, write
 from tests.cli.printed import check_answer
 from tests.jsonio.requests import BASES, ask_both, patched, places, put, text_of
 from tests.jsonio.test_plan_files import METHODS, TOOLS, answer_of
@@ -149,20 +149,16 @@ def out_of_step(problem: str, change: str) -> dict[str, Any]:
     ],
 )
 def test_every_reader_refuses_a_head_that_contradicts_itself(
-    problem: str, change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    problem: str, change: str, line: Line
 ) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(out_of_step(problem, change)))
+    write("plan.json", out_of_step(problem, change))
     with pytest.raises(InvalidInputError) as caught:
-        decode_answer(path.read_bytes())
+        decode_answer(Path("plan.json").read_bytes())
     assert caught.value.path in OUT_OF_STEP[change] or caught.value.path == "status"
     assert ... not in OUT_OF_STEP[change].values() or caught.value.message.startswith("missing")
-    commands = [["draw", str(path)]]
-    if issubclass(PROBLEMS[problem].answer, Answer):
-        commands += [["export", tool, str(path)] for tool in TOOLS]
-    for command in commands:
-        assert main(command) == 2
-        assert capsys.readouterr() == ("", f"planner: error: {path}: {caught.value}\n")
+    exported = issubclass(PROBLEMS[problem].answer, Answer)
+    for command in ("draw", *(f"export {tool}" for tool in TOOLS if exported)):
+        assert line.error(command, "plan.json") == f"planner: error: plan.json: {caught.value}\n"
 
 
 SLOW: dict[str, dict[str, Any]] = {

@@ -3,13 +3,11 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from planner.cli import main
 from planner.families.bml.program import made, ranks_of
 from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
@@ -19,6 +17,7 @@ from planner.model.topologies import Failures
 from planner.programs import GradientProgram, program_of
 from planner.view.drawing import GANTT, plan_chart
 from planner.view.wording import runner_up_text
+from tests.cli.line import Line, write
 from tests.jsonio.requests import ITERATION, answered
 from tests.timelines import check_serial
 
@@ -106,12 +105,9 @@ def test_around_failures_an_answer_names_the_program_that_is_followed() -> None:
 
 
 @pytest.mark.slow
-def test_failures_are_told_in_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, cluster = tmp_path / "tiny.json", tmp_path / "nine.json"
-    model.write_text(json.dumps(PROFILE))
-    cluster.write_text(json.dumps({**CLUSTER, **BCUBE, "failed": FAILED}))
-    assert main(["plan", str(model), "--cluster", str(cluster)]) == 0
-    said = capsys.readouterr().out
+def test_failures_are_told_in_the_text(line: Line) -> None:
+    write("nine.json", {**CLUSTER, **BCUBE, "failed": FAILED})
+    said = line("plan model.json --cluster nine.json").out
     assert "8 workers, BCube(3,2) without 1 server and 1 NIC and 1 switch" in said
     assert "rank r is the r-th of the 8 servers that work" in said
     assert re.search(r"left out: [a-z_, ]*\bring\b[a-z_, ]* \(server \[0, 1\] has failed\)", said)

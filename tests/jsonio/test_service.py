@@ -10,21 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
 import planner
-from planner.cli import main
 from planner.families import ibatch
 from planner.jsonio import reply, streams
 from planner.jsonio.streams import CancellableLines, limited_replies, read_lines, solve_many
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.errors import InvalidInputError
 from tests import large, schemas
-from tests.cli.line import started
-from tests.jsonio.requests import BASES, told
+from tests.cli.line import Line, started
+from tests.jsonio.requests import BASES, ask, told
 from tests.jsonio.test_plan_files import METHODS
 
 EXAMPLE = BASES["ibatch"]
@@ -32,22 +30,19 @@ GOOD = json.dumps(EXAMPLE).encode()
 LONG = large.fsdp(400)
 
 
-def both(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return json.loads(reply(json.dumps(request).encode()).data), planner.solve(request)
-
-
 @pytest.mark.parametrize("known", ["job 7", "", 0, -(2**63), 2**63 - 1])
 def test_an_id_comes_back(known: str | int) -> None:
     request = {**EXAMPLE, "id": known}
     for part, asked in (("answer", request), ("error", {**request, "startup_ns": -1})):
-        for answer in both(asked):
+        for answer in (ask(asked), planner.solve(asked)):
             assert answer["id"] == known
             schemas.validate(answer, "ibatch", part)
 
 
 @pytest.mark.parametrize("known", [None, True, 1.5, [1], {"a": 1}, 2**63, "\ud800"])
 def test_what_is_no_id_is_refused(known: Any) -> None:
-    for answer in both({**EXAMPLE, "id": known}):
+    asked = {**EXAMPLE, "id": known}
+    for answer in (ask(asked), planner.solve(asked)):
         assert answer["error"]["path"] == "id"
         assert "id" not in answer
 
@@ -82,27 +77,16 @@ def test_thousands_of_requests_in_one_process_leak_nothing() -> None:
     assert most[-1] - most[0] < 2 * 1024  # KiB; a leak of a kilobyte a request would be 3 MB
 
 
-Solve: TypeAlias = Callable[..., tuple[int, list[dict[str, Any]]]]
-
-
-@pytest.fixture
-def solved(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Solve:
-    """A function that runs ``planner solve --jsonl`` on some lines."""
-
-    def run(lines: list[bytes], *options: str) -> tuple[int, list[dict[str, Any]]]:
-        path = tmp_path / "requests.jsonl"
-        path.write_bytes(b"\n".join(lines))
-        status = main(["solve", "--jsonl", "--quiet", str(path), *options])
-        said = capfd.readouterr()
-        assert said.err == ""
-        return status, [json.loads(line) for line in said.out.splitlines()]
-
-    return run
+def solved(line: Line, *lines: bytes, options: str = "", status: int = 0) -> list[dict[str, Any]]:
+    """Return what ``planner solve --jsonl`` prints on some lines."""
+    out, err = line("solve --jsonl --quiet", options, given=b"\n".join(lines), status=status)
+    assert err == ""
+    return [json.loads(row) for row in out.splitlines()]
 
 
 @pytest.mark.slow
 def test_what_exceeds_a_limit_is_an_error_in_its_place(
-    solved: Solve, monkeypatch: pytest.MonkeyPatch
+    line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def greedy(problem: ibatch.Problem, _: object) -> None:
         """Stand for a method that takes too much time, or memory if there are start-ups."""
@@ -119,9 +103,8 @@ def test_what_exceeds_a_limit_is_an_error_in_its_place(
         for startup in (0, 1)
     )
     lines = [GOOD, GOOD + b" " * 10_000_000, GOOD, busy, GOOD, large, GOOD]
-    options = (word for name, limit in limits.items() for word in (f"--max-{name}", limit))
-    status, answers = solved(lines, *options)
-    assert status == 2
+    options = " ".join(f"--max-{name} {limit}" for name, limit in limits.items())
+    answers = solved(line, *lines, options=options, status=2)
     assert [answer["status"] for answer in answers[::2]] == ["optimal"] * 4
     for answer, limit in zip(answers[1::2], limits.values(), strict=True):
         error = answer["error"]
@@ -130,12 +113,10 @@ def test_what_exceeds_a_limit_is_an_error_in_its_place(
         schemas.validate(answer, "ibatch", "error")
 
 
-def test_one_request_has_limits_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "request.json"
-    path.write_bytes(GOOD)
-    assert main(["solve", str(path), "--max-request-bytes", "10"]) == 2
-    assert json.loads(capfd.readouterr().out)["error"]["code"] == "limit_exceeded"
-    assert main(["solve", str(path), "--max-request-bytes", "0", "--max-seconds", "0"]) == 0
+def test_one_request_has_limits_too(line: Line) -> None:
+    refused = line("solve request.json --max-request-bytes 10", status=2).json
+    assert refused["error"]["code"] == "limit_exceeded"
+    line("solve request.json --max-request-bytes 0 --max-seconds 0")
 
 
 @pytest.mark.parametrize("length", [0, 9, 10, 11, 12, 22, 100])
@@ -148,11 +129,9 @@ def test_long_lines_are_cut_and_the_next_begins_where_it_does(length: int, end: 
     assert whole == [b"a", b"x" * length, b"", b"b"]
 
 
-def test_progress_comes_before_its_answer_where_it_is_asked_for(solved: Solve) -> None:
-    asking = json.dumps({**EXAMPLE, "progress": True}).encode()
-    status, lines = solved([GOOD, asking])
-    assert status == 0
-    assert ["progress" in line for line in lines] == [False, *[True] * (len(lines) - 2), False]
+def test_progress_comes_before_its_answer_where_it_is_asked_for(line: Line) -> None:
+    lines = solved(line, GOOD, json.dumps({**EXAMPLE, "progress": True}).encode())
+    assert ["progress" in row for row in lines] == [False, *[True] * (len(lines) - 2), False]
     last = lines[-2]["progress"]
     assert (last["request"], last["objective_ns"]) == (2, lines[-1]["objective_ns"])
     assert len(lines) > 2
@@ -168,10 +147,10 @@ def test_a_line_cancels_another_request_and_is_none() -> None:
 
 
 @pytest.mark.slow
-def test_a_cancelled_request_has_an_answer_at_once(solved: Solve) -> None:
+def test_a_cancelled_request_has_an_answer_at_once(line: Line) -> None:
     begin = time.monotonic()
-    status, (answer, other) = solved([b'{"cancel": 1}', json.dumps(LONG).encode(), GOOD])
-    assert (status, answer["status"], other["status"]) == (0, "time_limit", "optimal")
+    answer, other = solved(line, b'{"cancel": 1}', json.dumps(LONG).encode(), GOOD)
+    assert (answer["status"], other["status"]) == ("time_limit", "optimal")
     assert answer["objective_ns"] >= answer["lower_bound_ns"]
     assert time.monotonic() - begin < 300  # it would take minutes
 
