@@ -1,17 +1,16 @@
 """Buckets planned for recorded jobs, against a simulator of DDP whose costs are known."""
 
-import json
 import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
 from math import log
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from results import Table, load
 
 from planner.families.caramel.evaluation import evaluate
 from planner.model.contention import Interference
@@ -59,6 +58,7 @@ def check_is_predicted(job: Job, counts: tuple[int, ...], found: Proposal, most:
     assert abs(found.error) < most
 
 
+@example((Job(((10**6, 2 * 10**6, 40_000),) * 4, 1000, 40.0, 10**6), (1, 3)))
 @given(jobs())
 def test_gains_are_those_of_the_job_if_its_costs_are_known(drawn: Drawn) -> None:
     job, counts = drawn
@@ -222,20 +222,18 @@ def test_a_step_that_cannot_be_predicted_gets_no_proposal() -> None:
     assert found.keep
 
 
-def tables_of(name: str, column: str) -> list[dict[str, Any]]:
+def tables_of(column: str, *names: str) -> list[Table]:
     """Return the tables of recorded results that begin with a column."""
-    file = Path(__file__).parents[2] / f"benchmarks/results/{name}.json"
-    sections = json.loads(file.read_bytes())["sections"]
-    tables = [table for section in sections for table in section["tables"]]
-    return [table for table in tables if table["columns"][0] == column]
+    sections = [section for name in names for section in load(name).sections]
+    return [table for one in sections for table in one.tables if table.columns[0] == column]
 
 
 def test_recorded_gains_miss_no_more_than_the_residual_beyond_their_rounds() -> None:
     """Gains of DDP's bucket sizes over its default, predicted and measured, on ten models."""
-    tables, misses = tables_of("runtime_real_gradients", "plan"), []
+    tables, misses = tables_of("plan", "runtime_real_gradients"), []
     for table in tables:
-        default = next(row for row in table["rows"] if row[0] == "DDP")
-        sizes = [row for row in table["rows"] if re.fullmatch(r"DDP, \d+ MB", row[0])]
+        default = next(row for row in table.rows if row[0] == "DDP")
+        sizes = [row for row in table.rows if re.fullmatch(r"DDP, \d+ MB", row[0])]
         others = {row[2]: row for row in sizes if row[2] != default[2]}  # equal ones ran once
         for row in others.values():
             gain, (least, most) = default[1] / row[1], row[6]
@@ -245,14 +243,9 @@ def test_recorded_gains_miss_no_more_than_the_residual_beyond_their_rounds() -> 
 
 
 def test_intervals_of_nine_in_ten_hold_in_about_as_many_recorded_circles() -> None:
-    tables = [
-        *tables_of("tuned_traces", "setting"),
-        *tables_of("tuned_traces_zero", "setting"),
-        *tables_of("tuned_traces_units", "setting"),
-    ]
-    held = [row[8] for table in tables for row in table["rows"]]
-    assert [table["columns"][8] for table in tables] == ["holds"] * 3
-    assert len(held) == 24
+    tables = tables_of("setting", *(f"tuned_traces{kind}" for kind in ("", "_zero", "_units")))
+    held = [cell for table in tables for cell in table.column("holds")]
+    assert (len(tables), len(held)) == (3, 24)
     assert 0.85 * 24 <= held.count("yes") <= 0.95 * 24
 
 
