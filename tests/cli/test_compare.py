@@ -234,17 +234,14 @@ def test_algorithms_that_place_tensors_need_them(line: Line) -> None:
 def test_the_method_and_the_time_limit_of_a_request_hold_for_its_plan(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-
-    def spy(problem: bml.Problem, *, method: str, time_limit: float | None) -> Any:
-        seen.append((method, time_limit))
-        return solve(problem, method=method)
-
-    solve = bml.solve
     request = {**BML, "method": "trees", "time_limit_s": 2.5}
-    with monkeypatch.context() as patch:
-        patch.setattr(bml.BML, "solve", spy)
-        line("compare - -o plan.json", given=request)
-    assert seen == [("trees", 2.5)]
-    answer = line("solve", given=request).json
+    answer, asked, solve = line("solve", given=request).json, [], bml.BML.solve
+
+    def spy(problem: bml.Problem, **options: Any) -> Any:
+        asked.append(options)
+        return solve(problem, **options)
+
+    monkeypatch.setattr(bml.BML, "solve", spy)
+    line("compare - -o plan.json", given=request)
+    assert asked == [{"method": "trees", "time_limit": 2.5}]
     assert without_runtime(read("plan.json")) == without_runtime(answer)

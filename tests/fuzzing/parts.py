@@ -6,14 +6,11 @@ A request is written as it looks, with a function in the place of what is drawn:
 import json
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from tests import large
-from tests.jsonio.requests import BASES
-
-ROOT = Path(__file__).parents[2]
+from tests.jsonio.requests import BASES, ROOT
 
 Request = dict[str, Any]
 Make = Callable[[Random], Any]

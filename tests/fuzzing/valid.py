@@ -13,7 +13,7 @@ from typing import Any
 from tests import large
 from tests.fuzzing import parts
 from tests.fuzzing.parts import Make, Request, amount, below, limit, made, maybe, one_of, size
-from tests.jsonio.requests import BASES
+from tests.jsonio.requests import BASES, ROOT
 
 LIMITS = ("memory_bytes", "memory_limit_bytes", "max_group_ns")
 
@@ -187,8 +187,8 @@ MAKERS: Mapping[str, Make] = {
 @cache
 def shipped(problem: str) -> tuple[str, ...]:
     """Return the requests that are in the data and in the documentation, as JSON text."""
-    found = [path.read_text() for path in sorted((parts.ROOT / "data").glob("*/*.json"))]
-    for path in sorted((parts.ROOT / "docs").glob("**/*.md")):
+    found = [path.read_text() for path in sorted((ROOT / "data").glob("*/*.json"))]
+    for path in sorted((ROOT / "docs").glob("**/*.md")):
         found += re.findall(r"```json\n(.*?)```", path.read_text(), re.DOTALL)
     requests = []
     for text in found:
