@@ -1,6 +1,6 @@
 """Chakra traces, read again with protobuf, from the fields as et_def.proto numbers them."""
 
-from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -98,21 +98,12 @@ def messages() -> dict[str, Any]:
     }
 
 
-def pieces(data: bytes) -> Iterator[bytes]:
-    """Split a file into its messages, each behind its length."""
-    while data:
-        place = next(place for place, byte in enumerate(data) if byte < 128) + 1
-        size = sum((byte & 127) << 7 * power for power, byte in enumerate(data[:place]))
-        assert len(data) >= place + size
-        yield data[place : place + size]
-        data = data[place + size :]
-
-
 def decoded(data: bytes) -> list[Any]:
-    kinds = messages()
-    first, *rest = pieces(data)
-    assert kinds["GlobalMetadata"].FromString(first).version == "0.0.4"
-    return [kinds["Node"].FromString(one) for one in rest]
+    """Return the nodes of a file, whose messages are each behind its length."""
+    read = pytest.importorskip("google.protobuf.proto").parse_length_prefixed
+    kinds, file = messages(), BytesIO(data)
+    assert read(kinds["GlobalMetadata"], file).version == "0.0.4"
+    return list(iter(lambda: read(kinds["Node"], file), None))
 
 
 def replayed(nodes: list[Any], transfers_ns: list[int]) -> dict[str, tuple[int, int]]:
