@@ -19,14 +19,7 @@ PROFILE = {"name": "tiny", "provenance": PROVENANCE, "batch_size": 2, "layers": 
 LINK = "--startup 1us --bandwidth 10Gb/s"
 
 IBATCH = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1, 5], "compute_ns": [2, 6, 1]}
-BML: dict[str, Any] = {
-    "problem": "bml",
-    "n": 3,
-    "k": 2,
-    "gradient_bytes": 3600,
-    "link_bytes_per_s": 5e9,
-    "latency_ns": 1000,
-}
+BML = {**BASES["bml"], "gradient_bytes": 3600, "latency_ns": 1000}
 DAMAGED = {**BML, "failed": {"nics": [[[0, 1], 0]], "servers": [[2, 2]]}}
 CUT = {**BML, "failed": {"nics": [[[0, 1], 0], [[0, 1], 1]]}}
 REQUESTS: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import planner
-from tests.cli.documents import PROVENANCE
+from tests.cli.documents import BML, PROVENANCE
 from tests.cli.line import Line, read, write
 from tests.formats.test_exports import GRAPH, PULL, PUSH, SIZES, caramel
 from tests.jsonio.test_iteration import REQUEST
@@ -69,14 +69,7 @@ def test_what_is_wrong_is_said(words: str, said: str, line: Line) -> None:
     assert said in line.error("export", words)
 
 
-FAILED = {
-    "problem": "bml",
-    "n": 2,
-    "k": 2,
-    "gradient_bytes": 400,
-    "link_bytes_per_s": 5e9,
-    "failed": {"nics": [[[0, 0], 0]]},
-}
+FAILED = {**BML, "n": 2, "failed": {"nics": [[[0, 0], 0]]}}
 
 
 def test_what_cannot_be_said_is_refused_with_its_reason(line: Line) -> None:
