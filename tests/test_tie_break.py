@@ -1,8 +1,6 @@
 """Among plans of equal cost the one with the fewest transfers, or the least sensitive one."""
 
-from collections.abc import Iterator
 from fractions import Fraction
-from itertools import combinations
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ import planner
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.families import caramel, ibatch, iteration
 from planner.families.caramel.exact_whole import fewest_whole
-from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.families.drizzle import DRIZZLE
 from planner.model.clusters import Cluster, Nic
@@ -24,6 +21,7 @@ from planner.model.topologies import Rails
 from planner.solving import tie_break
 from planner.solving.deadline import NEVER
 from planner.solving.simulator import TimedTransfer, simulate
+from tests.caramel.exact_oracles import price, whole_plans
 from tests.caramel.graph_strategies import graphs
 from tests.oracles import all_boundaries, objective
 from tests.present import present
@@ -45,15 +43,6 @@ def test_ibatch_has_the_fewest_batches_of_all_best_plans(problem: ibatch.Problem
     assert result.lower_bound_ns == result.objective_ns == least
 
 
-def every_order(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
-    if not left:
-        yield []
-    for count in range(1, len(left) + 1):
-        for group in combinations(left, count):
-            rest = tuple(j for j in left if j not in group)
-            yield from ([group, *others] for others in every_order(rest))
-
-
 @settings(max_examples=1200)
 @given(graphs(max_parameters=4), st.one_of(affine_costs(), table_costs()))
 def test_caramel_has_the_fewest_transfers_of_whole_parameters(
@@ -61,14 +50,9 @@ def test_caramel_has_the_fewest_transfers_of_whole_parameters(
 ) -> None:
     problem = caramel.Problem(graph, cost)
     plan, least, _ = Solved.of(caramel.solve(problem, method="exact"))
-    sizes = problem.windows.sizes
-    pricer = LoadPricer(problem.windows, cost)
-    fewest = min(
-        len(groups)
-        for groups in every_order(tuple(range(len(sizes))))
-        if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups]) <= least
-    )
-    assert len(plan.groups) == fewest
+    known = problem.windows
+    plans = (groups for groups in whole_plans(known) if price(known, cost, groups) <= least)
+    assert len(plan.groups) == min(map(len, plans))
 
 
 def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
@@ -102,18 +86,13 @@ def test_fewest_whole_transfers_end_within_every_limit() -> None:
     """Sent alone the second gradient is in time; the fewer the transfers, the later the last."""
     windows = Windows((4, 1, 6), (0, 3, 9), (10, 25, 2), 10, 25)
     cost = AffineCost(2, Fraction(1))
-    pricer = LoadPricer(windows, cost)
-    plans = [
-        [tuple((j, windows.sizes[j]) for j in group) for group in groups]
-        for groups in every_order((0, 1, 2))
-    ]
-    least = min(map(pricer.iteration_ns, plans))
-    counts = []
+    prices = [(price(windows, cost, groups), len(groups)) for groups in whole_plans(windows)]
+    least, counts = min(prices)[0], []
     for most in range(least - 1, least + 20):
         found = fewest_whole(windows, cost, most, below=4, deadline=NEVER)
         if found is not None:
-            assert pricer.iteration_ns(found) <= most
-        inside = [len(loads) for loads in plans if pricer.iteration_ns(loads) <= most]
+            assert price(windows, cost, found) <= most
+        inside = [count for time, count in prices if time <= most]
         assert (found and len(found)) == min(inside, default=None)
         counts.append(found and len(found))
     assert {None, 1, 2} <= set(counts)
