@@ -24,6 +24,7 @@ from planner.solving.scenarios import (
     Part,
     Scenario,
     ScenarioSet,
+    measured,
     scaled_graph,
 )
 from planner.solving.what_if import break_even, regrets, robust_plan
@@ -106,6 +107,8 @@ def test_what_counts_of_times(outlook: ScenarioSet, data: st.DataObject) -> None
     assert outlook.of(times) == counted(outlook, times)
     longer = [time + data.draw(st.integers(0, 2)) for time in times]
     assert outlook.of(longer) >= outlook.of(times)
+    assert measured().of([0, *range(1, 7)]) == Fraction(21, 10)  # four times as often as it is
+    assert measured(Fraction(90)).of([*range(7)]) == 5
 
 
 # ---

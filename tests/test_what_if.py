@@ -23,6 +23,7 @@ from planner.solving.what_if import regrets, robust_plan
 from planner.testing import graphs
 from planner.testing import problems as drawn_problems
 from tests.caramel import test_what_if as of_caramel
+from tests.formats.refused import refused
 from tests.fsdp.making import every_plan
 from tests.fsdp.making import problems as fsdp_problems
 from tests.ibatch import test_what_if as of_ibatch
@@ -33,7 +34,6 @@ from tests.overlap.slow import all_plans
 from tests.perturbed import CASES, Case
 from tests.present import present
 from tests.strategies import affine_costs
-from tests.strategies import problems as ibatch_problems
 
 QUICK = {
     *("auto", "caramel", "greedy", "ibatch"),
@@ -52,6 +52,7 @@ plain_outlooks = st.builds(
     st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)]),
 )
 """Of what all families know."""
+spreads = st.sampled_from([measured(), measured(Fraction(90))])
 
 SLOWER = ScenarioSet(
     (
@@ -63,7 +64,7 @@ SLOWER = ScenarioSet(
 )
 
 SMALL: dict[str, st.SearchStrategy[Any]] = {
-    "ibatch": ibatch_problems(max_layers=4, objective="makespan"),
+    "ibatch": of_ibatch.spread_problems(6),
     "fsdp": fsdp_problems(max_layers=2),
     "caramel": st.builds(caramel.Problem, graph=graphs(), cost=affine_costs()),
     **{name: drawn_problems(name, 2) for name in ("overlap", "bml", "yan", "bigdl", "drizzle")},
@@ -97,13 +98,12 @@ LARGE = {"ibatch": of_ibatch.large, "caramel": of_caramel.large, "iteration": of
 
 @pytest.mark.parametrize("name", SMALL)
 @settings(max_examples=40)
-@given(data=st.data(), outlook=plain_outlooks)
-def test_robust_plans_and_regret_of_small_problems(
-    name: str, data: st.DataObject, outlook: ScenarioSet
-) -> None:
+@given(data=st.data())
+def test_robust_plans_and_regret_of_small_problems(name: str, data: st.DataObject) -> None:
     """No plan that is close enough to the best nominal one is below the bound over scenarios."""
     case = CASES[name]
     family, problem = case.family, data.draw(SMALL[name])
+    outlook = data.draw(plain_outlooks | spreads if name == "ibatch" else plain_outlooks)
     assert family.perturb(problem, Scenario()) == problem
     check_regret(case, problem, scenarios=[data.draw(st.sampled_from(family.scenarios))])
     if not case.robust:
@@ -118,8 +118,9 @@ def test_robust_plans_and_regret_of_small_problems(
     assert (not priced) == (found is None)
     if found is None:
         return
-    _, prospect = found
-    most = family.max_loss * min(time for time, _ in priced)
+    result, prospect = found
+    best = min(time for time, _ in priced)
+    most = family.max_loss * best
     variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
     least = min(
         outlook.of([family.price(variant, plan) for variant in variants])
@@ -127,7 +128,8 @@ def test_robust_plans_and_regret_of_small_problems(
         if time <= most
     )
     assert prospect.bound <= least <= prospect.value
-    assert least == prospect.value or name != "ibatch"
+    if name == "ibatch":
+        assert (prospect.value, prospect.usual_ns, result.lower_bound_ns) == (least, best, best)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,9 +141,8 @@ def test_robust_plans_and_regret_by_hand(name: str) -> None:
     for field in case.refused:  # before anything is planned
         wrong = Scenario(), Scenario(**{field: REFUSED[field]})  # type: ignore[arg-type]
         outlook = ScenarioSet(tuple((scenario, Fraction(1)) for scenario in wrong))
-        with pytest.raises(InvalidInputError) as refused:
+        with refused(f"scenarios[1].{field}", ""):
             robust_plan(case.family, case.example, outlook, Deadline(0))
-        assert refused.value.path == f"scenarios[1].{field}"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_robust_plans_and_regret_are_priced_apart_from_the_family(
     method = data.draw(st.sampled_from(sorted(QUICK & {*family.methods})))
     few = data.draw(st.lists(st.sampled_from(family.scenarios), min_size=1, max_size=2))
     check_regret(CASES[name], problem, method, few, lasts)
-    outlook = data.draw(outlooks() | st.sampled_from([measured(), measured(Fraction(90))]))
+    outlook = data.draw(outlooks() | spreads)
     usual = family.solve(problem)
     found = check_robust(family, problem, outlook, usual)
     assert (usual.plan is None) == (found is None)
@@ -334,6 +335,5 @@ def test_a_scenario_whose_numbers_are_too_large_is_left_out_or_named(name: str) 
     assert kept == [scenario for scenario in SCENARIOS if scenario.startup != 2]
     double = Scenario(startup=Fraction(2))
     outlook = ScenarioSet(((Scenario(), Fraction(1)), (double, Fraction(1))))
-    with pytest.raises(InvalidInputError) as refused:
+    with pytest.raises(InvalidInputError, match=r"^scenarios\[1\]"):
         robust_plan(family, problem, outlook, NEVER)
-    assert refused.value.path.startswith("scenarios[1]")

@@ -47,50 +47,6 @@ def large() -> Problem:
     return Problem(compute_ns=(1,), startup_ns=MAX_VALUE // 8 * 5, transfer_ns=(1,))
 
 
-def late(problem: Problem, part: str) -> Problem:
-    """The problem with all of a part late by its spread, worked out by hand."""
-    count, push = problem.layers, problem.direction == "push"
-    order = range(count)[::-1] if push else range(count)
-    times = list(problem.compute_ns)
-    whole, before = sum(times), 0
-    for layer in order:
-        middle = Fraction(2 * before + times[layer], 2)
-        before += problem.compute_ns[layer]
-        third = "first" if 3 * middle < whole or not whole else "middle"
-        third = "last" if whole and 3 * middle >= 2 * whole else third
-        if part in ("all", *(("backward", third) if push else ("forward",))):
-            times[layer] += (problem.spread_ns or ())[layer]
-    return replace(problem, compute_ns=times)
-
-
-def counted(problem: Problem, boundaries: tuple[int, ...], mean: bool) -> Fraction:
-    usual = objective(problem, boundaries)
-    parts = ("all", "backward", "first", "middle", "last", "forward")
-    times = [objective(late(problem, part), boundaries) for part in parts]
-    return Fraction(4 * usual + sum(times), 10) if mean else Fraction(sorted([usual, *times])[-2])
-
-
-@settings(max_examples=100)
-@given(spread_problems(6), st.booleans())
-def test_no_batches_that_may_be_are_better(problem: Problem, mean: bool) -> None:
-    outlook = measured(None if mean else Fraction(90))
-    result, prospect = robust_plan(IBATCH, problem, outlook, NEVER)
-    if result.plan is None:
-        assert prospect is None
-        return
-    assert prospect is not None
-    best = min(objective(problem, boundaries) for boundaries in all_boundaries(problem))
-    values = {
-        boundaries: counted(problem, boundaries, mean) for boundaries in all_boundaries(problem)
-    }
-    allowed = [values[value] for value in values if objective(problem, value) <= MAX_LOSS * best]
-    assert prospect.bound <= min(values.values())
-    assert prospect.value == min(allowed) == values[boundaries_of(problem, result.plan)]
-    assert prospect.usual_ns == best == result.lower_bound_ns
-    assert result.objective_ns == objective(problem, boundaries_of(problem, result.plan))
-    assert (result.status == "optimal") == (result.objective_ns == best)
-
-
 def test_eq4_knows_no_scenarios() -> None:
     problem = Problem(
         compute_ns=(1,), startup_ns=1, transfer_ns=(1,), objective="eq4", spread_ns=(1,)
@@ -126,6 +82,20 @@ def test_a_scenario_multiplies_what_it_says() -> None:
     push = Problem(compute_ns=[7], startup_ns=5, transfer_ns=[20], direction="push")
     other = IBATCH.perturb(push, scenario)
     assert (other.compute_ns, other.startup_ns, other.transfer_ns) == ((21,), 15, (40,))
+
+
+def test_layers_of_a_part_are_late_by_their_spreads() -> None:
+    """All, the backward pass, its thirds, which begins at the last layer, and the forward pass."""
+    known: dict[str, Any] = {"startup_ns": 1, "transfer_ns": [1] * 3, "compute_ns": [30] * 3}
+    never, late = (30, 30, 30), (31, 32, 34)
+    thirds = (30, 30, 34), (30, 32, 30), (31, 30, 30)
+    for direction, expected in (
+        ("push", [never, late, late, *thirds, never]),
+        ("pull", [never, late, *[never] * 4, late]),
+    ):
+        problem = Problem(**{**known, "spread_ns": [1, 2, 4], "direction": direction})
+        others = [IBATCH.perturb(problem, scenario) for scenario, _ in measured().scenarios]
+        assert [other.compute_ns for other in others] == expected
 
 
 # Of plans with the least makespan the one that bears strains best is taken.
