@@ -1,6 +1,5 @@
 """Programs: every algorithm sums up once and costs what was planned, and damage is noticed."""
 
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -20,11 +19,9 @@ from planner.families.collectives.program import KINDS, Kind, ListedProgram, Pro
 from planner.families.collectives.recipes import MAX_RANKS, Recipe, made
 from planner.families.collectives.ring import bruck_cost, bruck_program, ring_program
 from planner.families.collectives.symmetric import SymmetricProgram
-from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
-from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.network import Network
-from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import Planned, planned
 from tests.collectives.pricing import time_of
@@ -232,30 +229,6 @@ def test_nothing_is_passed_on_in_the_step_in_which_it_arrives(whole: SymmetricPr
 
 
 # --- recipes: what a plan says of its program is enough to make it
-
-RAIL_SHAPES = ((1, 4), (2, 3), (4, 2), (3, 4), (3, 2))
-CLUSTERS: list[tuple[int, Topology]] = [
-    *((machines, Switch(machines)) for machines in (1, 2, 3, 5, 6, 7, 8, 9, 12)),
-    (16, FatTree(4)),
-    (12, FatTree(6)),
-    *((n**k, BCube(n, k)) for n, k in ((3, 1), (2, 3), (3, 2), (4, 2))),
-    *((hosts, Rails(hosts, size, Fraction(10**9))) for hosts, size in RAIL_SHAPES),
-]
-
-
-@pytest.mark.parametrize(("machines", "topology"), CLUSTERS, ids=str)
-def test_recipes_give_all_workers_equal_shares(machines: int, topology: Topology) -> None:
-    """What they cost, on rails too, tests/iteration/test_synchronisation.py knows by messages."""
-    nics = {BCube: "k", Rails: "accelerators"}.get(type(topology), "")
-    nic = Nic(Fraction(10**9), 1000, getattr(topology, nics, 1))
-    cluster = Cluster("tried", "a test", machines, topology, nic)
-    for option in synchronisations(cluster, ALGORITHMS)[0]:
-        if option.depth == 1:
-            program = made(recipe_on(cluster, option.algorithm))
-            assert program.ranks == cluster.workers
-            check(program)
-            owners = Counter(map(program.owner, range(program.chunks)))
-            assert len({owners[rank] for rank in range(program.ranks)}) == 1
 
 
 @pytest.mark.parametrize(

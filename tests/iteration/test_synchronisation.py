@@ -54,20 +54,22 @@ RAILS = [
     for hosts, size in ((1, 4), (3, 1), (2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 4), (4, 4))
 ]
 CLUSTERS = [
-    *(cluster_on(Switch(n), n) for n in (2, 3, 5, 8)),
+    *(cluster_on(Switch(n), n) for n in (2, 3, 5, 7, 8, 9, 12)),
     *(cluster_on(Switch(n), n, per_machine=3) for n in (4, 5)),
     *(cluster_on(Switch(n), n, shared_bytes_per_s=SHARED) for n in (2, 3, 4, 6)),
     *(cluster_on(Switch(n), n, shared_bytes_per_s=SHARED, per_machine=2) for n in (3, 6, 7)),
     *(cluster_on(FatTree(4), n) for n in (2, 6, 7, 12, 16)),
     cluster_on(FatTree(4), 12, shared_bytes_per_s=4 * SHARED),
-    cluster_on(FatTree(6), 18),
+    *(cluster_on(FatTree(6), n) for n in (12, 18)),
     *(cluster_on(rails, rails.hosts) for rails in RAILS),
     *(cluster_on(BCube(n, k), n**k) for n, k in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3))),
 ]
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda one: f"{one.topology}-{one.machines}")
-def test_both_halves_are_what_messages_add_up_to(cluster: Cluster) -> None:
+def test_programs_give_equal_shares_and_both_halves_are_what_messages_add_up_to(
+    cluster: Cluster,
+) -> None:
     found, left_out = synchronisations(cluster)
     assert {one.algorithm for one in found} | {name for name, _ in left_out} == {
         "ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml",
@@ -76,6 +78,10 @@ def test_both_halves_are_what_messages_add_up_to(cluster: Cluster) -> None:
         if one.depth > 1:
             continue
         program = made(recipe_on(cluster, one.algorithm))
+        check(program)
+        owners = Counter(map(program.owner, range(program.chunks)))
+        assert len({owners[rank] for rank in range(cluster.workers)}) == 1, one.algorithm
+        assert program.ranks == cluster.workers
         for kind in KINDS[1:]:
             half = half_of(program.half(kind), cluster)
             assert one.steps == 2 * half.steps, one.algorithm
