@@ -4,14 +4,12 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import InvalidInputError
 from planner.model.contention import Interference, progress
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.timeline import Interval, Memory, busy_ns
+from planner.solving.timeline import Memory, busy_ns
 
 times = st.integers(0, 20) | st.integers(0, 10**8)
 
@@ -118,12 +116,6 @@ spans = st.lists(st.builds(lambda a, b: (a, a + b), st.integers(0, 30), st.integ
 @given(spans)
 def test_a_union_is_measured_exactly(lane: list[tuple[int, int]]) -> None:
     assert busy_ns(lane) == len({moment for start, end in lane for moment in range(start, end)})
-
-
-def test_time_does_not_run_backwards() -> None:
-    for start, end in ((3, 2), (-1, 2)):
-        with pytest.raises(InvalidInputError):
-            Interval("r", start, end, "forward", 0, "op")
 
 
 def test_a_peak_is_when_the_most_is_first_in_use() -> None:

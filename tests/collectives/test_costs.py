@@ -1,13 +1,17 @@
-"""Costs of collectives: bounds, closed forms, the count of switches, comparison and choice."""
+"""Costs of collectives: bounds, closed forms, comparison and choice, and what was measured."""
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import pytest
 from bml_times import switch_counts
 from hypothesis import given
 from hypothesis import strategies as st
+from leaving_out import from_smaller, ranks_left_out, sizes_left_out, summary
 
 from planner.families.collectives import (
     COLLECTIVES,
@@ -20,9 +24,19 @@ from planner.families.collectives import (
     program,
 )
 from planner.families.collectives.exchange import bml_on, halving_doubling_on, tree_groups
+from planner.families.collectives.prediction import (
+    measured_nic,
+    predicted,
+    range_note,
+    with_measured_nics,
+)
 from planner.families.collectives.ring import ring_on
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import TableCost
+from planner.model.measured import COLLECTIVES as MEASURED
+from planner.model.measured import Collective, Link, Measured, MeasuredNetwork
 from planner.model.network import Network
-from planner.model.topologies import BCube, FatTree, Rails
+from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests.formats.refused import refused
 
 bcubes = st.builds(BCube, st.integers(2, 12), st.integers(1, 4))
@@ -160,3 +174,221 @@ def test_levels_meet_the_bound_of_a_host(hosts: int, accelerators: int) -> None:
         # A ring of two accelerators changes rails once where the number of hosts is odd.
         if name not in {"ps", "shuffle"} and not (accelerators == 2 and hosts % 2):
             assert all((one.sender - one.receiver) % accelerators == 0 for one in far)
+
+
+# ---
+# Costs among numbers of ranks, measured or not, and the NICs they tell of.
+
+
+SIZES = tuple(2**power for power in range(10, 31, 2))
+
+
+def ring(ranks: int, size: int, per_host: int = 1) -> int:
+    """A half along a ring of hosts: its steps, and (N-1)/N of the bytes at 20 GB/s."""
+    members = ranks // per_host if ranks > per_host else ranks
+    return round((members - 1) * 5000 + Fraction(ranks - 1, ranks) * size / 20)
+
+
+def table(ranks: int, per_host: int = 1, collective: Collective = "all_gather") -> Measured:
+    points = tuple((size, ring(ranks, size, per_host)) for size in SIZES)
+    return Measured(collective, ranks, per_host, points)
+
+
+def launched(ranks: int, size: int, rate: float = 150.0) -> int:
+    """An all-reduce within a host: a launch of 40 us, and (N-1)/N of the bytes each way."""
+    return round(40_000 + 2 * (ranks - 1) / ranks * size / rate)
+
+
+def within(ranks: int, rate: float = 150.0) -> Measured:
+    points = tuple((size, launched(ranks, size, rate)) for size in SIZES)
+    return Measured("all_reduce", ranks, ranks, points)
+
+
+def network_of(*tables: Measured, links: tuple[tuple[int, int], ...] = ()) -> MeasuredNetwork:
+    pairs = tuple(Link(ranks, Fraction(rate)) for ranks, rate in links)
+    return MeasuredNetwork(tables, pairs)
+
+
+ACROSS = network_of(table(4), table(8), table(16))
+HOSTS = network_of(table(16, 8), table(32, 8))
+LINKS = ((2, 300), (4, 32))
+"""Two ranks of a host are joined by a link that is faster than the others."""
+
+
+def test_a_table_of_just_that_is_taken_as_it_is() -> None:
+    known = predicted(ACROSS, "all_gather", 8, 1)
+    assert (known.cost.points, known.notes) == (table(8).points, ())
+
+
+@pytest.mark.parametrize(
+    ("network", "ranks", "per_host", "law", "off", "measured"),
+    [
+        *((ACROSS, ranks, 1, partial(ring, ranks), 1e-3, "4, 8, 16") for ranks in (2, 32, 1000)),
+        (network_of(table(8)), 16, 1, partial(ring, 16), 0.02, "8"),
+        (HOSTS, 80, 8, partial(ring, 80, per_host=8), 1e-3, "16, 32"),
+        # Within a host the launch does not grow with the ranks, and the slowest link counts.
+        (network_of(within(2)), 8, 8, partial(launched, 8), 0.02, "2"),
+        (network_of(within(2), links=LINKS), 4, 4, partial(launched, 4, rate=16.0), 0.02, "2"),
+        (
+            network_of(within(2), within(4, 20.0), links=LINKS),
+            *(8, 8, partial(launched, 8, rate=20.0), 0.05, "2, 4"),
+        ),
+    ],
+)
+def test_other_numbers_follow_the_steps_and_the_volume(
+    network: MeasuredNetwork,
+    ranks: int,
+    per_host: int,
+    law: Callable[[int], int],
+    off: float,
+    measured: str,
+) -> None:
+    (collective,) = network.collectives
+    known = predicted(network, collective, ranks, per_host)
+    for size, time in known.cost.points:
+        assert abs(time - law(size)) <= max(4, off * law(size))
+    assert known.notes == (f"{collective} among {ranks} ranks extrapolated from {measured}",)
+
+
+@given(st.integers(5, 15), st.sampled_from(SIZES))
+def test_between_two_tables_costs_are_between_them(ranks: int, size: int) -> None:
+    network = network_of(table(4), table(16))
+    known = predicted(network, "all_gather", ranks, 1)
+    assert ring(4, size) - 1 <= known.cost.cost_ns(size) <= ring(16, size) + 1
+    assert "interpolated between 4 and 16" in known.notes[0]
+
+
+def test_another_number_a_host_is_said() -> None:
+    known = predicted(HOSTS, "all_gather", 16, 4)
+    assert known.cost.points == table(16, 8).points
+    assert "taken for that with 8 a host" in known.notes[0]
+    said = predicted(network_of(table(4, 4), table(8, 8)), "all_gather", 6, 6).notes
+    assert said == ("all_gather among 6 ranks interpolated between 4 and 8",)
+
+
+def test_missing_collectives_are_made_of_the_others() -> None:
+    halves = network_of(table(8), table(8, collective="reduce_scatter"))
+    whole = predicted(halves, "all_reduce", 8, 1)
+    assert whole.cost.cost_ns(2**20) == 2 * ring(8, 2**20)
+    only = network_of(table(8, collective="all_reduce"))
+    assert predicted(only, "all_gather", 8, 1).cost.cost_ns(2**20) == -(-ring(8, 2**20) // 2)
+    one = network_of(table(8))
+    assert predicted(one, "reduce_scatter", 8, 1).cost.points == table(8).points
+    for known in (whole, predicted(one, "all_reduce", 8, 1)):
+        assert "was not measured" in known.notes[-1]
+
+
+Points = tuple[tuple[int, int], ...]
+points = st.lists(
+    st.tuples(st.integers(1, 10**9), st.integers(1, 10**9)),
+    min_size=2,
+    max_size=12,
+    unique_by=lambda point: point[0],
+).map(lambda found: tuple(sorted(found)))
+
+
+@given(
+    st.dictionaries(st.integers(2, 64), points, min_size=1, max_size=4),
+    st.integers(2, 256),
+    st.sampled_from(MEASURED),
+)
+def test_costs_never_fall(tables: dict[int, Points], ranks: int, collective: Collective) -> None:
+    measured = (Measured("all_reduce", count, 1, rows) for count, rows in tables.items())
+    known = predicted(network_of(*measured), collective, ranks, 1)
+    assert known.cost.is_monotone
+    assert all(time >= 0 for _, time in known.cost.points)
+
+
+def test_what_is_beyond_a_table_is_said() -> None:
+    cost = TableCost(((1024, 10), (4096, 20)))
+    assert range_note(cost, "all_gather", [1024, 4096]) is None
+    said = range_note(cost, "all_gather", [1, 5000, 6000])
+    assert said is not None
+    assert "1 of 3 are below its least size (1,024 B)" in said
+    assert "2 of 3 are above its largest (4,096 B)" in said
+
+
+def test_leaving_out_finds_an_error_where_there_is_one() -> None:
+    line = Measured("all_gather", 4, 1, tuple((x, 1000 + x) for x in (64, 128, 512, 2**21)))
+    assert [one.error for one in sizes_left_out(line)] == [0.0, 0.0]
+    crooked = Measured("all_gather", 4, 1, ((64, 100), (128, 400), (256, 420)))
+    (one,) = sizes_left_out(crooked)
+    assert (one.predicted_ns, one.error) == (207, 207 / 400 - 1)
+    network = network_of(table(4), table(8), table(16), table(32))
+    for held_out in (list(from_smaller(network)), list(ranks_left_out(network))):
+        assert summary(held_out) is not None
+    largest = [one for one in from_smaller(network) if one.table.ranks == 32]
+    assert max(abs(one.error) for one in largest) < 1e-3
+
+
+TABLE: dict[str, Any] = {"collective": "all_reduce", "ranks": 4, "per_host": 2}
+TABLE["points"] = ((1, 1), (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "said"),
+    [
+        *(
+            (partial(Measured, **{**TABLE, **change}), path, "")
+            for change, path in (
+                ({"collective": "gather"}, "collective"),
+                ({"ranks": 1}, "ranks"),
+                ({"per_host": 3}, "ranks_per_host"),
+                ({"points": ((1, 1),)}, "table"),
+                ({"points": ((1, 0), (2, 1))}, "table[0][1]"),
+                ({"points": ((2, 1), (2, 2))}, "table[1][0]"),
+            )
+        ),
+        *(
+            (partial(network_of, within(2), links=links), path, "")
+            for links, path in (
+                (((2, 0),), "bytes_per_s"),
+                (((1, 5),), "ranks"),
+                (((4, 5), (2, 6)), "links[1].ranks"),
+            )
+        ),
+        (partial(network_of, table(4), table(4)), None, "two tables among 4 ranks"),
+        (
+            partial(predicted, network_of(table(4, 4), table(8, 8)), "all_gather", 16, 8),
+            *(None, "only such within a host"),
+        ),
+    ],
+)
+def test_bad_tables_are_refused(make: Callable[[], object], path: str | None, said: str) -> None:
+    with refused(path, said):
+        make()
+
+
+# --- NICs over which a ring takes what was measured
+
+
+def on_nics(collective: Collective, ranks: int, startup: int, rate: int, each: int = 1) -> Measured:
+    """Return the time of a ring on NICs of `rate` bytes/s, with several ranks a host."""
+    hops = (ranks - 1) * (2 if collective == "all_reduce" else 1)
+    ns_per_byte = Fraction(hops * 10**9, ranks * rate)
+    sizes = (2**10, 2**16, 2**20, 2**24)
+    points = tuple((size, hops * startup + round(ns_per_byte * size)) for size in sizes)
+    return Measured(collective, ranks, each, points)
+
+
+@pytest.mark.parametrize("collective", MEASURED)
+@given(ranks=st.integers(2, 64), startup=st.integers(100, 10**5), rate=st.integers(10**8, 10**11))
+def test_nics_are_found_again(collective: Collective, ranks: int, startup: int, rate: int) -> None:
+    network = network_of(on_nics(collective, ranks, startup, rate))
+    nic, notes = measured_nic(network, ranks, 1)
+    assert abs(nic.startup_ns - startup) <= 1 + startup * 1e-3
+    assert abs(nic.bytes_per_s / rate - 1) < 1e-3
+    assert collective in notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("each", "topology"), [(1, Switch(8)), (8, Rails(2, 8, Fraction(10**9), 5))]
+)
+def test_a_cluster_has_them_where_it_was_measured(each: int, topology: Switch | Rails) -> None:
+    nic = Nic(Fraction(7), 7, each, message_ns=7)
+    cluster = Cluster("c", "s", 2 if each > 1 else 8, topology, nic)
+    assert with_measured_nics(cluster) == (cluster, ())
+    network = network_of(on_nics("all_gather", cluster.workers, 5000, 10**9, each))
+    found, _ = with_measured_nics(replace(cluster, network=network))
+    assert (found.nic.startup_ns, found.nic.per_machine, found.nic.message_ns) == (5000, each, 0)
+    assert abs(found.nic.bytes_per_s / 10**9 - 1) < 1e-3

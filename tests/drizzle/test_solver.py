@@ -24,10 +24,48 @@ from planner.families.drizzle.evaluation import Band, State, adjusted, curve, gr
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
 from planner.testing import problems
-from tests.drizzle import drizzle_strategies as literal
-from tests.drizzle.drizzle_strategies import example_of, literal_overhead, stages
 from tests.formats.refused import refused
 from tests.present import present
+
+
+def example_of(**change: Any) -> Problem:
+    fields: dict[str, Any] = {
+        "compute_ns": 900_000_000,
+        "tasks": 256,
+        "task_ns": 390_000,
+        "max_overhead": Fraction(1, 20),
+    }
+    return Problem(**{**fields, **change})
+
+
+# Literal formulas to hold the code against.
+
+
+def literal_overhead(problem: Problem, size: int) -> Fraction:
+    """Return o(g) as it is printed, all of a group's scheduling spread over its iterations."""
+    whole = Fraction(problem.group_ns)
+    for _ in range(present(problem.tasks)):
+        whole += Fraction(problem.task_ns) + size * Fraction(problem.constant_task_ns)
+    return whole / size
+
+
+def keeps(problem: Problem, size: int) -> bool:
+    """Return whether a group size keeps both limits, without a division by what may be 0."""
+    spent = literal_overhead(problem, size)
+    iteration = problem.compute_ns + spent
+    within = problem.max_group_ns is None or size * iteration <= problem.max_group_ns
+    return spent <= Fraction(problem.max_overhead) * iteration and within
+
+
+def brute_force(problem: Problem, most: int) -> int | None:
+    """Return the size up to `most` that keeps the limits and whose group takes least time."""
+    sizes = [size for size in range(1, most + 1) if keeps(problem, size)]
+    return min(
+        sizes,
+        key=lambda size: size * (problem.compute_ns + literal_overhead(problem, size)),
+        default=None,
+    )
+
 
 TRIED = 150
 """Brute force looks no farther if the time of a group is not limited."""
@@ -43,7 +81,7 @@ def test_exact_equals_brute_force_and_what_binds_is_what_must_give(problem: Prob
     Without the limits that bind there is a plan; with any other one left out there is none.
     """
     limit = problem.max_group_ns if problem.compute_ns else None
-    best = literal.brute_force(problem, limit or TRIED)
+    best = brute_force(problem, limit or TRIED)
     result = solve(problem)
     if best is None:
         assert result.plan is None or (limit is None and result.plan.group_size > TRIED)
@@ -84,7 +122,7 @@ def test_prices_are_the_printed_formulas_and_the_checker_accepts_what_keeps_the_
     assert priced.speedup * iteration == problem.compute_ns + literal_overhead(problem, 1) or (
         iteration == 0 and priced.speedup == 1
     )
-    if literal.keeps(problem, size):
+    if keeps(problem, size):
         check(problem, Plan(size))
         return
     with pytest.raises(BrokenConstraintError) as caught:
@@ -151,6 +189,18 @@ def test_the_curve_goes_through_the_plan_and_beyond_the_limits(problem: Problem)
 
 
 # Stages of an iteration: their order, and what triggers them.
+
+
+@st.composite
+def stages(draw: st.DrawFn, *, most: int = 7) -> tuple[Stage, ...]:
+    """Draw a directed acyclic graph of stages in any order."""
+    made: list[Stage] = []
+    for place in range(draw(st.integers(1, most))):
+        names = [stage.name for stage in made]
+        before = draw(st.sets(st.sampled_from(names))) if place else set()
+        after = draw(st.permutations(sorted(before)))
+        made.append(Stage(f"s{place}", draw(st.integers(1, 9)), tuple(after)))
+    return tuple(draw(st.permutations(made)))
 
 
 def problem(given: Any) -> Problem:

@@ -33,6 +33,7 @@ from planner.solving.result import Status
 from planner.testing import problems
 from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
 from tests.patience import Patience
+from tests.present import present
 
 
 @settings(max_examples=200)
@@ -221,11 +222,9 @@ def test_what_is_gathered_early_does_not_take_the_memory_that_others_need() -> N
     own = evaluate(problem, own_order(problem))
     limited = with_limit(problem, own.peak_bytes + 20)
     early, late = (
-        listed(limited, (), Rules(reserve=0.2, lead=0.0, ahead=ahead), NEVER)
+        present(listed(limited, (), Rules(reserve=0.2, lead=0.0, ahead=ahead), NEVER))
         for ahead in (inf, 0.1)
     )
-    assert early is not None
-    assert late is not None
     assert check(limited, early).makespan_ns > 1.5 * check(limited, late).makespan_ns
     found = solve(limited, method="search")
     assert found.objective_ns == lower_bound_ns(limited, NEVER)[0] == 12 * 20 + 10 + 10
@@ -259,8 +258,7 @@ def test_what_is_not_urgent_fills_waits_though_it_lasts_longer(
     graph.add_op("use", 10, after=["exchange"])
     graph.add_op("rest", 100, after=["use"])
     problem = graph.problem()
-    plan = listed(problem, (), Rules(reserve=0.0, lead=0.0, behind=behind), NEVER)
-    assert plan is not None
+    plan = present(listed(problem, (), Rules(reserve=0.0, lead=0.0, behind=behind), NEVER))
     assert evaluate(problem, plan).makespan_ns == makespan_ns
 
 
@@ -270,8 +268,7 @@ def test_transfers_are_waited_for_where_memory_is_short_and_not_before(spare: in
     problem = sharded(6)
     own = evaluate(problem, own_order(problem))
     limited = problem if spare is None else with_limit(problem, own.peak_bytes + spare)
-    plan = listed(limited, (), Rules(), NEVER)
-    assert plan is not None
+    plan = present(listed(limited, (), Rules(), NEVER))
     check(limited, plan)
     place = {node: at for at, node in enumerate(plan.order)}
     waits, uses = (
@@ -299,7 +296,6 @@ def test_a_search_merges_what_may_be_merged_only() -> None:
         gathers.append(Collective(start, start + 1, kind, size, packing))
     kinds = [Kind("together", "0", ((0, 100),)), Kind("apart", "1", ((0, 100),), mergeable=False)]
     problem = Problem(nodes=nodes, kinds=kinds, collectives=gathers)
-    result = solve(problem, method="search")
-    assert result.plan is not None
-    check(problem, result.plan)
-    assert {gathers[group[0]].kind for group in result.plan.merged} <= {0}
+    plan = present(solve(problem, method="search").plan)
+    check(problem, plan)
+    assert {gathers[group[0]].kind for group in plan.merged} <= {0}

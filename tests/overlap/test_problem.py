@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
 
 from planner.families.overlap import (
     Builder,
@@ -21,14 +22,16 @@ from planner.families.overlap import (
     with_limit,
 )
 from planner.families.overlap.search import no_order
-from planner.jsonio.service import decode_request
+from planner.jsonio.overlap import encode_request
+from planner.jsonio.service import decode_answer, decode_request, reply, solve_or_raise
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
-from planner.solving.methods import REPLAN, Outcome
+from planner.solving.methods import Outcome
 from planner.solving.result import Result, Status
+from planner.testing import problems
 from tests.formats.refused import refused
 from tests.present import present
+from tests.timelines import check_serial
 
-DATA = Path(__file__).parents[2] / "data"
 KIND = Kind("all_gather", "0", ((0, 10), (100, 20)))
 NODES = (
     Node("prepare", (), 5),
@@ -146,16 +149,6 @@ def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
         assert check(problem, present(solve(problem, method=method).plan)).peak_bytes == 10
 
 
-@pytest.mark.parametrize("limit", [0, 100_000_000, 204_000_000, 205_520_895, 205_520_896])
-def test_the_shipped_graph_with_less_memory_than_it_needs(limit: int) -> None:
-    """With nothing that fits, the search went on from levels of merging that it did not have."""
-    problem = decode_request((DATA / "overlap" / "two-layers.json").read_bytes()).to_problem()
-    for method in ("auto", "search", "exact"):
-        result = solve(with_limit(problem, limit), method=method)
-        assert (result.status is Status.INFEASIBLE) == (limit < problem.memory_limit_bytes)
-        assert result.plan or reason(result)
-
-
 @pytest.mark.parametrize(
     ("tensors", "what", "needed"),
     [
@@ -186,11 +179,6 @@ def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
     assert replace(problem) == problem
     with refused("order[0]", "b comes before a, which it needs", InvalidPlanError):
         check(problem, Plan((1, 0, 2, 3)))
-    replanned = solve(problem, method=REPLAN, start=Plan((1, 0, 2, 3))).infeasibility
-    assert replanned is not None
-    assert replanned.binding == ("start_plan",)
-    assert "b comes before a" in replanned.reason
-    assert solve(problem, method="search", start=Plan((1, 0, 2, 3))).objective_ns == 4
 
 
 def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +193,44 @@ def test_memory_that_the_model_cannot_add_up_is_refused_by_it() -> None:
     with pytest.raises(InvalidInputError, match="memory of 62"):
         solve(problem, method="exact")
     assert solve(problem).method == "search"
+
+
+# ---
+# Requests and answers.
+
+
+def request(problem: Problem = PROBLEM, **more: Any) -> dict[str, Any]:
+    return {**msgspec.json.decode(encode_request(problem)), **more}
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems("overlap"))
+def test_a_request_is_its_problem_and_an_answer_is_read_again(problem: Problem) -> None:
+    assert decode_request(encode_request(problem)).to_problem() == problem
+    roomy = replace(problem, memory_limit_bytes=None)
+    answer, timeline = decode_answer(reply(encode_request(roomy).encode()).data)
+    check_serial(timeline)
+    assert timeline.end_ns == answer.objective_ns
+    assert answer.exposed_ns <= answer.own_order_exposed_ns
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("objective_ns", 37),
+        *((field, 1) for field in ("exposed_ns", "own_order_exposed_ns", "computation_ns")),
+        ("peak_bytes", 1),
+        ("transfers", []),
+        ("order", [1, 0, 2, 3, 4, 5]),
+        ("merged", [[0, 1], [0, 1]]),
+        ("memory_limit_bytes", 32),
+    ],
+)
+def test_an_answer_that_contradicts_itself_is_refused(field: str, value: Any) -> None:
+    answer = solve_or_raise(request(method="search"))
+    decode_answer(msgspec.json.encode(answer))
+    with pytest.raises(InvalidInputError):
+        decode_answer(msgspec.json.encode({**answer, field: value}))
 
 
 # ---

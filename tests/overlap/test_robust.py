@@ -17,7 +17,7 @@ from planner.solving.methods import Outcome
 from planner.solving.scenarios import Scenario
 from planner.solving.what_if import robust_plan
 from planner.testing import problems
-from tests.overlap.test_json import request
+from tests.overlap.test_problem import request
 from tests.present import present
 
 KIND = Kind("gather", "0", ((0, 1000),), mergeable=False)
