@@ -195,33 +195,25 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
     assert priced == min(times)
 
 
-@settings(max_examples=30)
-@given(problems(max_machines=9, min_layers=2, max_layers=4), st.data())
-def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
-    solver = Greedy(problem)
-    workers = data.draw(st.integers(1, problem.machines - 1))
-    triple = Triple(workers, (problem.machines - 1) // workers, 1)
-    program = solver.layerwise.whole_program(triple)
-    found = present(solver.path_of(triple))
-    for path in (solver.path(program, workers), found):
-        epoch = estimate(problem, configuration_of(triple, path.states, path.mappings)).epoch
-        assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
-    assert solver.solve(triple) == found.epoch
-
-
 @settings(max_examples=60)
-@given(problems(max_machines=9, min_layers=2, max_layers=3), st.data())
-def test_greedy_maps_any_layers_by_its_rule(problem: Problem, data: st.DataObject) -> None:
+@given(problems(max_machines=9, min_layers=2, max_layers=4), st.data())
+def test_greedy_maps_any_layers_by_its_rule_and_knows_its_price(
+    problem: Problem, data: st.DataObject
+) -> None:
     """Also those that are never the best."""
-    solver, workers = Greedy(problem), problem.machines - 1
+    solver, workers = Greedy(problem), data.draw(st.integers(1, problem.machines - 1))
+    triple = Triple(workers, (problem.machines - 1) // workers, 1)
     drawn = [data.draw(st.sampled_from(choices(problem, one, workers))) for one in problem.layers]
-    triple, states = Triple(workers, 1, 1), [LayerState(p, r, 1) for p, r in drawn]
-    found = solver.path(solver.layerwise.only(triple, states), workers)
-    layers = [LayerChoice(p, 1, r, ()) for p, r in drawn]
-    mapped = greedily_mapped(problem, layers, workers)
-    assert found.mappings == tuple(layer.mapping for layer in mapped)
-    priced = estimate(problem, configuration_of(triple, found.states, found.mappings)).epoch
-    assert found.epoch == pytest.approx(float(priced), rel=1e-12)
+    states = [LayerState(p, r, 1) for p, r in drawn]
+    programs = solver.layerwise.only(triple, states), solver.layerwise.whole_program(triple)
+    paths = *(solver.path(program, workers) for program in programs), solver.path_of(triple)
+    first, _, best = map(present, paths)
+    assert list(first.states) == states
+    assert solver.solve(triple) == best.epoch
+    for path in map(present, paths):
+        found = configuration_of(triple, path.states, path.mappings)
+        assert path.epoch == pytest.approx(float(estimate(problem, found).epoch), rel=1e-12)
+        assert greedily_mapped(problem, list(found.layers), workers) == list(found.layers)
 
 
 @pytest.mark.slow
