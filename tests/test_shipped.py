@@ -86,8 +86,7 @@ def test_clusters_have_the_numbers_of_their_sources_and_assumed_start_ups(name: 
     assert nic["message_ns"] < nic["startup_ns"]
     for field in ("startup_ns", "message_ns"):
         (note,) = (one for one in cluster["notes"] if re.match(rf"(nic\.)?{field} .*assumed", one))
-        found = re.search(r"([0-9.]+) to ([0-9.]+) (µs|ms)", note)
-        assert found is not None
+        found = present(re.search(r"([0-9.]+) to ([0-9.]+) (µs|ms)", note))
         scale = {"µs": 1_000, "ms": 1_000_000}[found[3]]
         least, most = (Fraction(found[at]) * scale for at in (1, 2))
         assert least <= nic[field] <= most

@@ -217,9 +217,7 @@ WIDE = f"expected a network of at most {MAX_DAMAGED_NICS} NICs"
     ("make", "path", "message"),
     [
         (problem(), "gradient_bytes", "missing"),
-        (problem(-1), "gradient_bytes", "expected an integer >= 0, got -1"),
         (problem(2**62 + 1), "gradient_bytes", "expected an integer <="),
-        (problem(layer_bytes=(1, -2)), "layer_bytes[1]", "expected an integer >= 0, got -2"),
         (problem(layer_bytes=(2**62, 1)), "layer_bytes", "expected a sum <="),
         (problem(layer_bytes=(1,) * (MAX_LAYERS + 1)), "layer_bytes", "4096 layers, got 4097"),
         (problem(4, layer_bytes=(1, 2)), "gradient_bytes", "sum of layer_bytes (3), got 4"),

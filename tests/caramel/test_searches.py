@@ -166,8 +166,7 @@ def test_a_better_cut_is_found() -> None:
 def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> None:
     pricer, each = LoadPricer(known, cost), alone(known)
     best, _ = best_whole(known, cost, pricer.iteration_ns(each) + 1, known.compute_ns, NEVER)
-    assert best is not None
-    for start in (each, best):
+    for start in (each, present(best)):
         better = less_sensitive(pricer, start, 200, NEVER)
         assert is_complete(known, better)
         nominal, *delayed = (

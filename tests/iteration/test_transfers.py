@@ -171,11 +171,10 @@ def test_each_kind_of_transfer_is_priced_by_its_own_table() -> None:
 @given(measured(1))
 def test_sizes_beyond_the_table_are_said(problem: Problem) -> None:
     plan = solved(problem).plan
-    assert problem.cluster.network is not None
     beyond = False
     kinds = {"all_reduce": 0, "pull": 1, "push": 2}
     for transfer in plan.transfers:
-        points = problem.cluster.network.tables[kinds[transfer.kind]].cost.points
+        points = present(problem.cluster.network).tables[kinds[transfer.kind]].cost.points
         beyond |= not points[0][0] <= transfer.size_bytes <= points[-1][0]
     assert beyond == any("beyond" in note for note in notes_of(problem.cluster, plan))
 
@@ -203,8 +202,7 @@ def test_cut_transfers_may_cost_less_than_whole_ones() -> None:
 @settings(max_examples=60)
 @given(problems(capped=True), st.sampled_from(MODES), st.booleans())
 def test_filled_transfers_make_a_plan(problem: Problem, mode: Mode, waiting: bool) -> None:
-    room = problem.transfer_limit(mode)
-    assert room is not None
+    room = present(problem.transfer_limit(mode))
     assume(room >= problem.element_bytes)
     plan = greedy_fill(problem, problem.single[0], mode, waiting=waiting)
     assert plan.mode == mode

@@ -154,9 +154,8 @@ Cost = AffineCost | TableCost
 
 def explained(problem: Problem) -> tuple[Plan, Explanation, tuple[Alternative, ...]]:
     found = alternatives(problem, NEVER)
-    result = best_of(problem, found, 0.0)
-    assert result.plan is not None
-    return result.plan, explain(problem, result.plan, found), found
+    plan = present(best_of(problem, found, 0.0).plan)
+    return plan, explain(problem, plan, found), found
 
 
 def elsewhere(

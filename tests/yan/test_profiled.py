@@ -15,27 +15,21 @@ from planner.families.yan.configuration import Configuration, LayerChoice
 from planner.families.yan.from_profile import neuron_layers, profiled
 from planner.families.yan.windows import block_window
 from planner.jsonio import decode_profile
-from planner.model.clusters import Cluster, Nic
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.layers import Layer, graph_of_layers
 from planner.model.profiles import Profile, Provenance
-from planner.model.topologies import Switch
 from tests.formats.refused import refused
+from tests.iteration.making import on_switch
 from tests.present import present
 
 PROFILES = sorted((Path(__file__).parents[2] / "data/profiles").glob("*.json"))
-
 
 MADE_UP = Provenance("synthetic", "made up")
 
 
 def shipped(path: Path) -> Profile:
     return decode_profile(path.read_bytes())
-
-
-def machines(count: int, startup_ns: int = 1000) -> Cluster:
-    return Cluster("c", "made up", count, Switch(count), Nic(Fraction(10**9), startup_ns))
 
 
 def layer(name: str, kind: str, read: tuple[int, ...], made: tuple[int, ...], **more: Any) -> Layer:
@@ -72,9 +66,8 @@ SMALL = Profile(
 def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> None:
     """Uncut layers take what was measured: forward alone, backward in update and error terms."""
     profile = shipped(path)
-    assert profile.batch_size is not None
-    scale = Fraction(1, 50)
-    made = profiled(profile, machines(4), 5 * profile.batch_size, computation=scale)
+    scale, samples = Fraction(1, 50), 5 * present(profile.batch_size)
+    made = profiled(profile, on_switch(4, 1000), samples, computation=scale)
     assert made.assumptions
     problem = made.problem
     layers, whole = problem.layers, LayerChoice(1, 1, 1, ((0,),))
@@ -86,8 +79,7 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
     assert sum(layer.forward_ns or 0 for layer in layers) == scale * profile.forward_ns
     assert sum(layer.backward_ns or 0 for layer in layers) == scale * profile.backward_ns
     for place, layer in enumerate(layers):
-        assert layer.forward_ns is not None
-        assert found[place].forward_computation == 5 * layer.forward_ns
+        assert found[place].forward_computation == 5 * present(layer.forward_ns)
         before = found[place - 1].backward_computation if place else Fraction(0)
         own = found[place].weight_update + before
         assert own == 5 * (layer.backward_ns or 0)
@@ -101,7 +93,7 @@ def test_layers_of_a_small_profile() -> None:
     assert first.forward_ns == 700
     assert first.backward_ns == 1140
     assert (second.kind, second.neurons, second.connections) == ("full", 3, 24)
-    problem = profiled(SMALL, machines(3), 40, read_every=8, read_model="max").problem
+    problem = profiled(SMALL, on_switch(3, 1000), 40, read_every=8, read_model="max").problem
     assert (problem.samples, problem.read_every, problem.read_model) == (10, 2, "max")
 
 
@@ -111,16 +103,16 @@ def test_what_is_missing_is_named(field: str) -> None:
     layers = (replace(SMALL.layers[0], **without), *SMALL.layers[1:])
     words = "of layer 'conv'.*planner profile records it"
     with refused(f"layers[0].{field}", words):
-        profiled(replace(SMALL, layers=layers), machines(3), 10)
+        profiled(replace(SMALL, layers=layers), on_switch(3, 1000), 10)
 
 
 def test_without_a_batch_size_or_layers_there_is_no_problem() -> None:
     graph_only = replace(SMALL, layers=(), graph=SMALL.dataflow())
     for path, profile in (("batch_size", replace(SMALL, batch_size=None)), ("layers", graph_only)):
         with refused(path, ""):
-            profiled(profile, machines(3), 10)
+            profiled(profile, on_switch(3, 1000), 10)
     with pytest.raises(NotApplicableError):
-        profiled(SMALL, machines(1), 10)
+        profiled(SMALL, on_switch(1, 1000), 10)
 
 
 def branches(joined: bool) -> tuple[tuple[Layer, ...], Graph]:
