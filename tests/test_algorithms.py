@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from planner.model.errors import InvalidInputError
+from planner.solving import contention
 from planner.solving.bucketing import ddp_buckets, earliest_end
-from planner.solving.contention import (
-    MANY,
-    MERGING,
-    ContentionPlanner,
-    best_under_contention,
-    mean_slowdown,
-)
 from planner.solving.cpsat import solved
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.local_search import local_search
@@ -193,7 +187,7 @@ def test_what_is_known_of_a_solution_or_that_there_is_none(
 LASTS = {"rule": 7, "search": 9, "ab": 5, "abc": 4, "abcd": 6, "late": 8}
 
 
-def family(asked: list[str], *, joins: bool = False) -> ContentionPlanner[str, str]:
+def family(asked: list[str], *, joins: bool = False) -> contention.ContentionPlanner[str, str]:
     """A family whose search answers `search`, then `late`, always the same way."""
 
     def ask(plan: str | None, charged: int) -> str:
@@ -210,7 +204,7 @@ def family(asked: list[str], *, joins: bool = False) -> ContentionPlanner[str, s
             return None
         return {"rule": "ab", "ab": "abc", "abc": "abcd"}[plan] if place == 0 else None
 
-    return ContentionPlanner(LASTS.__getitem__, tuple, ask, search, joined)
+    return contention.ContentionPlanner(LASTS.__getitem__, tuple, ask, search, joined)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +223,8 @@ def family(asked: list[str], *, joins: bool = False) -> ContentionPlanner[str, s
         ("search", {"deadline": LATE}, Outcome("search", timed_out=True), 0),
         (None, {"deadline": LATE}, Outcome("search", timed_out=True), 1),
         # Of very many transfers one search has to do.
-        ("rule", {"transfers": MANY}, Outcome("rule", timed_out=True), 3),
-        ("rule", {"transfers": MANY + 1}, Outcome("rule"), 1),
+        ("rule", {"transfers": contention.MANY}, Outcome("rule", timed_out=True), 3),
+        ("rule", {"transfers": contention.MANY + 1}, Outcome("rule"), 1),
     ],
 )
 def test_under_contention_the_best_plan_is_kept_and_no_more_is_asked_than_need_be(
@@ -243,7 +237,7 @@ def test_under_contention_the_best_plan_is_kept_and_no_more_is_asked_than_need_b
     if "transfers" in more:
         words = replace(words, transfers=lambda plan: range(more["transfers"]))
     plans = iter([Outcome(first)] if first else [])
-    found = best_under_contention(
+    found = contention.best_under_contention(
         words, plans, given["charge"], given["deadline"], given["least_ns"]
     )
     assert found == outcome
@@ -259,23 +253,23 @@ def test_merging_looks_at_fewer_plans_of_very_many_transfers(count: int) -> None
         looked += len(plan)
         return len(plan) if len(plan) > count - 2 else count  # two neighbours may be merged
 
-    family: ContentionPlanner[None, range] = ContentionPlanner(
+    family: contention.ContentionPlanner[None, range] = contention.ContentionPlanner(
         lasts,
         lambda plan: plan,
         lambda plan, charged: None,
         lambda problem: [Outcome(range(count))],
         lambda plan, place: plan[1:],
     )
-    found = best_under_contention(family, (), 0, NEVER).plan
+    found = contention.best_under_contention(family, (), 0, NEVER).plan
     assert found is not None
     assert len(found) == count - 1
-    assert looked <= MERGING**2 // max(MERGING, count**2) + 5 * count
+    assert looked <= contention.MERGING**2 // max(contention.MERGING, count**2) + 5 * count
 
 
 def test_the_mean_slowdown_is_rounded_up() -> None:
-    assert mean_slowdown(3, 2) == Fraction(3, 2)
-    assert mean_slowdown(0, 0) == 1
-    assert mean_slowdown(10, 3) * 3 >= 10
+    assert contention.mean_slowdown(3, 2) == Fraction(3, 2)
+    assert contention.mean_slowdown(0, 0) == 1
+    assert contention.mean_slowdown(10, 3) * 3 >= 10
 
 
 def test_nothing_is_made_or_priced_after_the_deadline() -> None:
@@ -291,5 +285,5 @@ def test_nothing_is_made_or_priced_after_the_deadline() -> None:
         raise AssertionError
 
     words = replace(family([]), lasts=lasts)
-    assert best_under_contention(words, first(), 3, LATE).plan == "rule"
+    assert contention.best_under_contention(words, first(), 3, LATE).plan == "rule"
     assert priced == ["rule"]

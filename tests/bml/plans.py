@@ -7,16 +7,7 @@ from typing import TypeAlias
 from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from planner.families.bml import (
-    CheckerContext,
-    Damage,
-    Failures,
-    Plan,
-    Problem,
-    Schedule,
-    Transfer,
-    TreePlan,
-)
+from planner.families import bml
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import FULL_WEIGHT
 from planner.families.bml.trees import Tree, root_at_centre
@@ -28,40 +19,40 @@ from tests.bml.networks import damaged_networks, hops_of, links_left, small_bcub
 
 NET = Network(Fraction(10**9))
 
-Planned: TypeAlias = tuple[Problem, Plan]
+Planned: TypeAlias = tuple[bml.Problem, bml.Plan]
 
 
-def context_of(bcube: BCube, failed: Failures) -> CheckerContext:
+def context_of(bcube: BCube, failed: bml.Failures) -> bml.CheckerContext:
     """Return the checker's context of a network."""
-    damage = Damage(bcube, failed)
-    return CheckerContext(bcube, damage.dead, damage.down)
+    damage = bml.Damage(bcube, failed)
+    return bml.CheckerContext(bcube, damage.dead, damage.down)
 
 
-def all_transfers(plan: Plan) -> list[Transfer]:
+def all_transfers(plan: bml.Plan) -> list[bml.Transfer]:
     """Return the transfers of all servers."""
     return [move for server in range(plan.bcube.servers) for move in plan.transfers(server)]
 
 
 @st.composite
 def problems(
-    draw: st.DrawFn, bcube: BCube, failed: Failures | None = None, *, most: int = 300
-) -> Problem:
+    draw: st.DrawFn, bcube: BCube, failed: bml.Failures | None = None, *, most: int = 300
+) -> bml.Problem:
     """Draw a gradient, often smaller than the number of pieces, in one or several layers."""
     element = draw(st.integers(1, 4))
     elements = st.integers(0, 3) | st.integers(0, most)
     layers = draw(st.lists(elements, max_size=4))
-    return Problem(
+    return bml.Problem(
         bcube,
         draw(networks()),
         None if layers else element * draw(elements),
         tuple(element * size for size in layers),
         element,
-        failed or Failures(),
+        failed or bml.Failures(),
     )
 
 
 @st.composite
-def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: Failures) -> Tree:
+def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: bml.Failures) -> Tree:
     """Draw a spanning tree of a connected network."""
     links = links_left(bcube, failed)
     part = {server: server for server in links}
@@ -75,18 +66,18 @@ def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: Failures) -> Tree:
 
 
 @st.composite
-def tree_planned(draw: st.DrawFn) -> tuple[Problem, TreePlan]:
+def tree_planned(draw: st.DrawFn) -> tuple[bml.Problem, bml.TreePlan]:
     """Draw up to three trees with shares."""
     bcube, failed = draw(damaged_networks(most=1))
-    assume(Damage(bcube, failed).living > 1)
+    assume(bml.Damage(bcube, failed).living > 1)
     trees = draw(st.lists(spanning_trees(bcube, failed), min_size=1, max_size=3))
     weights = [draw(st.integers(1, 6)) for _ in trees]
     shares = tuple(Fraction(weight, sum(weights)) for weight in weights)
-    plan = TreePlan(bcube, tuple(map(root_at_centre, trees)), shares, draw(st.integers(1, 6)))
+    plan = bml.TreePlan(bcube, tuple(map(root_at_centre, trees)), shares, draw(st.integers(1, 6)))
     return draw(problems(bcube, failed)), plan
 
 
-def detour_or_reject(damage: Damage) -> Schedule:
+def detour_or_reject(damage: bml.Damage) -> bml.Schedule:
     """Return the detours around failures, if there are any."""
     try:
         return detour(damage)
@@ -95,16 +86,16 @@ def detour_or_reject(damage: Damage) -> Schedule:
 
 
 @st.composite
-def detoured(draw: st.DrawFn) -> tuple[Problem, Schedule]:
+def detoured(draw: st.DrawFn) -> tuple[bml.Problem, bml.Schedule]:
     bcube, failed = draw(damaged_networks(most=2))
-    plan = detour_or_reject(Damage(bcube, failed))
+    plan = detour_or_reject(bml.Damage(bcube, failed))
     return draw(problems(bcube, failed)), replace(plan, rounds=draw(st.integers(1, 6)))
 
 
 @st.composite
-def intact(draw: st.DrawFn, *, rounds: int = 1) -> tuple[Problem, Schedule]:
+def intact(draw: st.DrawFn, *, rounds: int = 1) -> tuple[bml.Problem, bml.Schedule]:
     bcube = draw(small_bcubes)
-    plan = Schedule(bcube, rounds=draw(st.integers(1, rounds)))
+    plan = bml.Schedule(bcube, rounds=draw(st.integers(1, rounds)))
     return draw(problems(bcube)), plan
 
 

@@ -8,20 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError
+from planner.families.caramel import paper
 from planner.families.caramel.activation_order import (
     activation_order,
     activation_steps,
     backward_order,
-)
-from planner.families.caramel.paper import (
-    MAX_DEPTH,
-    Item,
-    adaptive_depth,
-    batching_threshold,
-    control_edges,
-    edges_of_order,
-    pack,
-    small_batches,
 )
 from planner.families.caramel.windows import ready_times
 from planner.model.costs import DepthCost, TransferCost
@@ -102,10 +93,10 @@ def test_edges_are_as_few_as_keep_the_times_of_their_order(
     """Of the activation order, or of any: no cycle, none too many, and all is ready as by it."""
     activation = activation_order(graph)
     order: Sequence[int] = backward_order(graph, activation)
-    edges = control_edges(graph, activation)
+    edges = paper.control_edges(graph, activation)
     if given_order:
         order = any_order(graph, (), data)
-        edges = edges_of_order(graph, order)
+        edges = paper.edges_of_order(graph, order)
     place = {op: at for at, op in enumerate(order)}
     assert len(set(edges)) == len(edges) <= 2 * len(graph.ops)
     assert all(place[before] < place[after] for before, after in edges)
@@ -153,7 +144,7 @@ def reaches(graph: Graph, edges: Edges, first: int, second: int) -> bool:
 @settings(max_examples=300)
 @given(costs())
 def test_the_threshold_is_the_least_size_that_passes(cost: TransferCost) -> None:
-    threshold = batching_threshold(cost)
+    threshold = paper.batching_threshold(cost)
 
     def passes(size: int) -> bool:
         return unrounded(cost, 2 * size) > Fraction(8, 5) * unrounded(cost, size)
@@ -167,18 +158,18 @@ def test_the_threshold_is_the_least_size_that_passes(cost: TransferCost) -> None
 
 def test_the_threshold_of_an_affine_cost_has_a_closed_form() -> None:
     # x > 1.5·α/β: at 1.5·50,000/0.8 = 93,750 bytes the ratio is 0.8 exactly.
-    assert batching_threshold(AffineCost(50_000, Fraction(4, 5))) == 93_751
-    assert batching_threshold(AffineCost(50_000, Fraction(0))) is None
-    assert batching_threshold(AffineCost(0, Fraction(1))) == 1
+    assert paper.batching_threshold(AffineCost(50_000, Fraction(4, 5))) == 93_751
+    assert paper.batching_threshold(AffineCost(50_000, Fraction(0))) is None
+    assert paper.batching_threshold(AffineCost(0, Fraction(1))) == 1
     deep = DepthCost(((1, AffineCost(50_000, Fraction(4, 5))), (8, AffineCost(10**6, Fraction(1)))))
-    assert batching_threshold(deep) == 93_751
+    assert paper.batching_threshold(deep) == 93_751
     with pytest.raises(InvalidInputError, match="doubling"):
-        batching_threshold(AffineCost(1, Fraction(1)), Fraction(1))
+        paper.batching_threshold(AffineCost(1, Fraction(1)), Fraction(1))
 
 
 def test_a_batch_waits_while_the_network_is_busy() -> None:
     def batches(sizes: list[int], heads: list[int], startup: int) -> list[list[int]]:
-        return small_batches(range(len(sizes)), sizes, heads, lambda size: startup + size, 10)
+        return paper.small_batches(range(len(sizes)), sizes, heads, lambda size: startup + size, 10)
 
     # The first transfer occupies the network from 10 to 30: 20 and 25 join; before 40 it is idle.
     assert batches([15, 1, 1, 1], [10, 20, 25, 40], 5) == [[0], [1, 2], [3]]
@@ -189,28 +180,28 @@ def test_a_batch_waits_while_the_network_is_busy() -> None:
 def test_packing_by_hand() -> None:
     # Backward pass 0 … 100. The largest fits behind its head, the next one only in the forward
     # pass, the last one in the gap before the first.
-    items = [Item(60, 50, 30, 3), Item(70, 40, 35, 5), Item(0, 50, 55, 4)]
-    assert pack(items, 100)[0] == [2, 0, 1]
+    items = [paper.Item(60, 50, 30, 3), paper.Item(70, 40, 35, 5), paper.Item(0, 50, 55, 4)]
+    assert paper.pack(items, 100)[0] == [2, 0, 1]
     # Nothing fits. The first would take 40 behind the backward pass, 15 before the forward pass;
     # the second takes 5 behind.
-    assert pack([Item(50, 35, 50, 9), Item(20, 5, 45, 8)], 60)[0] == [1, 0]
+    assert paper.pack([paper.Item(50, 35, 50, 9), paper.Item(20, 5, 45, 8)], 60)[0] == [1, 0]
     # Equally long: behind the backward pass, and then the second one behind the first.
-    assert pack([Item(50, 10, 50, 9), Item(55, 0, 10, 8)], 60)[0] == [0, 1]
-    assert pack([Item(50, 10, 50, 9), Item(0, 100, 30, 8)], 60)[0] == [1, 0]
+    assert paper.pack([paper.Item(50, 10, 50, 9), paper.Item(55, 0, 10, 8)], 60)[0] == [0, 1]
+    assert paper.pack([paper.Item(50, 10, 50, 9), paper.Item(0, 100, 30, 8)], 60)[0] == [1, 0]
     # Both in the forward pass, each as late as it may be.
-    assert pack([Item(100, 20, 10, 9), Item(100, 50, 10, 8)], 100)[0] == [0, 1]
+    assert paper.pack([paper.Item(100, 20, 10, 9), paper.Item(100, 50, 10, 8)], 100)[0] == [0, 1]
 
 
-DEPTHS = range(1, MAX_DEPTH + 1)
+DEPTHS = range(1, paper.MAX_DEPTH + 1)
 
 
 @given(st.integers(1, 10**6), st.none() | st.integers(0, 10**5))
 def test_depth(size: int, threshold: int | None) -> None:
-    depth = adaptive_depth(size, threshold, DEPTHS)
+    depth = paper.adaptive_depth(size, threshold, DEPTHS)
     small = threshold is None or size <= threshold
-    assert depth == 1 if small else 1 <= depth <= MAX_DEPTH
-    assert adaptive_depth(size + 1, threshold, DEPTHS) >= depth
-    assert adaptive_depth(size, threshold, ()) == 1  # no cost says that chunks pay
+    assert depth == 1 if small else 1 <= depth <= paper.MAX_DEPTH
+    assert paper.adaptive_depth(size + 1, threshold, DEPTHS) >= depth
+    assert paper.adaptive_depth(size, threshold, ()) == 1  # no cost says that chunks pay
     assume(threshold)
-    assert adaptive_depth(size, threshold, [1, 2, 8]) in (1, 2, 8)
-    assert adaptive_depth(8 * (threshold or 1) + 1, threshold, DEPTHS) == MAX_DEPTH
+    assert paper.adaptive_depth(size, threshold, [1, 2, 8]) in (1, 2, 8)
+    assert paper.adaptive_depth(8 * (threshold or 1) + 1, threshold, DEPTHS) == paper.MAX_DEPTH
