@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from tests.formats.refused import refused
 from tests.present import present
 from tests.timelines import check_serial
 
+DATA = Path(__file__).parents[2] / "data"
 KIND = Kind("all_gather", "0", ((0, 10), (100, 20)))
 NODES = (
     Node("prepare", (), 5),
@@ -147,6 +149,16 @@ def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
     assert solve(problem, method="exact", time_limit=1e-9).status is Status.TIME_LIMIT
     for method in ("exact", "search"):
         assert check(problem, present(solve(problem, method=method).plan)).peak_bytes == 10
+
+
+@pytest.mark.parametrize("limit", [0, 100_000_000, 204_000_000, 205_520_895, 205_520_896])
+def test_the_shipped_graph_with_less_memory_than_it_needs(limit: int) -> None:
+    """With nothing that fits, the search went on from levels of merging that it did not have."""
+    problem = decode_request((DATA / "overlap" / "two-layers.json").read_bytes()).to_problem()
+    for method in ("auto", "search", "exact"):
+        result = solve(with_limit(problem, limit), method=method)
+        assert (result.status is Status.INFEASIBLE) == (limit < problem.memory_limit_bytes)
+        assert result.plan or reason(result)
 
 
 @pytest.mark.parametrize(
