@@ -26,7 +26,7 @@ from planner.families.overlap.search import no_order
 from planner.jsonio.overlap import encode_request
 from planner.jsonio.service import decode_answer, decode_request, reply, solve_or_raise
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
-from planner.solving.methods import Outcome
+from planner.solving.methods import REPLAN, Outcome
 from planner.solving.result import Result, Status
 from planner.testing import problems
 from tests.formats.refused import refused
@@ -191,6 +191,10 @@ def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
     assert replace(problem) == problem
     with refused("order[0]", "b comes before a, which it needs", InvalidPlanError):
         check(problem, Plan((1, 0, 2, 3)))
+    replanned = present(solve(problem, method=REPLAN, start=Plan((1, 0, 2, 3))).infeasibility)
+    assert replanned.binding == ("start_plan",)
+    assert "b comes before a" in replanned.reason
+    assert solve(problem, method="search", start=Plan((1, 0, 2, 3))).objective_ns == 4
 
 
 def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +224,8 @@ def request(problem: Problem = PROBLEM, **more: Any) -> dict[str, Any]:
 def test_a_request_is_its_problem_and_an_answer_is_read_again(problem: Problem) -> None:
     assert decode_request(encode_request(problem)).to_problem() == problem
     roomy = replace(problem, memory_limit_bytes=None)
-    answer, timeline = decode_answer(reply(encode_request(roomy).encode()).data)
+    data = reply(encode_request(roomy).encode()).data
+    answer, timeline = decode_answer(data)
     check_serial(timeline)
     assert timeline.end_ns == answer.objective_ns
     assert answer.exposed_ns <= answer.own_order_exposed_ns
