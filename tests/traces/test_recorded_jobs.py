@@ -53,8 +53,9 @@ def recorded(traces: list[bytes]) -> list[Recorded]:
 
 
 @pytest.mark.slow
-@in_each_rank(timeout_s=120)
-def test_buckets_are_those_that_ddp_was_given(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [2, 4])
+@in_each_rank("ranks", timeout_s=120)
+def test_buckets_are_those_that_ddp_was_given(world: World, ranks: int, tmp_path: Path) -> None:
     """Each gradient apart, some together, or all: beside the all-reduce of a loss."""
     loss = torch.zeros(())
     for limit, rebuilt in ((1, True), (300, True), (10**6, True), (300, False)):
@@ -72,7 +73,7 @@ def test_buckets_are_those_that_ddp_was_given(world: World, tmp_path: Path) -> N
         if world.rank:
             continue
         jobs = recorded(traces)
-        assert [job.ranks for job in jobs] == [2, 2]
+        assert [job.ranks for job in jobs] == [ranks] * ranks
         _, proposal = proposed(jobs, read_trace(traces[jobs.index(waited_for(jobs))]))
         key = "rebuilt_bucket_sizes" if rebuilt else "bucket_sizes"
         sizes = parallel._get_ddp_logging_data()[key].split(",")
@@ -83,8 +84,9 @@ def test_buckets_are_those_that_ddp_was_given(world: World, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@in_each_rank(timeout_s=120)
-def test_units_are_those_that_fsdp2_was_given(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [2, 4])
+@in_each_rank("ranks", timeout_s=120)
+def test_units_are_those_that_fsdp2_was_given(world: World, ranks: int, tmp_path: Path) -> None:
     """One module, two that are kept, one, and the rest: beside the all-reduce of a loss."""
 
     def make() -> nn.Module:
