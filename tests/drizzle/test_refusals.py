@@ -15,7 +15,7 @@ from planner.families.drizzle.evaluation import group_sizes
 from planner.families.drizzle.loops import problem_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
-from tests.drizzle.test_solver import example_of
+from tests.drizzle.drizzle_strategies import example_of
 
 RANGE = f"expected a number from 0 to {MAX_VALUE}, got"
 LEAST = "expected an integer >= 1, got"

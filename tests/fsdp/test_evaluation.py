@@ -129,7 +129,7 @@ def test_rules_take_the_blocks_that_people_wrap() -> None:
 
 
 def test_zero_3_keeps_what_is_used_again_soon_and_fetches_until_its_bucket_is_full() -> None:
-    size = 4 * 200_000_000  # so many elements: 5 units, of which the last 3 are used again in time
+    size = 4 * 200_000_000  # bytes of a unit; the last 3 of 5 are used again soon enough
     plan = zero_3(chain(5, parameter_bytes=size))
     assert [unit.keep for unit in plan.units] == [False, False, True, True, True]
     plan = zero_3(chain(5, parameter_bytes=4 * 20_000_000))

@@ -78,7 +78,7 @@ def test_thousands_of_requests_in_one_process_leak_nothing() -> None:
 
 
 def solved(line: Line, *lines: bytes, options: str = "", status: int = 0) -> list[dict[str, Any]]:
-    """Return what ``planner solve --jsonl`` prints on some lines."""
+    """Return the output of ``planner solve --jsonl`` for some lines."""
     out, err = line("solve --jsonl --quiet", options, given=b"\n".join(lines), status=status)
     assert err == ""
     return [json.loads(row) for row in out.splitlines()]
