@@ -187,7 +187,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--anyway", action="store_true", help="on a busy machine, too")
     options = parser.parse_args(argv)
     options.waiting = list(WAITING_MODELS)
-    options.samples, options.repetitions = 3, 5
+    options.samples, options.repetitions = 5, 5
     if options.quick:
         options.models, options.rates = ["wide_resnet"], options.rates[-1:]
         options.waiting = options.waiting[:1]

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from planner.families import caramel
 from planner.model.contention import NO_CONTENTION, Interference
 from planner.model.measured import Collective
 from planner.model.units import format_bytes
+from planner.profiling.timing import copied_gradients
 from planner.programs import program_of
 from planner.runtime import World
 from planner.runtime.measuring.contention import measure_interference, passes_of
@@ -37,12 +39,25 @@ PAPER = "`caramel`"
 OURS = "DDP's buckets, ours"
 TUNED = "`planner.tune`"
 ALONE = "no transfers"
-"""Steps of the plain model on all ranks at once: the machine's speed in these rounds."""
+"""Steps of the model on all ranks at once: the machine's speed in these rounds."""
 
 COMPUTE_S = 0.3
 """What layers that wait wait for in a step."""
 
 Rows = list[list[int]]
+
+
+class Copying(nn.Module):
+    """A model whose gradients are copied, as before transfers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self._copies = ExitStack()
+        self._copies.enter_context(copied_gradients(model))
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.model(*inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +259,7 @@ def _run(
     ]
     graph = own.dataflow()
     compute_ns = sum(op.duration_ns for op in graph.ops)
-    plain = Variant(ALONE, None, compute_ns, wrap=lambda model: model)
+    plain = Variant(ALONE, None, compute_ns, wrap=Copying)
     variants.append(Named(plain, ALONE))
     found = measured_once(world, make, variants, options, task.title)
     size = sum(parameter.size_bytes for parameter in graph.parameters)

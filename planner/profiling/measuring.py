@@ -1,6 +1,7 @@
 """Measure the times and sizes of a model's layers over several repetitions."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import median
@@ -22,6 +23,7 @@ from planner.profiling.timing import (
     Clock,
     Run,
     clock_for,
+    copied_gradients,
     interquartile,
     kept_gradients,
     no_collection,
@@ -69,7 +71,8 @@ def measure(
         Samples in `inputs`. Without it the shapes of one sample stay unknown.
     optimizer : callable, optional
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
-        of the graph, each before the first op that reads the updated parameters.
+        of the graph, each before the first op that reads the updated parameters. Backward ops then
+        include the copies of their gradients into messages, which communication begins with.
     progress : callable, optional
         Called after each iteration with the number done and the total.
 
@@ -93,6 +96,7 @@ def measure(
     clock = clock_for(model)
     bare: list[tuple[int, int]] = []
     runs: list[Run] = []
+    updates: list[int] = []
     before = machine.Load.now()
     with (
         torch.inference_mode(mode=False),
@@ -106,15 +110,20 @@ def measure(
         structure = observe(model, inputs)
         described = None if batch_size is None else describe(model, inputs, batch_size)
 
-        for done in range(repetitions):
-            bare.append(time_bare(model, inputs, clock))
-            runs.append(time_layers(model, inputs, structure, clock))
-            report(warmup + done + 1, warmup + repetitions)
+        update: Callable[[], int] | None = None
+        with nullcontext() if optimizer is None else copied_gradients(model):
+            for done in range(repetitions):
+                bare.append(time_bare(model, inputs, clock))
+                runs.append(time_layers(model, inputs, structure, clock))
+                if optimizer is not None:
+                    update = update or _update_of(model, optimizer, clock)
+                    updates.append(update())
+                report(warmup + done + 1, warmup + repetitions)
         others = machine.Load.now().others(before)
         layers = _layers(model, structure, runs, described)
         graph = _graph(model, structure, runs)
         if graph is not None and optimizer is not None:
-            graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock))
+            graph = with_updates(graph, round(median(updates)))
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -233,32 +242,34 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
 #
 # Problem: A parameter is updated between the arrival of its gradient and its next read. On a
 # processor an update costs about as much as several copies of the parameter.
-# Method: Time the optimiser on copies of the parameters, with gradients of the same size. In the
-# graph an update op precedes each op that is the first reader of some parameters; it takes their
-# share of the step, by bytes, and waits for their transfers in place of the reader.
+# Method: Time the optimiser on copies of the parameters, with gradients of the same size, after
+# each repetition: right after another update it finds them in a cache, and takes half as long. In
+# the graph an update op precedes each op that is the first reader of some parameters; it takes
+# their share of the step, by bytes, and waits for their transfers in place of the reader.
 # Guarantee: The forward ops grow by the time of one optimiser step in total. Every order of ops
 # stays possible, with the updates in between.
 
 
-def time_updates(
-    model: nn.Module,
-    optimizer: Callable[[list[Tensor]], Optimizer],
-    repetitions: int,
-    clock: Clock,
-) -> int:
-    """Return the time of one optimiser step (ns), after a first step that creates its state."""
+def _update_of(
+    model: nn.Module, optimizer: Callable[[list[Tensor]], Optimizer], clock: Clock
+) -> Callable[[], int]:
+    """Return a function that times an optimiser step (ns), after a step that creates its state."""
     copies: list[Tensor] = []
     for parameter in model.parameters():
         if parameter.grad is not None:
             copies.append(nn.Parameter(parameter.detach().clone()))
             copies[-1].grad = torch.zeros_like(parameter)
+    if not copies:
+        return int
     made = optimizer(copies)
-    times = []
-    for _ in range(1 + repetitions):
+    made.step()
+
+    def update() -> int:
         start = clock()
         made.step()
-        times.append(clock() - start)
-    return round(median(times[1:]))
+        return clock() - start
+
+    return update
 
 
 def with_updates(graph: Graph, step_ns: int) -> Graph:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any
@@ -171,6 +172,22 @@ def no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def copied_gradients(model: nn.Module) -> Iterator[None]:
+    """Copy each complete dense gradient, as executors do into messages, and DDP into buckets."""
+
+    def copied(parameter: nn.Parameter, message: Tensor) -> None:
+        if parameter.grad is not None and not parameter.grad.is_sparse:
+            torch.mul(parameter.grad, 0.5, out=message)
+
+    with ExitStack() as hooks:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                hook = partial(copied, message=torch.empty_like(parameter, requires_grad=False))
+                hooks.callback(parameter.register_post_accumulate_grad_hook(hook).remove)
+        yield
 
 
 # ---

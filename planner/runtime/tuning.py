@@ -127,7 +127,7 @@ def make_plan(
         contention = measure_interference(
             job,
             "all_reduce",
-            rounds=3,
+            rounds=5,
             compute=passes_of(*copied),
             progress=partial(show, "network during computation: round"),
         )

@@ -280,6 +280,34 @@ def test_updates_come_before_what_reads_them(graph: Graph, step_ns: int) -> None
         assert all(order.index(first) < order.index(reader) for reader in readers)
 
 
+def test_with_an_optimiser_passes_are_those_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients are copied, as before a transfer, and updates find nothing in a cache."""
+    model, done, copies = nn.Linear(4, 2), list[str](), list[Tensor]()
+    model.register_forward_hook(lambda *_: done.append("pass"))
+    multiplied = torch.mul
+
+    def noticed(values: Tensor, factor: float, *, out: Tensor) -> Tensor:
+        copies.append(values)
+        return multiplied(values, factor, out=out)
+
+    class Noticed(SGD):
+        def step(self, closure: None = None) -> None:  # type: ignore[override]
+            done.append("update")
+            super().step(closure)
+
+    monkeypatch.setattr(torch, "mul", noticed)
+    measured(model, repetitions=2)
+    assert copies == []
+    done.clear()
+    measured(model, repetitions=2, optimizer=lambda parameters: Noticed(parameters, lr=1.0))
+    assert len(copies) == 2 * 2 * 2  # gradients, of passes with hooks and without
+    assert done[-7:] == ["pass", "pass", "update", "update", "pass", "pass", "update"]
+    done.clear()
+    copies.clear()
+    measured(model, repetitions=2)
+    assert copies == []
+
+
 def test_a_profile_has_the_updates_and_the_model_has_not() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     weights = [parameter.detach().clone() for parameter in model.parameters()]

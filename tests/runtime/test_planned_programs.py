@@ -7,7 +7,7 @@ ranks summed up meanwhile, by which program, and which bytes. `plans` says what 
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -73,10 +73,11 @@ def recorded() -> Iterator[list[Call]]:
         calls.append(Call(time.monotonic_ns(), "all_reduce", "ring", flat.clone(), depth))
         ring(self, flat, depth)
 
-    def by_line(self: Ring, flat: Tensor) -> Callable[[], object]:
+    def by_line(self: Ring, flat: Tensor, filling: Iterable[int] = ()) -> Callable[[], object]:
+        filled = [*filling]
         if flat.is_floating_point():  # else ranks agree on something
             calls.append(Call(time.monotonic_ns(), "all_reduce", "ring", flat.clone(), 1))
-        return begin(self, flat)
+        return begin(self, flat, filled)
 
     def by_program(self: Interpreter, flat: Tensor, depth: int, kind: Any) -> None:
         name = self.program.name

@@ -1,27 +1,38 @@
 """The interface of all-reduces, and gloo's ring.
 
 Gloo's all-reduce is always a ring: 2(N-1)/N of the data over one NIC. The network idles between two
-steps of a ring, longer on busy processors. Queued messages are therefore cut, with two pieces in
-flight at a time.
+steps of a ring, longer on busy processors. Two pieces are therefore in flight at a time. They share
+the network, so a message whose last piece was beside the first of the next message would end late,
+by up to half of that piece. Messages are cut into an even number of equal pieces, which end in
+pairs. Small messages are not cut, since each piece costs the processor as much as a small message.
 """
 
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from planner.runtime.world.world import AT_ONCE
+
+WHOLE_BYTES = 2**20
+"""Queued messages from this size on are cut. Transfers of half of it, in two pieces, last half as
+long again where the processor computes meanwhile."""
+
 PIECE_BYTES = 2**22
-"""Queued messages above this size are cut. With pieces of 1 MiB steps take up to 3 % longer where
-the processor computes meanwhile."""
+"""Largest piece, unless there are `MOST_PIECES`."""
 
 MOST_PIECES = 8
 """Limit for one message: each piece costs the processor as much as a small message."""
 
 
 def pieces_of(flat: Tensor) -> int:
-    """Return the number of pieces of a queued message."""
-    return max(min(-(-flat.numel() * flat.element_size() // PIECE_BYTES), MOST_PIECES), 1)
+    """Return the number of pieces of a queued message: 1, or a multiple of `AT_ONCE`."""
+    size = flat.numel() * flat.element_size()
+    if size < WHOLE_BYTES:
+        return 1
+    return min(AT_ONCE * -(-size // (AT_ONCE * PIECE_BYTES)), MOST_PIECES)
 
 
 class AllReduce(Protocol):
@@ -46,10 +57,9 @@ class AllReduce(Protocol):
 class Ring:
     """Gloo's ring among the ranks of a process group.
 
-    The group is a queue (`World.new_group`) that begins messages in order. Two pieces share the
-    network, so a message is delayed by at most one piece of the next message: `PIECE_BYTES`, or an
-    eighth of that message. With `polls` the waiting thread polls, for measurements: it keeps its
-    processor awake as computation does, and waking one can take longer than a small message.
+    The group is a queue (`World.new_group`) that begins messages in order. With `polls` the waiting
+    thread polls, for measurements: it keeps its processor awake as computation does, and waking one
+    can take longer than a small message.
     """
 
     name = "ring"
@@ -62,13 +72,25 @@ class Ring:
         """Replace a tensor by the sum of all ranks' tensors."""
         self._begun(flat, min(depth, flat.numel()))()
 
-    def begin(self, flat: Tensor) -> Callable[[], object]:
-        """Queue a sum in place after all earlier sums; return the function that waits for it."""
-        return self._begun(flat, pieces_of(flat))
+    def begin(self, flat: Tensor, filling: Iterable[int] = ()) -> Callable[[], object]:
+        """Queue a sum in place after all earlier sums; return the function that waits for it.
 
-    def _begun(self, flat: Tensor, pieces: int) -> Callable[[], object]:
+        `filling` fills the tensor and yields how many elements are in place, again and again; each
+        piece leaves as soon as it is full.
+        """
+        return self._begun(flat, pieces_of(flat), filling)
+
+    def _begun(
+        self, flat: Tensor, pieces: int, filling: Iterable[int] = ()
+    ) -> Callable[[], object]:
         # Called directly: `distributed.all_reduce` takes as long as a small transfer.
-        works = [self._group.allreduce([piece]) for piece in flat.tensor_split(pieces)]
+        begin, works = self._group.allreduce, []
+        left, end = deque(flat.tensor_split(pieces)), 0
+        for filled in filling:
+            while left and end + left[0].numel() <= filled:
+                end += left[0].numel()
+                works.append(begin([left.popleft()]))
+        works += [begin([piece]) for piece in left]
 
         def wait() -> None:
             for work in works:

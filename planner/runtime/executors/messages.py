@@ -7,7 +7,8 @@ Complexity: O(parts) views per step, and one torch call per run of small parts a
 Cut parameters whose parts are not adjacent take another copy.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -133,15 +134,16 @@ class Message:
         self.buffers: list[Tensor] = []
         self.parts: list[PlacedElements] = []
         self._factor = 1 / ranks
-        self._runs: list[tuple[Tensor, list[PlacedElements]]] = []
+        self._runs: list[list[tuple[Tensor, list[PlacedElements]]]] = []  # of each buffer
         number = {name: place for place, name in enumerate(parameters)}
         for stretch in stretches:
             flat = stretch.flat
             place, begun, run = 0, 0, list[PlacedElements]()
+            self._runs.append([])
             for name, elements in stretch.pieces:
                 end = place + len(elements)
                 if run and end - begun > _RUN:
-                    self._runs.append((flat[begun:place], run))
+                    self._runs[-1].append((flat[begun:place], run))
                     begun, run = place, []
                 view = flat[place:end]
                 if len(elements) == elements.parameter.numel():
@@ -149,23 +151,34 @@ class Message:
                 run.append(PlacedElements(number[name], elements, view))
                 self.parts.append(run[-1])
                 place = end
-            self._runs.append((flat[begun:], run))
+            self._runs[-1].append((flat[begun:], run))
             self.buffers.append(flat)
         self.size = sum(flat.nbytes for flat in self.buffers)
         self.parameters = tuple(dict.fromkeys(part.elements.parameter for part in self.parts))
 
-    def pack(self, gradients: Taken) -> None:
-        """Copy the gradients in, each divided by the number of ranks."""
-        with torch.no_grad():
-            for place, run in self._runs:
-                if len(run) == 1:  # divided while copied: one pass over memory in place of two
-                    torch.mul(run[0].of(gradients), self._factor, out=run[0].place)
-                    continue
+    def packing(self, gradients: Taken) -> Iterator[tuple[Tensor, Iterator[int]]]:
+        """Yield each buffer, and an iterator that fills it and yields how many elements are there.
+
+        Gradients are copied, each divided by the number of ranks. Call it under `torch.no_grad`.
+        """
+        for flat, runs in zip(self.buffers, self._runs, strict=True):
+            yield flat, self._copying(runs, gradients)
+
+    def _copying(
+        self, runs: Sequence[tuple[Tensor, list[PlacedElements]]], gradients: Taken
+    ) -> Iterator[int]:
+        filled = 0
+        for place, run in runs:
+            if len(run) == 1:  # divided while copied: one pass over memory in place of two
+                torch.mul(run[0].of(gradients), self._factor, out=run[0].place)
+            else:
                 torch._foreach_copy_(
                     [part.place for part in run], [part.of(gradients) for part in run]
                 )
                 if self._factor != 1:
                     place.mul_(self._factor)
+            filled += place.numel()
+            yield filled
 
 
 def sent(
@@ -183,15 +196,17 @@ def sent(
     queue = all_reduce if type(all_reduce) is Ring and message.depth == 1 else None
 
     def begin() -> None:
-        message.pack(taken.pop())
-        if queue is not None:
-            waits.extend(map(queue.begin, message.buffers))
+        with torch.no_grad():
+            for flat, filling in message.packing(taken.pop()):
+                if queue is not None:
+                    waits.append(queue.begin(flat, filling))
+                    continue
+                deque(filling, maxlen=0)
+                all_reduce(flat, message.depth)
 
     def work() -> None:
         if queue is None:
             begin()
-            for flat in message.buffers:
-                all_reduce(flat, message.depth)
         for wait in waits:
             wait()
 

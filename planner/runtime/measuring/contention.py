@@ -6,9 +6,10 @@ run in this thread. Each round times transfers of all sizes alone (all-reduces a
 `Ring`), and then computes without a pause: some passes alone, and for each size some with transfers
 until the last one ends. The computing thread releases these at a pace, as gradients become ready:
 one that finds the network idle costs more than one that waits behind another. The computation's
-delay per transfer is the transfer's processor time, copies and hand-overs included. For each size
-the median over the rounds counts, of the rank that loses most; lines through the medians of all
-sizes are fitted by least squares.
+delay per transfer is the transfer's processor time, hand-overs included. Copies into the messages
+of all-reduces are not, because profiles made with an optimiser include them. For each size the
+median over the rounds counts, of the rank that loses most; lines through the medians of all sizes
+are fitted by least squares.
 Guarantee: All ranks return the same result.
 Complexity: (1 + rounds) · (1 + 2 · sizes) samples, each of `SAMPLE_S` or of one longer pass.
 Source: own.
@@ -25,16 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import nnls
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from planner.model.contention import Interference
 from planner.model.fitting import ELEMENT_BYTES
 from planner.model.measured import Collective
 from planner.profiling.timing import clock_for, time_bare
-from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.channel import Channel, Ticket
-from planner.runtime.executors.messages import messages_of, sent
 from planner.runtime.executors.trace import Trace
 from planner.runtime.measuring.sweep import transfer
 from planner.runtime.world.world import World
@@ -53,6 +52,10 @@ network idle, the others wait for it, as in plans."""
 
 SIDE = 512
 """Side of the matrices: a product takes some ms on a core, as layers do, and exceeds its cache."""
+
+COLD_BYTES = 2**24
+"""Bytes of the messages that take turns, more than a core's own cache holds: the messages of a step
+were last touched in the step before."""
 
 DECIMALS = 4
 """Digits of the slowdown, and of the processor time per byte."""
@@ -107,8 +110,8 @@ def measure_interference(
         group = world.new_group()
         awake, during = Ring(group, polls=True), Ring(group)
     elements = [size // ELEMENT_BYTES for size in sizes]
-    apart = [_transfers(world, awake, count) for count in elements]
-    kinds = [_transfers(world, during, count) for count in elements]
+    apart = [_transfers(world, awake, count, count) for count in elements]
+    kinds = [_transfers(world, during, count, COLD_BYTES // ELEMENT_BYTES) for count in elements]
     counts, passes, rows = [1] * len(sizes), list[float](), list[list[_Round]]()
     trace = Trace()
     with closing(Channel(world, trace)) as channel, world.transferring():
@@ -165,19 +168,35 @@ def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
     )
 
 
-def _transfers(world: World, collective: Collective | AllReduce, elements: int) -> _Made:
-    """Return a function that makes the given number of transfers, as executors do."""
-    if isinstance(collective, Ring):
-        values = {"values": nn.Parameter(torch.zeros(elements))}
-        (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
-        gradient = torch.zeros(elements)
+def _transfers(
+    world: World, collective: Collective | AllReduce, elements: int, at_least: int
+) -> _Made:
+    """Return a function that makes the given number of transfers, as executors do.
 
+    Each has this number of elements. Messages of all-reduces take turns; together they have
+    `at_least` elements.
+    """
+    if isinstance(collective, Ring):
+        several = torch.zeros(-(-at_least // elements), elements)
         return lambda count, ready: [
-            sent(message, collective, [(gradient, 0)], 0, number, ready=ready)
+            _queued(collective, several[number % len(several)], number, ready)
             for number in range(count)
         ]
     run, _, _ = transfer(world, collective, elements, torch.zeros(2, elements + world.size))
     return lambda count, ready: [Ticket(run, 0, number, ready=ready) for number in range(count)]
+
+
+def _queued(ring: Ring, flat: Tensor, number: int, ready: bool) -> Ticket:
+    """Return the all-reduce of a message that gloo queues."""
+    waits: list[Callable[[], object]] = []
+
+    def begin() -> None:
+        waits.append(ring.begin(flat))
+
+    def work() -> None:
+        waits.pop()()
+
+    return Ticket(work, 0, number, begin=begin, ready=ready)
 
 
 class _Round(NamedTuple):

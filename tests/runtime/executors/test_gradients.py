@@ -259,10 +259,11 @@ def test_every_mean_is_found_where_its_pieces_were_summed_up(
 
     messages = messages_of(batches, parameters, 2)
     gradients = [torch.rand_like(parameter) for parameter in parameters.values()]
-    for message in messages:
-        message.pack([(gradient, 0) for gradient in gradients])
-        for flat in message.buffers:
-            flat.mul_(2)  # as if another rank had sent the same
+    with torch.no_grad():
+        for message in messages:
+            for flat, filling in message.packing([(gradient, 0) for gradient in gradients]):
+                assert [0, *filling][-1] == flat.numel()
+                flat.mul_(2)  # as if another rank had sent the same
     for mean, gradient in zip(means_of(messages, parameters.values()), gradients, strict=True):
         assert torch.equal(mean(), gradient)
 

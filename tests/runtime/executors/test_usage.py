@@ -5,7 +5,7 @@ import os
 import pickle
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -209,9 +209,11 @@ MISUSES = {
 }
 
 
-def late(self: Ring, flat: Tensor, begin: Any = Ring.begin) -> Callable[[], object]:
+def late(
+    self: Ring, flat: Tensor, filling: Iterable[int] = (), begin: Any = Ring.begin
+) -> Callable[[], object]:
     """Begin a message that is long on its way."""
-    wait = begin(self, flat)
+    wait = begin(self, flat, filling)
 
     def slowly() -> None:
         time.sleep(0.3)

@@ -186,18 +186,6 @@ def test_bad_arguments() -> None:
             measure_network(**arguments)
 
 
-@pytest.mark.parametrize(("polls", "asked"), [(True, 3), (False, 0)])
-def test_a_ring_that_polls_waits_awake(polls: bool, asked: int) -> None:
-    """It sleeps in gloo only after the sum has ended, when that raises its error or returns."""
-    ends = iter([False, False, True])
-    work = Mock(is_completed=Mock(side_effect=lambda: next(ends)))
-    work.wait.side_effect = lambda: work.is_completed.call_count == asked or pytest.fail("slept")
-    flat = torch.zeros(5)
-    Ring(Mock(allreduce=lambda _: work), polls=polls).begin(flat)()
-    assert work.is_completed.call_count == asked
-    work.wait.assert_called_once_with()
-
-
 # ---
 # Interference, from transfers alone and beside computation.
 
@@ -258,6 +246,19 @@ def test_passes_without_transfers_are_not_the_transfers_and_noise_is_not_negativ
     assert overlapped.sample(30.0) == _Sample(0.0, 5.0, 2.0)
     faster = [_Sample(0.0, 1e6 * number, -1e3) for number in (1, 2, 3)]
     assert _fitted([4096, 2**18, 2**24], faster) == Interference(1)
+
+
+def test_messages_beside_computation_take_turns() -> None:
+    """So that none is found in a cache."""
+    begun = list[int]()
+    group = Mock(allreduce=lambda pieces: begun.append(pieces[0].data_ptr()))
+    tickets = contention._transfers(Mock(), Ring(group), 5, 11)(4, False)
+    for ticket in tickets:
+        assert not ticket.ready
+        assert ticket.begin is not None
+        ticket.begin()
+    assert len({*begun[:3]}) == 3
+    assert begun[3] == begun[0]
 
 
 def test_overlapped_transfers_are_released_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
