@@ -54,7 +54,7 @@ class Copying(nn.Module):
         super().__init__()
         self.model = model
         self._copies = ExitStack()
-        self._copies.enter_context(copied_gradients(model))
+        self._copies.enter_context(copied_gradients(model, {}))
 
     def forward(self, *inputs: Tensor) -> Any:
         return self.model(*inputs)

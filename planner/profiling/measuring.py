@@ -111,7 +111,7 @@ def measure(
         described = None if batch_size is None else describe(model, inputs, batch_size)
 
         update: Callable[[], int] | None = None
-        with nullcontext() if optimizer is None else copied_gradients(model):
+        with nullcontext() if optimizer is None else copied_gradients(model, {}):
             for done in range(repetitions):
                 bare.append(time_bare(model, inputs, clock))
                 runs.append(time_layers(model, inputs, structure, clock))

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any
@@ -175,18 +174,24 @@ def no_collection() -> Iterator[None]:
 
 
 @contextmanager
-def copied_gradients(model: nn.Module) -> Iterator[None]:
-    """Copy each complete dense gradient, as executors do into messages, and DDP into buckets."""
+def copied_gradients(model: nn.Module, messages: dict[Tensor, Tensor]) -> Iterator[None]:
+    """Copy each complete dense gradient, as executors do into messages, and DDP into buckets.
 
-    def copied(parameter: nn.Parameter, message: Tensor) -> None:
-        if parameter.grad is not None and not parameter.grad.is_sparse:
-            torch.mul(parameter.grad, 0.5, out=message)
+    `messages`, at first empty, holds the memory of each parameter's message.
+    """
+
+    def copied(parameter: nn.Parameter) -> None:
+        gradient = parameter.grad
+        if gradient is None or gradient.is_sparse:
+            return
+        if parameter not in messages:
+            messages[parameter] = torch.empty_like(gradient)
+        torch.mul(gradient, 0.5, out=messages[parameter])
 
     with ExitStack() as hooks:
         for parameter in model.parameters():
             if parameter.requires_grad:
-                hook = partial(copied, message=torch.empty_like(parameter, requires_grad=False))
-                hooks.callback(parameter.register_post_accumulate_grad_hook(hook).remove)
+                hooks.callback(parameter.register_post_accumulate_grad_hook(copied).remove)
         yield
 
 

@@ -31,7 +31,7 @@ from torch import Tensor, distributed, nn
 from planner.model.contention import Interference
 from planner.model.fitting import ELEMENT_BYTES
 from planner.model.measured import Collective
-from planner.profiling.timing import clock_for, time_bare
+from planner.profiling.timing import clock_for, copied_gradients, time_bare
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.channel import Channel, Ticket
 from planner.runtime.executors.trace import Trace
@@ -283,12 +283,13 @@ def _nothing() -> None:
 def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[Tick], object]:
     """Return a function that runs a model's forward and backward pass, to measure contention.
 
-    It calls its argument before each module and at each complete gradient.
+    It copies each complete gradient, as training does before transfers, and calls its argument
+    before each module and at each complete gradient.
     """
-    clock = clock_for(model)
+    clock, messages = clock_for(model), dict[Tensor, Tensor]()
 
     def passes(tick: Tick) -> object:
-        with ExitStack() as hooks:
+        with copied_gradients(model, messages), ExitStack() as hooks:
             for module in model.modules():
                 hooks.callback(module.register_forward_pre_hook(lambda *_: tick()).remove)
             for parameter in model.parameters():
