@@ -30,6 +30,7 @@ from planner.runtime.measuring.contention import (
     _Round,
     _Sample,
     measure_interference,
+    passes_of,
 )
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.world import World
@@ -246,6 +247,25 @@ def test_passes_without_transfers_are_not_the_transfers_and_noise_is_not_negativ
     assert overlapped.sample(30.0) == _Sample(0.0, 5.0, 2.0)
     faster = [_Sample(0.0, 1e6 * number, -1e3) for number in (1, 2, 3)]
     assert _fitted([4096, 2**18, 2**24], faster) == Interference(1)
+
+
+def test_passes_beside_transfers_copy_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into the same messages each time, and then the model is as before."""
+    model, ticks, copies = torch.nn.Linear(3, 2), list[int](), list[int]()
+    multiplied = torch.mul
+
+    def noticed(values: Tensor, factor: float, *, out: Tensor) -> Tensor:
+        copies.append(out.data_ptr())
+        return multiplied(values, factor, out=out)
+
+    monkeypatch.setattr(torch, "mul", noticed)
+    compute = passes_of(model, (torch.ones(4, 3),))
+    for _ in range(2):
+        compute(lambda: ticks.append(len(copies)))
+    assert ticks == [0, 1, 2, 2, 3, 4]  # before the module, and after each copied gradient
+    assert copies[:2] == copies[2:]
+    model(torch.ones(4, 3)).sum().backward()
+    assert len(copies) == 4
 
 
 def test_messages_beside_computation_take_turns() -> None:
