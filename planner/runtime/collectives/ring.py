@@ -2,8 +2,8 @@
 
 Gloo's all-reduce is always a ring: 2(N-1)/N of the data over one NIC. The network idles between two
 steps of a ring, longer on busy processors. Two pieces are therefore in flight at a time. They share
-the network: a message whose last piece is in flight with the first of the next message ends late, by
-up to half of that piece. Messages are cut into an even number of equal pieces, which end in pairs.
+the network: a message whose last piece is in flight with the first of the next message ends up to
+half of that piece late. Messages are cut into an even number of equal pieces, which end in pairs.
 Small messages are not cut, since each piece costs the processor as much as a small message.
 """
 
