@@ -7,7 +7,8 @@ run in this thread. Each round times transfers of all sizes alone (all-reduces a
 until the last one ends. The computing thread releases these at a pace, as gradients become ready:
 one that finds the network idle costs more than one that waits behind another. The computation's
 delay per transfer is the transfer's processor time, hand-overs included. Copies into the messages
-of all-reduces are not, because profiles made with an optimiser include them. For each size the
+of all-reduces are not, because profiles made with an optimiser include them. These messages take
+turns, as one that was touched just before would be found in a cache. For each size the
 median over the rounds counts, of the rank that loses most; lines through the medians of all sizes
 are fitted by least squares.
 Guarantee: All ranks return the same result.

@@ -269,7 +269,7 @@ def test_passes_beside_transfers_copy_their_gradients(monkeypatch: pytest.Monkey
 
 
 def test_messages_beside_computation_take_turns() -> None:
-    """So that none is found in a cache."""
+    """A message that was touched just before would be found in a cache."""
     begun = list[int]()
     group = Mock(allreduce=lambda pieces: begun.append(pieces[0].data_ptr()))
     tickets = contention._transfers(Mock(), Ring(group), 5, 11)(4, False)
