@@ -1,5 +1,6 @@
 """Jobs on an emulated cluster: what every host runs, and variants of a step that take turns."""
 
+import ctypes
 import gc
 import json
 import multiprocessing
@@ -33,6 +34,8 @@ from planner.runtime.measuring.trial import timed_steps
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]
 
 _RATE = 1e-3
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 Trained = tuple[nn.Module, tuple[Tensor, ...]]
@@ -122,12 +125,23 @@ def on_hosts(
     return result
 
 
+def keep_memory() -> None:
+    """Let this process keep the memory that it frees, as MALLOC_TRIM_THRESHOLD_ and so on do.
+
+    Otherwise steps take thousands of page faults or none, by where in memory their tensors lie.
+    """
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_MMAP_MAX, 0)
+    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
 def _work(
     host: Host, sender: Connection, worker: Callable[..., Any], arguments: Sequence[Any]
 ) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.update(host.environment())
     host.enter()
+    keep_memory()
     torch.set_num_threads(1)
     try:
         result = worker(*arguments)

@@ -27,6 +27,7 @@ from planner.profiling.timing import copied_gradients
 from planner.programs import program_of
 from planner.runtime import World
 from planner.runtime.measuring.contention import measure_interference, passes_of
+from planner.runtime.measuring.slowest import slowest_profile
 from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 
 DDP = "DDP"
@@ -242,7 +243,7 @@ def _run(
     scale: float = 1.0,
     tuned: dict[str, Any] | str | None = None,
 ) -> Setting:
-    own = profiled(make(), task.model, options.repetitions)
+    own = slowest_profile(world, profiled(make(), task.model, options.repetitions))
     text = ""
     if world.rank == 0:
         listed = variants_for(own, rows, interference, scale)

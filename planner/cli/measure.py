@@ -9,14 +9,13 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from planner.cli.common import command, write_json, write_text
 from planner.cli.compare_tables import provenance, warning_lines
 from planner.cli.parsing import FACTORY, MODEL_INPUT, check_integers, given, load_model
-from planner.jsonio import decode_profile, encode_profile
+from planner.jsonio import encode_profile
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.view.progress import Progress
@@ -91,21 +90,15 @@ def summary(profile: Profile, place: str) -> str:
 
 def _measured_by_all(options: argparse.Namespace) -> Profile | None:
     """Measure on all ranks of the job; return the slowest rank's profile on rank 0, else None."""
+    from planner.runtime.measuring.slowest import slowest_profile
     from planner.runtime.world.joining import join
 
     with join(_TIMEOUT_S) as job:
         first = job.rank == 0
         options.quiet = options.quiet or not first
         own = _measured(options, lambda: job.gather("who measures", ""))
-        times = job.gather("its time", str(own.forward_ns + own.backward_ns))
-        documents = job.gather("its profile", encode_profile(own))
-    if not first:
-        return None
-    slowest = max(range(job.size), key=lambda rank: int(times[rank]))
-    profile = decode_profile(documents[slowest])
-    note = f"measured by {job.size} ranks at the same time; these are the times of the slowest"
-    origin = replace(profile.provenance, notes=(note, *profile.provenance.notes))
-    return replace(profile, provenance=origin)
+        slowest = slowest_profile(job, own)
+    return slowest if first else None
 
 
 def _measured(options: argparse.Namespace, ready: Callable[[], object] = tuple) -> Profile:

@@ -42,6 +42,15 @@ def processors() -> int:
     return len(affinity())
 
 
+def page_faults() -> int:
+    """Return the page faults of this process so far that read no file; 0 if unknown."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+
+
 class Load(NamedTuple):
     """Processor time used so far (s), for the load of other processes."""
 

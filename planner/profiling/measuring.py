@@ -96,6 +96,7 @@ def measure(
     clock = clock_for(model)
     bare: list[tuple[int, int]] = []
     runs: list[Run] = []
+    faults: list[int] = []
     updates: list[int] = []
     before = machine.Load.now()
     with (
@@ -113,7 +114,9 @@ def measure(
         update: Callable[[], int] | None = None
         with nullcontext() if optimizer is None else copied_gradients(model, {}):
             for done in range(repetitions):
+                known = machine.page_faults()
                 bare.append(time_bare(model, inputs, clock))
+                faults.append(machine.page_faults() - known)
                 runs.append(time_layers(model, inputs, structure, clock))
                 if optimizer is not None:
                     update = update or _update_of(model, optimizer, clock)
@@ -135,7 +138,7 @@ def measure(
             statistic="median",
             versions=machine.versions(torch=str(torch.__version__)),
             notes=tuple(notes_of(model, structure)),
-            warnings=warnings_of(model, bare, runs, others, layers),
+            warnings=warnings_of(model, bare, runs, others, layers, faults),
         )
     # Autograd runs backward ops by when their forward ops ran; nothing changes it.
     return Profile(name, layers, provenance, batch_size, graph, fixed_order=graph is not None)

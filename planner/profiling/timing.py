@@ -225,11 +225,12 @@ def warnings_of(
     runs: Sequence[Run],
     others: float | None,
     layers: Sequence[Layer],
+    faults: Sequence[int],
 ) -> tuple[str, ...]:
     """Return the reasons why the times may be off.
 
-    `bare` and `runs` are the repetitions without and with hooks; for `others` see
-    `MeasurementConditions`.
+    `bare` and `runs` are the repetitions without and with hooks, and `faults` the page faults of
+    the former; for `others` see `MeasurementConditions`.
     """
     without = [median(times[which] for times in bare) for which in (0, 1)]
     return disturbances(
@@ -240,6 +241,7 @@ def warnings_of(
             spread=spread_of(runs, layers),
             forward_layers=(sum(each.forward_ns for each in layers), without[0]),
             backward_layers=(sum(each.backward_ns for each in layers), without[1]),
+            faults=(median(faults), sum(without)),
         )
     )
 

@@ -38,6 +38,7 @@ from planner.programs import read_plan
 from planner.runtime.attaching import take_over
 from planner.runtime.executors.base import Executor
 from planner.runtime.measuring.contention import measure_interference, passes_of
+from planner.runtime.measuring.slowest import slowest_profile
 from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.measuring.trial import run_ddp, run_plan
 from planner.runtime.world.joining import join
@@ -53,7 +54,7 @@ from planner.view.progress import Progress
 # Measure a model and its network, and make a plan.
 #
 # Method: Every rank profiles the model. All-reduces are timed between the ranks, alone and with the
-# model's passes. Rank 0 plans with its own profile and sends the plan to all ranks.
+# model's passes. Rank 0 plans with the slowest rank's profile and sends the plan to all ranks.
 # Guarantee: All ranks return the same plan. A copy of the model is measured, and the random state
 # is restored. The loss is a stand-in unless the model returns its own.
 # Complexity: About 10 passes of the model for its profile, those of `measure_network` and
@@ -112,7 +113,7 @@ def make_plan(
         show = Progress(quiet=job.rank > 0)
         copied = copy.deepcopy((model, inputs))
         job.gather("who measures", "")  # all ranks at the same time, as they train
-        profile = measure(
+        own = measure(
             *copied,
             name=type(model).__name__,
             source="planner.runtime.make_plan",
@@ -121,6 +122,7 @@ def make_plan(
             optimizer=None if optimizer is None else _like(optimizer),
             progress=partial(show, "model: run"),
         )
+        profile = slowest_profile(job, own)
         sweep = measure_network(
             job, sizes=_TIMED, repetitions=5, progress=partial(show, "network: round")
         )

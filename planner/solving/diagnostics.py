@@ -29,6 +29,15 @@ LOAD = 0.25
 """Number of the measurement's processors that other processes may keep busy. The services of a
 quiet machine stay well below it."""
 
+FAULTS_PER_MS = 20
+"""Largest number of page faults in a millisecond of an iteration. A fault takes a
+microsecond or more (1.6 on the virtual machine at hand), so with these a pass takes 2 or 3 %
+longer. How many there are depends on where in memory its tensors lie: another copy of the model may
+have none."""
+
+KEEP_MEMORY = "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647"
+"""Environment variables with which glibc keeps memory that is freed, to use it again."""
+
 
 class Spread(NamedTuple):
     """Variation of times: interquartile ranges over medians."""
@@ -47,6 +56,7 @@ class MeasurementConditions:
     spread: Spread | None = None  # unknown for a single repetition
     forward_layers: tuple[float, float] | None = None  # layers, whole pass (ns)
     backward_layers: tuple[float, float] | None = None
+    faults: tuple[float, float] | None = None  # page faults, whole iteration (ns)
 
 
 def disturbances(measured: MeasurementConditions) -> tuple[str, ...]:
@@ -77,6 +87,13 @@ def _disturbances(measured: MeasurementConditions) -> Iterator[str]:
                 f"the middle half of the times of {what} spreads over {spread:.0%} of the median, "
                 f"more than {bound:.0%}"
             )
+    faults, whole_ns = measured.faults or (0.0, 0.0)
+    if faults * 1e6 > FAULTS_PER_MS * whole_ns:
+        yield (
+            f"an iteration takes {faults:,.0f} page faults, because memory that it frees goes back "
+            "to the system: steps of the same model then differ by some percent. Keep the memory: "
+            f"{KEEP_MEMORY}"
+        )
     passes = (("forward", measured.forward_layers), ("backward", measured.backward_layers))
     for which, times in passes:
         if times is not None and abs(times[0] - times[1]) > LAYERS_SUM * times[1]:
