@@ -21,6 +21,7 @@ def test_a_quiet_machine_is_not_warned_about() -> None:
         assert disturbances(replace(QUIET, forward_layers=sums, backward_layers=sums)) == ()
     assert disturbances(replace(QUIET, processors=8, others=6.0)) == ()
     assert disturbances(replace(QUIET, processors=8, others=6.5))
+    assert disturbances(replace(QUIET, faults=(2000, 100e6))) == ()
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ def test_a_quiet_machine_is_not_warned_about() -> None:
             "of the forward pass sum to 1.9 ms, the whole pass took 10.1 ms: more than 20% apart",
         ),
         ({"backward_layers": (12.1e6, 10e6)}, "of the backward pass sum to 12.1 ms, the whole"),
+        ({"faults": (2001, 100e6)}, "2,001 page faults"),
     ],
 )
 def test_each_number_has_its_sentence_in_the_past(change: dict[str, Any], said: str) -> None:

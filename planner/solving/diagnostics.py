@@ -90,8 +90,8 @@ def _disturbances(measured: MeasurementConditions) -> Iterator[str]:
     faults, whole_ns = measured.faults or (0.0, 0.0)
     if faults * 1e6 > FAULTS_PER_MS * whole_ns:
         yield (
-            f"an iteration takes {faults:,.0f} page faults, because memory that it frees goes back "
-            "to the system: steps of the same model then differ by some percent. Keep the memory: "
+            f"an iteration took {faults:,.0f} page faults, because memory that it freed went back "
+            "to the system; other iterations may take none: measure, and train, with "
             f"{KEEP_MEMORY}"
         )
     passes = (("forward", measured.forward_layers), ("backward", measured.backward_layers))

@@ -127,7 +127,7 @@ class Executor(ABC):
             self.channel.wait(self.next_wanted(None))
             self.finish_arrived()
         if not self.gate.depth and not in_backward():
-            self.gate.unread = set()  # complete parameters may be read anywhere
+            self.gate.forget()
 
     @uncompiled
     def step(self) -> None:

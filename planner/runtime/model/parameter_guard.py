@@ -2,23 +2,24 @@
 
 Problem: Parameters are updated while the next forward pass runs. Every read, by any module (tied
 weights, `nn.MultiheadAttention`, functional code), must wait for its parameter, and no longer.
-Method: In a forward pass a torch function mode finishes pending parameters among the arguments of
-each torch call. If scripted or compiled code may exist, which hides its reads (`hidden`), all are
-finished earlier. Hooks on inner modules serve calls outside the model's forward pass.
+Method: In a forward pass pending parameters have a class whose `__torch_function__` finishes those
+among the arguments of a torch call, and gives them their own class again. If scripted or compiled
+code may exist, which hides its reads (`hidden`), all are finished earlier. Hooks on inner modules
+serve calls outside the model's forward pass.
 Guarantee: No visible torch call reads a pending parameter. A hidden read leaves its parameter in
 `unread`, whose gradients are refused. The exception is in docs/runtime.md.
-Complexity: O(arguments) per torch call while parameters are pending.
+Complexity: O(arguments) per torch call that reads pending parameters. Other calls take no longer,
+as they would under a function mode.
 """
 
 import copyreg
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
 from torch import nn
 from torch._compile import _disable_dynamo
-from torch.overrides import TorchFunctionMode
 
 from planner.model.errors import PlannerError
 
@@ -49,8 +50,10 @@ class ParameterGuard:
         self._left = left
         self.depth = 0
         """The number of modules with hooks that the current forward pass is inside of."""
-        self._mode = _Reads(self)
-        self._watching = False
+        self._watched: dict[
+            type, type
+        ] = {}  # the class in which a parameter is noticed, by its own
+        self._own: dict[type, type] = {}  # the reverse
         self._late = False
         self._frames = _frames()
         self._hides: bool | None = None  # looked up at the end of the first step
@@ -88,9 +91,14 @@ class ParameterGuard:
     def begin(self) -> None:
         """Begin a step: parameters pending now must be read visibly."""
         self.reset()
-        self.unread = set()
+        self.forget()
         self._late = bool(self.pending)
         self._frames = _frames()
+
+    def forget(self) -> None:
+        """Let parameters be read anywhere."""
+        self._unwatch()
+        self.unread = set()
 
     def reset(self) -> None:
         """Discard interrupted forward passes, which torch does not report to hooks."""
@@ -115,19 +123,23 @@ class ParameterGuard:
         for handle in self._handles:
             handle.remove()
 
-    def reading(self, value: Any) -> None:
-        """Finish the pending parameters among arguments."""
-        if isinstance(value, torch.Tensor):
-            if value in self.unread and isinstance(value, nn.Parameter):
+    def reading(self, values: Iterable[Any]) -> bool:
+        """Finish the pending parameters among arguments; return whether some were watched."""
+        found = False
+        for value in values:
+            own = self._own.get(type(value))
+            if own is not None:
+                found = True
+                value.__class__ = own
                 if value in self.pending:
-                    self._finish(value)
+                    with torch._C.DisableTorchFunctionSubclass():  # an update is no read
+                        self._finish(value)
                 self.unread.discard(value)
-        elif isinstance(value, list | tuple):
-            for item in value:
-                self.reading(item)
-        elif isinstance(value, dict):
-            for item in value.values():
-                self.reading(item)
+            elif isinstance(value, list | tuple):
+                found |= self.reading(value)
+            elif isinstance(value, dict):
+                found |= self.reading(value.values())
+        return found
 
     def _enter(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling() or self.idle:  # compiled code runs no hooks
@@ -139,9 +151,7 @@ class ParameterGuard:
         if self.pending and self.hidden:
             self._finish_all()
         self.unread |= self.pending
-        if self.unread:
-            self._mode.__enter__()  # type: ignore[no-untyped-call]
-            self._watching = True
+        self._watch()
         if module is self._model:
             self._bare = True
             for hooks, number, _ in self._inner:
@@ -156,10 +166,18 @@ class ParameterGuard:
             self._dress()
             self._left()
 
+    def _watch(self) -> None:
+        """Notice the next read of each unread parameter."""
+        for parameter in self.unread:
+            own = self._own.get(type(parameter), type(parameter))
+            if own not in self._watched:
+                self._watched[own] = _noticed(own, self)
+                self._own[self._watched[own]] = own
+            parameter.__class__ = self._watched[own]
+
     def _unwatch(self) -> None:
-        if self._watching:
-            self._watching = False
-            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        for parameter in self.unread:
+            parameter.__class__ = self._own.get(type(parameter), type(parameter))
 
     def _dress(self) -> None:
         """Restore the hooks of inner modules, before or after all others."""
@@ -174,23 +192,21 @@ class ParameterGuard:
 
     def _copying(self, *_: Any) -> None:
         if not self.idle:
-            self._finish_all()
+            with torch._C.DisableTorchFunctionSubclass():
+                self._finish_all()
 
 
-class _Reads(TorchFunctionMode):
-    """Function mode that reports every torch call to the guard."""
+def _noticed(own: type, guard: ParameterGuard) -> type:
+    """Return a subclass of a parameter's class that reports torch calls to the guard."""
 
-    def __init__(self, gate: ParameterGuard) -> None:
-        super().__init__()
-        self._gate = gate
+    def called(_class: type, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = guard.reading(args)
+        if kwargs:
+            found |= guard.reading(kwargs.values())
+        with nullcontext() if found else torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # A function that is being compiled reads no values.
-        if self._gate.unread and not torch.compiler.is_compiling():
-            self._gate.reading(args)
-            if kwargs:
-                self._gate.reading(kwargs)
-        return func(*args, **(kwargs or {}))
+    return type(own.__name__, (own,), {"__torch_function__": classmethod(called)})
 
 
 # ---
