@@ -1,6 +1,6 @@
 """Training steps whose freed memory goes back to the system, against steps that keep it.
 
-    python benchmarks/page_faults.py [--quick]
+    python benchmarks/page_faults.py [--quick] [--models NAME …]
 
 glibc gives memory back where much is free at the end of its heap, and large tensors have pages of
 their own; both is paid for with page faults when the next tensor takes memory. Each model of
@@ -70,14 +70,15 @@ def elsewhere(name: str, steps: int, *, kept: bool) -> Trained:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one model, few steps")
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--one", choices=list(MODELS), help="train it in this process")
     parser.add_argument("--steps", type=int, default=12, help="of a process; default: 12")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(trained(options.one, options.steps)))
         return
-    names = ["deep"] if options.quick else list(MODELS)
-    rounds, steps = (1, 3) if options.quick else (5, options.steps)
+    names = ["deep"] if options.quick else options.models
+    rounds, steps = (1, 3) if options.quick else (4, options.steps)
     print(f"{rounds} processes each, {steps} steps\n")
     head(("model", "faults", "faults, kept", "step", "step, kept", "step / kept", "memory, kept"))
     for name in names:

@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import replace
+from mmap import PAGESIZE, mmap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.model.machine import Load
+from planner.model.machine import Load, page_faults
 from planner.solving.diagnostics import MeasurementConditions, Spread, disturbances
 
 QUIET = MeasurementConditions(threads=2, processors=2, others=0.1, spread=Spread(0.02, 0.2))
@@ -71,6 +72,14 @@ def test_the_ranks_of_a_machine_are_not_others_to_each_other() -> None:
     (said,) = disturbances(load_of([["here", 1, 1.0, [0]], *alone[1:]][:2], before, now))
     assert said.startswith("other processes kept 0.5 of 2 processors busy")
     assert said.endswith("measure again without them")
+
+
+def test_new_pages_are_counted() -> None:
+    before = page_faults()
+    with mmap(-1, 256 * PAGESIZE) as pages:
+        for place in range(256):
+            pages[place * PAGESIZE] = 1
+        assert page_faults() > before
 
 
 def test_what_linux_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

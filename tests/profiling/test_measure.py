@@ -389,3 +389,10 @@ def test_a_profile_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     marked = measured(linear())
     assert "2 threads on 1 processor" in marked.provenance.warnings[0]
+
+
+def test_page_faults_are_counted_by_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.model.machine.page_faults", count(step=9_000_001).__next__)
+    assert any(
+        "took 9,000,001 page faults" in said for said in measured(linear()).provenance.warnings
+    )

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 import planner
 from planner.jsonio.what_if import AdviceAnswer
 from planner.model.errors import CommunicationError, MeasurementError, NotApplicableError
+from planner.model.profiles import Profile
 from planner.programs.from_plans import answer_of
 from planner.runtime import take_over, tuning
 from planner.runtime.measuring import contention
@@ -135,6 +136,13 @@ def tuned(world: World, worth: float, refused: str, words: str) -> None:
     """Train where a plan has to gain so much over DDP."""
     vars(tuning).update(WORTH=worth, _advised=lambda _: ([None, 1], refused))
     keeps = bool(worth or refused)
+    profiles: list[Profile] = []
+
+    def slowest(_: World, own: Profile) -> Profile:
+        profiles.append(own)
+        return own
+
+    vars(tuning).update(slowest_profile=slowest)
     shown: list[str] = []
     tuning.Progress.__call__ = lambda _self, text, *_: shown.append(text)  # type: ignore[attr-defined, method-assign]
     model: Any = make_model(NAME)
@@ -158,6 +166,7 @@ def tuned(world: World, worth: float, refused: str, words: str) -> None:
             optimizer.zero_grad()
             backward(made.model, NAME, world.rank, step)
             optimizer.step()
+    assert len(profiles) == 1  # of all ranks the slowest's counts
     assert re.search(words, made.reason)
     assert (made.ddp_ns or 0) > 0
     assert (made.plan_ns is None) == bool(refused)  # a refused plan is not tried

@@ -225,9 +225,9 @@ class _Clock:
 
     def alone(self, made: _Made, count: int) -> float:
         """Return the time (ns) of each of `count` transfers."""
-        _, tickets = self._begun(made(count, True))
+        start, tickets = self._begun(made(count, True))
         self.channel.wait(tickets[-1])
-        return self._lasted() / count
+        return self._lasted(start) / count
 
     def computing(self) -> float:
         """Return the time (ns) of a pass."""
@@ -255,7 +255,7 @@ class _Clock:
 
         _, passes = self._computed(going, release)
         ended = time.monotonic_ns()
-        return self._lasted() / count, (ended - start) / count, passes / count
+        return self._lasted(start) / count, (ended - start) / count, passes / count
 
     def _begun(self, tickets: list[Ticket]) -> tuple[int, list[Ticket]]:
         self.trace.clear()
@@ -264,9 +264,18 @@ class _Clock:
         self.channel.submit(tickets)
         return start, tickets
 
-    def _lasted(self) -> int:
+    def _lasted(self, start: int) -> int:
+        """Return the total time (ns) of transfers, each from when the last rank has begun it.
+
+        `start` is this rank's time of the barrier, at which all clocks count as equal.
+        """
         events = (event for event in self.trace.events if event.kind == "transfer")
-        return sum(event.end_ns - event.start_ns for event in events)
+        times = torch.tensor([(event.start_ns - start, event.end_ns - start) for event in events])
+        distributed.all_reduce(times, op=distributed.ReduceOp.MAX, group=self.world.group)
+        total, ended = 0, 0
+        for begun, end in times.tolist():
+            total, ended = total + end - max(begun, ended), end
+        return total
 
     def _computed(self, go_on: Callable[[int], bool], tick: Tick) -> tuple[int, int]:
         """Compute repeatedly; return the total time (ns) and the number of repetitions."""

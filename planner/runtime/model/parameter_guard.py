@@ -210,9 +210,10 @@ def _noticed(own: type, guard: ParameterGuard) -> type:
 
 
 # ---
-# Compilation by torch.compile, whose code reads parameters in kernels that no hook or function mode
-# of Python sees. A compiled function looks like any other from outside. Dynamo counts the frames
-# that it translates in this process (private; without the count all code counts as compiled).
+# Compilation by torch.compile, whose code reads parameters in kernels, where neither a hook nor a
+# class of Python sees it. A compiled function looks like any other from outside. Dynamo counts the
+# frames that it translates in this process (private; without the count all code counts as
+# compiled).
 
 uncompiled = _disable_dynamo
 """Excludes a method, and all that it calls, from torch.compile.

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from planner.jsonio import encode_profile
 from planner.model.contention import Interference
 from planner.model.errors import (
     CommunicationError,
@@ -19,7 +20,9 @@ from planner.model.errors import (
     MeasurementError,
     PlannerError,
 )
+from planner.model.layers import Layer
 from planner.model.measured import COLLECTIVES
+from planner.model.profiles import Profile, Provenance
 from planner.runtime.collectives.ring import Ring
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.trace import Event, Trace
@@ -32,6 +35,7 @@ from planner.runtime.measuring.contention import (
     measure_interference,
     passes_of,
 )
+from planner.runtime.measuring.slowest import slowest_profile
 from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.world import World
 from tests.runtime.jobs import in_each_rank
@@ -49,6 +53,20 @@ class Own:
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
         self._call(4 * flat.numel(), depth)
+
+
+def test_the_profile_of_a_job_is_that_of_its_slowest_rank() -> None:
+    """Of two ranks; the other's times are what it gives."""
+    provenance = Provenance("synthetic", "test")
+    own = Profile("own", (Layer("one", 2, 3, 8),), provenance)
+    for name, backward, expected in (("slow", 4, "slow"), ("fast", 2, "own")):
+        other = Profile(name, (Layer("one", 2, backward, 8),), provenance)
+        given = {"its time": str(2 + backward), "its profile": encode_profile(other)}
+        world: Any = Mock(size=2)
+        world.gather = lambda what, value, given=given: (value, given[what])
+        found = slowest_profile(world, own)
+        assert found.name == expected
+        assert "2 ranks at the same time" in found.provenance.notes[0]
 
 
 @in_each_rank(3)

@@ -1,9 +1,11 @@
 """Every read of a pending parameter in a forward pass comes after it was finished."""
 
+import copy
 import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import handle_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from planner.runtime.model.parameter_guard import ParameterGuard
@@ -140,6 +143,42 @@ def test_parameters_are_finished_in_the_order_of_reads_and_no_earlier() -> None:
     layers = [name.partition(".")[0] for name in gated.order]
     assert layers == ["first"] * 2 + ["norm"] * 2 + ["second"] * 2 + ["last"] * 2
     assert seen == [(0, 0)] * 4 + [(0, 8), (2, 6), (4, 4), (6, 2)]
+
+
+class Named(nn.Parameter):
+    """A parameter of a class of its own."""
+
+
+def test_a_parameter_keeps_its_class_and_copies_made_in_the_pass_are_the_new_ones() -> None:
+    def compute(m: Any, inputs: Tensor) -> Any:
+        return inputs @ copy.deepcopy(m.plain) + inputs @ m.named
+
+    model = Model(compute)
+    model.plain = nn.Parameter(torch.randn(3, 3))
+    model.named = Named(torch.randn(3, 3))
+    inputs = torch.randn(2, 3)
+    expected = model(inputs)
+    gated = Gated(model)
+    gated.hold()
+    torch.testing.assert_close(model(inputs), expected)
+    assert gated.order == ["plain", "named"]
+    assert [type(each) for each in model.parameters()] == [nn.Parameter, Named]
+
+
+def test_an_argument_that_hides_a_parameter_is_no_visible_read() -> None:
+    """The call is made all the same, and the parameter counts as unread."""
+
+    def compute(m: Any, inputs: Tensor) -> Any:
+        return handle_torch_function(lambda box: inputs @ box.value, (m.one,), m.box)
+
+    model = Model(compute)
+    model.one = nn.Parameter(torch.randn(3, 3))
+    model.box = SimpleNamespace(value=model.one)  # type: ignore[assignment]
+    gated = Gated(model)
+    gated.hold()
+    model(torch.randn(2, 3))
+    assert gated.gate.unread == {model.one}
+    assert not watched(model)
 
 
 def test_parts_wait_too_and_what_is_pending_comes_before_saving_and_loading() -> None:
