@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed import ReduceOp
 
 from planner.jsonio import encode_profile
 from planner.model.contention import Interference
@@ -297,6 +298,23 @@ def test_messages_beside_computation_take_turns() -> None:
         ticket.begin()
     assert len({*begun[:3]}) == 3
     assert begun[3] == begun[0]
+
+
+def test_a_transfer_counts_from_when_the_last_rank_has_begun_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other rank begins the first transfer later, and is ahead with the second one."""
+    other = torch.tensor([(15, 40), (35, 80)])
+
+    def all_reduce(times: Tensor, *, op: object, group: object) -> None:
+        assert op is ReduceOp.MAX
+        times.copy_(times.maximum(other))
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+    trace = Trace()
+    trace.add(Event("transfer", 0, 0, 110, 138))
+    trace.add(Event("transfer", 0, 1, 138, 179))
+    assert _Clock(Mock(), Mock(), Mock(), trace)._lasted(100) == (40 - 15) + (80 - 40)
 
 
 def test_overlapped_transfers_are_released_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
