@@ -181,6 +181,18 @@ def test_an_argument_that_hides_a_parameter_is_no_visible_read() -> None:
     assert not watched(model)
 
 
+def test_an_update_is_no_read() -> None:
+    """The first read updates all parameters; the others still count as unread."""
+    gated = Gated(make_model("perceptron"))
+    gated.gate._finish = lambda _: gated.finish_all()
+    seen: list[int] = []
+    part = gated.model.get_submodule("second")
+    part.register_forward_pre_hook(lambda *_: seen.append(watched(gated.model)))
+    gated.hold()
+    gated.model(make_inputs("perceptron", 0, 0))
+    assert seen == [4]
+
+
 def test_parts_wait_too_and_what_is_pending_comes_before_saving_and_loading() -> None:
     model = make_model("perceptron")
     state = {name: parameter.clone() for name, parameter in model.state_dict().items()}
