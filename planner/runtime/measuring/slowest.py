@@ -1,7 +1,8 @@
-"""The profile of the slowest rank: all ranks measured at the same time, as they will train.
+"""The profile of the slowest rank, after all ranks measured at the same time, as they will train.
 
-Ranks wait for each other in every transfer, so the slowest one sets the pace. Complexity: Every
-rank reads the profiles of all. Source: own.
+Problem: Ranks wait for each other in every transfer, so the slowest one sets the pace.
+Guarantee: All ranks return the same profile. Complexity: Every rank reads the profiles of all.
+Source: own.
 """
 
 from dataclasses import replace

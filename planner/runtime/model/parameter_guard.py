@@ -8,8 +8,8 @@ code may exist, which hides its reads (`hidden`), all are finished earlier. Hook
 serve calls outside the model's forward pass.
 Guarantee: No visible torch call reads a pending parameter. A hidden read leaves its parameter in
 `unread`, whose gradients are refused. The exception is in docs/runtime.md.
-Complexity: O(arguments) per torch call that reads pending parameters. Other calls take no longer,
-as they would under a function mode.
+Complexity: O(arguments) per torch call that reads pending parameters, nothing for other calls (a
+function mode would see them all), and O(pending parameters) per pass.
 """
 
 import copyreg
@@ -50,10 +50,10 @@ class ParameterGuard:
         self._left = left
         self.depth = 0
         """The number of modules with hooks that the current forward pass is inside of."""
-        self._watched: dict[
-            type, type
-        ] = {}  # the class in which a parameter is noticed, by its own
-        self._own: dict[type, type] = {}  # the reverse
+        self._watched: dict[type, type] = {}
+        """The class in which the reads of a parameter are noticed, by its own class."""
+        self._own: dict[type, type] = {}
+        """The reverse."""
         self._late = False
         self._frames = _frames()
         self._hides: bool | None = None  # looked up at the end of the first step
