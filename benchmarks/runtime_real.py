@@ -34,7 +34,7 @@ from awake import Awake
 from emulated_hosts import Layout
 from emulated_network import reason_unavailable
 from real_models import BLOCKS, MODELS
-from runtime_jobs import on_hosts, table_of
+from runtime_jobs import on_hosts, table_of, take_memory
 from runtime_real_gradients import gradients, largest, waiting_for
 from runtime_real_kept import MOST_BUSY, Kept, Load, Setting, Task, others_of
 from runtime_real_report import shown, summaries
@@ -93,6 +93,7 @@ def joined(part: str) -> Iterator[tuple[World, Awake | None]]:
     with ExitStack() as stack:
         loop = None
         if part != "waiting":
+            take_memory()
             os.sched_setaffinity(0, {int(os.environ["RANK"]) % (os.cpu_count() or 1)})
             loop = stack.enter_context(Awake())
         yield stack.enter_context(join(120)), loop
