@@ -1,6 +1,8 @@
 """The benchmarks of executed steps: what they execute, what they keep, what they say."""
 
 import argparse
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -44,6 +46,35 @@ def chain(*sizes: int, ns: int = 10**6) -> Profile:
         for place, size in enumerate(sizes)
     )
     return Profile("a chain", layers, Provenance("synthetic", "a test"))
+
+
+# ---
+# Memory of emulated hosts.
+
+FAULTS = """
+import runtime_jobs
+from planner.model.machine import page_faults
+
+runtime_jobs._HEAP_BYTES = 2**27
+for change in (bool, runtime_jobs.keep_memory, runtime_jobs.take_memory):
+    change()
+    before = page_faults()
+    bytearray(b"1") * 2**26
+    print(page_faults() - before)
+"""
+"""Prints how often 64 MiB fault: at first, with memory kept, and with it taken before."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_memory_that_was_taken_before_costs_no_page_faults() -> None:
+    here = Path(runtime_real.__file__).parent
+    run = subprocess.run(
+        [sys.executable, "-c", FAULTS], cwd=here, capture_output=True, text=True, check=True
+    )
+    first, kept, taken = map(int, run.stdout.split())
+    assert first > 10_000
+    assert kept > 10_000
+    assert taken < 100
 
 
 # ---
