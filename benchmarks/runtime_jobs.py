@@ -38,7 +38,7 @@ _RATE = 1e-3
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 _HEAP_BYTES = 2**30
-"""Of `take_memory`: the models and messages of 15 variants take half of it."""
+"""Of `take_memory`. A host of 15 variants of a model of 11 MiB had 1.4 GiB, torch included."""
 
 
 Trained = tuple[nn.Module, tuple[Tensor, ...]]

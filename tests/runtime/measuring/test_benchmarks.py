@@ -56,13 +56,14 @@ import runtime_jobs
 from planner.model.machine import page_faults
 
 runtime_jobs._HEAP_BYTES = 2**27
-for change in (bool, runtime_jobs.keep_memory, runtime_jobs.take_memory):
-    change()
+for changes in ((), (runtime_jobs.keep_memory, runtime_jobs.take_memory)):
+    for change in changes:
+        change()
     before = page_faults()
     bytearray(b"1") * 2**26
     print(page_faults() - before)
 """
-"""Prints how often 64 MiB fault: at first, with memory kept, and with it taken before."""
+"""Prints how often 64 MiB fault: at first, and with memory kept and taken before."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc")
@@ -71,9 +72,8 @@ def test_memory_that_was_taken_before_costs_no_page_faults() -> None:
     run = subprocess.run(
         [sys.executable, "-c", FAULTS], cwd=here, capture_output=True, text=True, check=True
     )
-    first, kept, taken = map(int, run.stdout.split())
+    first, taken = map(int, run.stdout.split())
     assert first > 10_000
-    assert kept > 10_000
     assert taken < 100
 
 
