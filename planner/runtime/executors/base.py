@@ -15,9 +15,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NoReturn, Self
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -75,8 +76,9 @@ class Executor(ABC):
         self.gate = ParameterGuard(model, self.finish_one, self.finish, self._entered, self._left)
         self._hooks = ExitStack()  # undoes what this object has done to the model
         self._hooks.callback(world.attached.difference_update, list(map(id, self.names)))
+        hooks = (partial(self._accumulated, number) for number in range(len(self.names)))
         for handle in (
-            *(each.register_post_accumulate_grad_hook(self._accumulated) for each in self.names),
+            *map(nn.Parameter.register_post_accumulate_grad_hook, self.names, hooks),
             optimizer.register_step_pre_hook(self._stepping),
             optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
             optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
@@ -235,23 +237,34 @@ class Executor(ABC):
             self.stop("the optimiser's step was called: the executor's takes its place")
 
     @uncompiled
-    def _accumulated(self, parameter: nn.Parameter) -> None:
+    def _accumulated(self, number: int, parameter: nn.Parameter) -> None:  # few calls: cold caches
         if not self._seen:  # a forward pass compiled as a whole runs no hooks
             self._passed(self._step_start, time.monotonic_ns())
-        gate = self.gate
-        if (gate.pending or gate.unread) and (
-            parameter in gate.pending or parameter in gate.unread
-        ):
+        if self.gate.pending or self.gate.unread:
+            self._check_read(parameter)
+        if self._accumulating:
+            return
+        gradient = parameter.grad
+        assert gradient is not None
+        if gradient.is_sparse or self.taken[number] is not None:
+            self._refuse(number, gradient)
+        self.taken[number] = gradient, version(gradient)
+        for batch in self._sent_in[number]:
+            self._missing[batch] -= 1
+            if not self._missing[batch]:
+                self.channel.check()
+                self.channel.release(self.sending[batch])
+
+    def _check_read(self, parameter: nn.Parameter) -> None:
+        """Stop if a parameter was read before its update; finish those that were not read."""
+        if parameter in self.gate.pending or parameter in self.gate.unread:
             self.stop(
                 f"{self.names[parameter]} was read before it was updated, where it could not be "
                 "noticed (outside the model's modules, or in a scripted or compiled function): "
                 "call finish() before the forward pass"
             )
-        if not self._accumulating:
-            self.channel.check()
-            if gate.pending:  # parameters that the last forward pass did not read
-                self.finish()
-            self.gradient_ready(parameter)
+        if self.gate.pending and not self._accumulating:
+            self.finish()
 
     def _entered(self) -> None:
         self.channel.check()
@@ -314,29 +327,16 @@ class Executor(ABC):
         self._missing = self._most_missing.copy()
         return self.taken
 
-    def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Record a complete gradient; release the transfers it completes.
-
-        No parameter is pending then. A sparse or second gradient stops the step.
-        """
-        number, gradient, name = self._index[parameter], parameter.grad, self.names[parameter]
-        assert gradient is not None
+    def _refuse(self, number: int, gradient: Tensor) -> NoReturn:
+        """Stop for a sparse gradient, or a second one in a step."""
+        name, batch = self.names[self.numbered[number]], self._sent_in[number][0]
         if gradient.is_sparse:
-            self.stop(
-                f"the gradient of {name} is sparse, and only dense ones are summed up",
-                self._sent_in[number][0],
-            )
-        if self.taken[number] is not None:
-            self.stop(
-                f"a second gradient for {name} in one step: step() ends each backward pass, but "
-                "for those inside no_sync()",
-                self._sent_in[number][0],
-            )
-        self.taken[number] = gradient, version(gradient)
-        for batch in self._sent_in[number]:
-            self._missing[batch] -= 1
-            if not self._missing[batch]:
-                self.channel.release(self.sending[batch])
+            self.stop(f"the gradient of {name} is sparse: expected a dense one", batch)
+        self.stop(
+            f"a second gradient for {name} in one step: step() ends each backward pass, but for "
+            "those inside no_sync()",
+            batch,
+        )
 
     def check_gradients(self) -> None:
         """Check that all gradients are complete, and unchanged since they were sent."""

@@ -23,6 +23,7 @@ from planner.model.errors import InvalidInputError
 from planner.programs.forms import Direction
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
+from planner.runtime.executors.messages import Taken
 from planner.runtime.model.parameters import Elements, SomeParameters, copied, parameters_of
 
 ELEMENTWISE: tuple[type[Optimizer], ...] = (
@@ -215,12 +216,6 @@ class SlicedExecutor(Executor):
         """Where new values of parameters go: their own memory if it is contiguous."""
         self._open(0)
 
-    def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Release the pushes that this gradient completes."""
-        assert parameter.grad is not None
-        self._leaving[parameter] = parameter.grad
-        super().gradient_ready(parameter)
-
     def update(self) -> None:
         """Release the pulls and the updates before them; submit the next step's transfers."""
         self.hand_over()
@@ -234,15 +229,14 @@ class SlicedExecutor(Executor):
 
     def _open(self, step: int) -> None:
         """Submit a step's transfers, and the updates before pulls."""
-        self.begin_step()
+        taken = self.begin_step()
         self._tickets: list[Ticket] = []
         self.sending = []
-        self._leaving: dict[nn.Parameter, Tensor] = {}
         pulls, pushed = 0, list[int]()
         for sent in self._transfers:
             if sent.direction == "push":
                 pushed += sent.slices
-                work, number = partial(sent.work, self._leaving), len(self.sending)
+                work, number = partial(self._push, sent, taken), len(self.sending)
                 ticket = Ticket(work, step, number, "push", ready=not sent.parameters)
                 self.sending.append(ticket)
             else:
@@ -257,6 +251,11 @@ class SlicedExecutor(Executor):
                 pulls += 1
             self._tickets.append(ticket)
         self.channel.submit(self._tickets)
+
+    def _push(self, sent: Sent, taken: Taken) -> None:
+        """Send the gradients of a push."""
+        entries = ((parameter, taken[self._index[parameter]]) for parameter in sent.parameters)
+        sent.work({parameter: entry[0] for parameter, entry in entries if entry is not None})
 
     def next_wanted(self, needed: int | None) -> Ticket:
         """Return the needed pull, or the last one."""

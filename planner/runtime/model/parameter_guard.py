@@ -15,7 +15,7 @@ function mode would see them all), and O(pending parameters) per pass.
 import copyreg
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -215,11 +215,27 @@ def _noticed(own: type, guard: ParameterGuard) -> type:
 # frames that it translates in this process (private; without the count all code counts as
 # compiled).
 
-uncompiled = _disable_dynamo
-"""Excludes a method, and all that it calls, from torch.compile.
 
-As in torch's optimisers: `torch.compiler.disable` takes seconds to import.
-"""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Exclude a function, and all that it calls, from torch.compile.
+
+    As `torch.compiler.disable` does, which takes seconds to import, and whose wrapper takes 10 µs a
+    call where a layer's computation has emptied the caches.
+    """
+    try:
+        from torch._C._dynamo import eval_frame
+
+        skip = eval_frame._FrameAction.SKIP
+        strategy = eval_frame._FrameExecStrategy(skip, skip)
+        eval_frame.set_code_exec_strategy(function.__code__, strategy)
+    except (ImportError, AttributeError):  # private: another torch may have it otherwise
+        return cast(_Function, _disable_dynamo(function))
+    # Else Dynamo inlines the function into its caller.
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
 
 
 def hides_its_reads(module: nn.Module) -> bool:

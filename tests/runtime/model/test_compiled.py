@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from planner.model.errors import CommunicationError
 from planner.runtime.executors.base import Executor
+from planner.runtime.model.parameter_guard import uncompiled
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
@@ -217,3 +219,25 @@ def test_compiled_models_train_as_ddp_does() -> None:
             kinds = [event.kind for event in attached.trace.events]
             assert kinds.count("forward") == STEPS
             assert not torch.overrides._get_current_function_mode_stack()
+
+
+def test_uncompiled_functions_and_what_they_call_stay_out_of_all_graphs() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def recording(graph: torch.fx.GraphModule, _: object) -> Call:
+        graphs.append(graph)
+        return graph.forward
+
+    def called(value: Tensor) -> Tensor:
+        return value + 1
+
+    @uncompiled
+    def hook(value: Tensor) -> Tensor:
+        return called(value)
+
+    torch._dynamo.reset()
+    doubled = torch.compile(lambda value: hook(2 * value), backend=recording)
+    assert doubled(torch.ones(1)) == 3
+    operations = [node.target for graph in graphs for node in graph.graph.nodes]
+    assert mul in operations
+    assert add not in operations
