@@ -37,9 +37,9 @@ _RATE = 1e-3
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
-_HEAP_BYTES = 2**31
-"""Of `take_memory`. A host of 15 variants of a model of 11 MiB had 1.4 GiB, torch included; the
-largest model has 24 MiB.
+_HEAP_BYTES = 3 * 2**29
+"""Of `take_memory`. A host of 15 variants of a model of 11 MiB had 1.4 GiB, torch included, and the
+largest has 24 MiB. From 2 GiB on it would be given back: M_TRIM_THRESHOLD has 31 bits."""
 
 
 Trained = tuple[nn.Module, tuple[Tensor, ...]]
