@@ -16,6 +16,9 @@ from planner.runtime import World
 MOST_BUSY = 0.05
 """Share of the processors that others may take."""
 
+MOST_DRIFT = 0.05
+"""By how much the speed of the machine may change. Two profiles in a row differ by 2 to 3 %."""
+
 
 class Task(NamedTuple):
     """What is measured in one job.
@@ -61,6 +64,10 @@ class Setting:
         Processor time that sending everything takes from computation; None if unknown.
     before, during : float
         Share of the processors that others took.
+    drift : float
+        How much longer the model computed in a profile after all rounds than in the one before.
+    tries : int
+        How often this was measured; the last time counts.
     """
 
     about: str
@@ -70,6 +77,8 @@ class Setting:
     sending_ns: int | None = None
     before: float = 0.0
     during: float = 0.0
+    drift: float = 0.0
+    tries: int = 1
 
     @property
     def ratio(self) -> float:
@@ -78,8 +87,8 @@ class Setting:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing else ran that would tell."""
-        return max(self.before, self.during) <= MOST_BUSY
+        """Whether nothing else ran that would tell, and the machine kept its speed."""
+        return max(self.before, self.during) <= MOST_BUSY and abs(self.drift) <= MOST_DRIFT
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> "Setting":

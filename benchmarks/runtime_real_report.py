@@ -46,7 +46,9 @@ def shown(task: Task, setting: Setting) -> str:
     said = {None: "", True: " The answer says: keep DDP.", False: " The answer says: run the plan."}
     load = (
         f" Others took {setting.before:.0%} of the processors before and {setting.during:.0%} "
-        f"meanwhile{'' if setting.quiet else ': more than these times bear'}."
+        f"meanwhile; afterwards the model computed for {1 + setting.drift:.2f} times as long"
+        f"{'' if setting.quiet else ': more than these times bear'}."
+        f"{f' This is try {setting.tries}.' if setting.tries > 1 else ''}"
     )
     about = f"{setting.about}.{said[keeps_ddp(setting)]}{load}"
     return f"### {task.title}\n\n{about}\n\n{table(setting.variants, DDP)}\n"

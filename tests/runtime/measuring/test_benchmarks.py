@@ -242,8 +242,13 @@ def test_settings_are_kept_for_the_next_run_and_measured_again_beside_other_load
     kept.keep(TASK, busy)
     options.anyway = True
     assert runtime_real.measured_setting(TASK, kept, options) == busy
-    monkeypatch.setattr(runtime_real, "settled", lambda: 0.5)
     options = argparse.Namespace(anyway=False, quick=False)
+    drifting = iter([replace(quiet, drift=0.06), replace(quiet, drift=-0.06), quiet])
+    monkeypatch.setattr(runtime_real, "settled", lambda: 0.01)
+    monkeypatch.setattr(runtime_real, "on_hosts", lambda *_, **__: next(drifting))
+    found = runtime_real.measured_setting(TASK, Kept(None, HOW), options)
+    assert found == replace(quiet, before=0.01, tries=3)
+    monkeypatch.setattr(runtime_real, "settled", lambda: 0.5)
     with pytest.raises(SystemExit) as stopped:
         runtime_real.measured_setting(TASK, Kept(None, HOW), options)
     assert stopped.value.code == runtime_real.STOPPED
