@@ -18,7 +18,7 @@ from planner.families.caramel.grid_costs import Floats, GridCost, last_bytes, pl
 from planner.families.caramel.windows import Windows
 
 CELLS, COLUMNS, BEYOND = 256, 128, 32
-"""Cells of bytes; columns of the time on the right before the largest tail, and beyond it."""
+"""The numbers of byte cells, and of time columns up to the largest tail and beyond it."""
 
 Columns = NDArray[np.int64]
 
