@@ -13,11 +13,10 @@ DDP's with buckets larger than the model, are executed once and listed under eac
 Waiting: the same of gradients on four and nine hosts, which share this machine's cores, so layers
 wait instead of computing (`runtime_waiting`); nothing of it is a speed-up of training.
 
-A machine on which something else runs would tell about that: it is refused, unless `--anyway`; the
-share of the processors that others took is printed with each setting. So is how much longer the
-model computes after all rounds than before: where that differs by more than 5 %, the setting is
-measured again. With `--resume` finished settings are kept in a file, and a run that was interrupted
-goes on with the others, and with those beside which something else ran.
+A busy machine is refused, unless `--anyway`. Each setting says which share of the processors other
+processes took, and how much longer the model computed after all rounds than before. If either is
+more than 5 %, the setting is measured again, three times at most. With `--resume` settings are kept
+in a file, and an interrupted run measures only those that are missing or were disturbed.
 """
 
 import argparse
@@ -61,7 +60,7 @@ WAITING = {4: 100, 9: 50}
 WAITING_MODELS = ("resnet50", "gpt2_small")
 PATIENCE_S = 60.0
 MOST_TRIES = 3
-"""How often a setting is measured while the machine changes its speed, or others compute."""
+"""How often a setting is measured if it is disturbed."""
 
 STOPPED = 3
 """Exit status where something else runs on the machine."""

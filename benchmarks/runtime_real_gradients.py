@@ -259,13 +259,12 @@ def _run(
         for one in documents
     ]
     graph = own.dataflow()
-    compute_ns = sum(op.duration_ns for op in graph.ops)
+    compute_ns = _computation_ns(own)
     plain = Variant(ALONE, None, compute_ns, wrap=Copying)
     variants.append(Named(plain, ALONE))
     found = measured_once(world, make, variants, options, task.title)
     world.gather("all rounds are over", "")
     later = slowest_profile(world, profiled(make(), task.model, options.repetitions))
-    later_ns = sum(op.duration_ns for op in later.dataflow().ops)
     size = sum(parameter.size_bytes for parameter in graph.parameters)
     cost = TableCost(tuple((size, ns) for size, ns in rows))
     transfer_ns = cost.cost_ns(size)
@@ -276,7 +275,12 @@ def _run(
         f"{format_bytes(size)}, {compute_ns / 1e6:.0f} ms of computation, "
         f"{transfer_ns / 1e6:.0f} ms for one all-reduce of all{beside}"
     )
-    drift = later_ns / compute_ns - 1
+    drift = _computation_ns(later) / compute_ns - 1
     return Setting(
         about, found, compute_ns, transfer_ns, interference.sending_ns(size), drift=drift
     )
+
+
+def _computation_ns(profile: Profile) -> int:
+    """Return the time of all ops of a step."""
+    return sum(op.duration_ns for op in profile.dataflow().ops)

@@ -64,10 +64,11 @@ class Setting:
         Processor time that sending everything takes from computation; None if unknown.
     before, during : float
         Share of the processors that others took.
-    drift : float
-        How much longer the model computed in a profile after all rounds than in the one before.
+    drift : float or None
+        How much longer the model computed in a profile after all rounds than in the one before;
+        None if there is no later one.
     tries : int
-        How often this was measured; the last time counts.
+        How often this run measured the setting; the last time counts.
     """
 
     about: str
@@ -77,7 +78,7 @@ class Setting:
     sending_ns: int | None = None
     before: float = 0.0
     during: float = 0.0
-    drift: float = 0.0
+    drift: float | None = None
     tries: int = 1
 
     @property
@@ -87,8 +88,8 @@ class Setting:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing else ran that would tell, and the machine kept its speed."""
-        return max(self.before, self.during) <= MOST_BUSY and abs(self.drift) <= MOST_DRIFT
+        """Whether hardly anything else ran, and the machine kept its speed."""
+        return max(self.before, self.during) <= MOST_BUSY and abs(self.drift or 0) <= MOST_DRIFT
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> "Setting":

@@ -44,10 +44,12 @@ Found = Sequence[tuple[Task, Setting]]
 def shown(task: Task, setting: Setting) -> str:
     """Return the table of one setting."""
     said = {None: "", True: " The answer says: keep DDP.", False: " The answer says: run the plan."}
+    drift = ""
+    if setting.drift is not None:
+        drift = f"; afterwards the model computed for {1 + setting.drift:.2f} times as long"
     load = (
         f" Others took {setting.before:.0%} of the processors before and {setting.during:.0%} "
-        f"meanwhile; afterwards the model computed for {1 + setting.drift:.2f} times as long"
-        f"{'' if setting.quiet else ': more than these times bear'}."
+        f"meanwhile{drift}{'' if setting.quiet else ': more than these times bear'}."
         f"{f' This is try {setting.tries}.' if setting.tries > 1 else ''}"
     )
     about = f"{setting.about}.{said[keeps_ddp(setting)]}{load}"

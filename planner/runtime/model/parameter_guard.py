@@ -231,7 +231,7 @@ def uncompiled(function: _Function) -> _Function:
         skip = eval_frame._FrameAction.SKIP
         strategy = eval_frame._FrameExecStrategy(skip, skip)
         eval_frame.set_code_exec_strategy(function.__code__, strategy)
-    except (ImportError, AttributeError):  # private: another torch may have it otherwise
+    except (ImportError, AttributeError, TypeError):  # private: other versions may differ
         return cast(_Function, _disable_dynamo(function))
     # Else Dynamo inlines the function into its caller.
     function._torchdynamo_disable = True  # type: ignore[attr-defined]

@@ -248,6 +248,10 @@ def test_settings_are_kept_for_the_next_run_and_measured_again_beside_other_load
     monkeypatch.setattr(runtime_real, "on_hosts", lambda *_, **__: next(drifting))
     found = runtime_real.measured_setting(TASK, Kept(None, HOW), options)
     assert found == replace(quiet, before=0.01, tries=3)
+    once = iter([quiet])
+    monkeypatch.setattr(runtime_real, "on_hosts", lambda *_, **__: next(once))
+    found = runtime_real.measured_setting(TASK, Kept(None, HOW), options)
+    assert found == replace(quiet, before=0.01, tries=1)
     monkeypatch.setattr(runtime_real, "settled", lambda: 0.5)
     with pytest.raises(SystemExit) as stopped:
         runtime_real.measured_setting(TASK, Kept(None, HOW), options)

@@ -221,7 +221,10 @@ def test_compiled_models_train_as_ddp_does() -> None:
             assert not torch.overrides._get_current_function_mode_stack()
 
 
-def test_uncompiled_functions_and_what_they_call_stay_out_of_all_graphs() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_uncompiled_functions_and_what_they_call_stay_out_of_all_graphs(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graphs: list[torch.fx.GraphModule] = []
 
     def recording(graph: torch.fx.GraphModule, _: object) -> Call:
@@ -231,12 +234,16 @@ def test_uncompiled_functions_and_what_they_call_stay_out_of_all_graphs() -> Non
     def called(value: Tensor) -> Tensor:
         return value + 1
 
-    @uncompiled
     def hook(value: Tensor) -> Tensor:
         return called(value)
 
+    with monkeypatch.context() as patched:
+        if not known:  # as in a torch without this private function
+            patched.delattr("torch._C._dynamo.eval_frame.set_code_exec_strategy")
+        outside = uncompiled(hook)
+    assert (outside is hook) == known
     torch._dynamo.reset()
-    doubled = torch.compile(lambda value: hook(2 * value), backend=recording)
+    doubled = torch.compile(lambda value: outside(2 * value), backend=recording)
     assert doubled(torch.ones(1)) == 3
     operations = [node.target for graph in graphs for node in graph.graph.nodes]
     assert mul in operations
