@@ -37,9 +37,7 @@ def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(n
         "",
         "_gradients",
         "_four_ranks",
-        "_another_machine",
-        "_kept_memory",
-        "_steady",
+        "_six",
         "_units",
         "_zero",
     )

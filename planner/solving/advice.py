@@ -21,8 +21,8 @@ WORTH = Fraction(103, 100)
 MARGIN = Fraction(3, 20)
 """Gain to ask for, over the share of a step that sending all gradients takes from computation.
 
-On ten models at three bandwidths (`benchmarks/runtime_real.py`), 27 of 30 decisions are right. If
-the margin is chosen from nine models and decides about the tenth, 26 are right."""
+On six models at three bandwidths (`benchmarks/runtime_real.py`), 15 of 18 decisions are right, and
+as many if the margin is chosen from five of the models and decides about the sixth."""
 
 
 def gain_to_ask(share: Fraction, margin: Fraction = MARGIN) -> Fraction:
