@@ -33,14 +33,7 @@ def test_a_results_file_says_where_it_comes_from_and_holds_rows_of_its_columns(n
     about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
     assert about is not None
     # Of one benchmark, run apart.
-    parts = (
-        "",
-        "_gradients",
-        "_four_ranks",
-        "_six",
-        "_units",
-        "_zero",
-    )
+    parts = ("", "_gradients", "_four_ranks", "_six", "_units", "_zero")
     assert name in [results.benchmark + part for part in parts]
     assert results.about == about.splitlines()[0]
     assert results.command.split()[:2] == ["python", f"benchmarks/{results.benchmark}.py"]
