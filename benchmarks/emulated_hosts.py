@@ -22,6 +22,13 @@ CONTROL = "ctl0"
 MOST = 250
 """Hosts, at most: a subnet has 254 addresses, and one machine is not larger."""
 
+CONGESTION = "cubic"
+"""Congestion control of TCP on the network under test: Linux's own default, not this machine's.
+
+With BBR each connection slows down every ten seconds, to measure the round trip: some steps take a
+third longer. It also loses many packets on these links.
+"""
+
 NAMESPACES = Path("/run/netns")
 """Where the namespaces are, by name."""
 
@@ -49,6 +56,15 @@ class Nic:
     name: str
     address: str
     switch: str
+
+    @property
+    def route(self) -> str:
+        """The arguments of ``ip`` that set the congestion control of its connections.
+
+        A host's default may only be what this machine allows to all users.
+        """
+        network = f"{self.address.rpartition('.')[0]}.0/24"
+        return f"route change {network} dev {self.name} src {self.address} congctl {CONGESTION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +197,9 @@ class Host:
             If there is no such interface.
         """
         run(["ip", "-n", self.namespace, "link", "set", nic, "up" if up else "down"])
+        for one in self.nics if up else ():
+            if one.name == nic:  # the route is new
+                run(["ip", "-n", self.namespace, *one.route.split()])
 
 
 def _control_address(index: int) -> str:

@@ -138,6 +138,7 @@ def _bring_up(hosts: Sequence[Host], switches: str, rate: int | None) -> None:
                 f"addr add {address}/24 dev {name}",
                 f"link set {name} gso_max_size {_SEGMENT} up",
             ]
+        own += [nic.route for nic in host.nics]
         _batch(["ip", "-n", host.namespace], own)
         _shape(host.namespace, [nic.name for nic in host.nics], rate)
 

@@ -3,8 +3,9 @@
 Method: `make_plan` plans. Copies of the model and the optimiser train alternately under the plan,
 DDP's default, and DDP with the bucket size predicted to be best and the sizes next to it. After
 `FEWEST` turns a variant is dropped once another was faster in every turn; the others go on, for
-`MOST` turns at most. The plan is followed if it is predicted and measured to gain `WORTH`, and was
-slower than each DDP in one turn at most: by chance, a median of few turns is soon that much off.
+`MOST` turns at most. The plan is tried if it is predicted to gain `TRIED`. It is followed if it is
+measured to gain `WORTH`, and was slower than each DDP in one turn at most: by chance, a median of
+few turns is soon that much off.
 Guarantee: The model, the optimiser and the random state stay unchanged. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `MOST` times `steps` steps per variant at most, and meanwhile the
@@ -17,6 +18,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from operator import lt
 from statistics import median
@@ -159,6 +161,9 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
     return lambda parameters: kind(parameters, **settings)
 
 
+TRIED = Fraction(101, 100)
+"""Least predicted gain of a plan that is tried: predictions are less exact than measurements."""
+
 FEWEST, MOST = 5, 7
 """Number of turns before a variant may be dropped, and of turns at most."""
 
@@ -298,15 +303,15 @@ def _advised(answer: CaramelAnswer) -> tuple[list[int | None], str]:
     if advice.bucket_cap_mb is not None:
         place = DDP_BUCKET_MB.index(advice.bucket_cap_mb)
         near = DDP_BUCKET_MB[max(place - 1, 0) : place + 2]
-    gains = f"the plan is predicted to gain {_too_little(advice.gain)}"
-    return [None, *near], "" if advice.gain >= WORTH else gains
+    gains = f"the plan is predicted to gain {_too_little(advice.gain, TRIED)}"
+    return [None, *near], "" if advice.gain >= TRIED else gains
 
 
-def _too_little(gain: float) -> str:
-    """Return how much a plan gains that is not worth running."""
+def _too_little(gain: float, least: Fraction) -> str:
+    """Return how much a plan gains if that is less than it should."""
     if gain <= 1:
         return "nothing"
-    return f"{format_share(gain - 1)}, less than {format_share(float(WORTH) - 1)},"
+    return f"{format_share(gain - 1)}, less than {format_share(float(least) - 1)},"
 
 
 def _tried(
@@ -363,13 +368,16 @@ def _objection(gains: Sequence[Sequence[float]]) -> str:
     """Return why a plan with these gains over each DDP is not followed; empty if it is."""
     gain = min(map(median, gains))
     if gain < WORTH:
-        return f"{_too_little(gain)} to gain"
+        return f"{_too_little(gain, WORTH)} to gain"
     slower = max(sum(each < 1 for each in row) for row in gains)
     return f"{gain:.2f} times as fast, but slower in {slower} rounds" if slower > 1 else ""
 
 
 def _options(bucket_mb: int | None) -> dict[str, Any]:
-    return {} if bucket_mb is None else {"bucket_cap_mb": bucket_mb}
+    """Return options of DDP: none, or a bucket size, and no copies of the sums out of buckets."""
+    if bucket_mb is None:
+        return {}
+    return {"bucket_cap_mb": bucket_mb, "gradient_as_bucket_view": True}
 
 
 def _ddp(model: nn.Module, bucket_mb: int | None, job: World) -> DistributedDataParallel:
@@ -378,4 +386,5 @@ def _ddp(model: nn.Module, bucket_mb: int | None, job: World) -> DistributedData
 
 
 def _with(bucket_mb: int | None) -> str:
-    return "" if bucket_mb is None else f" with bucket_cap_mb={bucket_mb}"
+    options = ", ".join(f"{name}={value}" for name, value in _options(bucket_mb).items())
+    return f" with {options}" if options else ""

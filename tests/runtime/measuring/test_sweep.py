@@ -233,7 +233,7 @@ def test_all_ranks_find_the_same_interference_of_transfers_that_a_thread_would_p
     assert found.slowdown >= 1
     assert done == [12, 22]
     assert seen == [size for size in contention.SIZES if size >= least]
-    assert seen[-1] == 2**21
+    assert seen[-1] == 2**23
 
 
 @pytest.mark.parametrize(
