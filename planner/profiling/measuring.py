@@ -1,9 +1,10 @@
 """Measure the times and sizes of a model's layers over several repetitions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -215,16 +216,19 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
         for index, op in enumerate(structure.ops)
     ]
     following: tuple[int, ...] = ()
+    early: dict[str, str] = {}
     for index in sorted(going_back, reverse=True):
         giving = structure.ops[index].gradient_from or following
-        ops.append(
-            Op(
-                backward[index],
-                round(median([run.backward_ns[index] for run in runs])),
-                "backward",
-                (*(backward[reader] for reader in giving), forward[index]),
-            )
-        )
+        lasts = round(median([run.backward_ns[index] for run in runs]))
+        own = {name: each for name, (each, using) in updated.items() if using == (index,)}
+        after = (*(backward[reader] for reader in giving), forward[index])
+        start = 0
+        for number, (end, names) in enumerate(_parts(lasts, _reached(own, runs)), start=1):
+            part = f"{structure.ops[index].name}:{number}/backward"
+            ops.append(Op(part, end - start, "backward", after))
+            early |= dict.fromkeys(names, part)
+            start, after = end, (part,)
+        ops.append(Op(backward[index], lasts - start, "backward", after))
         following = (index,)
     return Graph(
         tuple(ops),
@@ -232,12 +236,48 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
             Parameter(
                 name,
                 parameter.numel() * parameter.element_size(),
-                tuple(backward[user] for user in using),
+                (early[name],) if name in early else tuple(backward[user] for user in using),
                 tuple(forward[user] for user in using),
             )
             for name, (parameter, using) in updated.items()
         ),
     )
+
+
+# ---
+# Backward ops in parts.
+#
+# Problem: A module that computes much by itself, such as two layers of an LSTM in one call, is one
+# op, but some of its gradients are complete, and may be sent, long before the others.
+# Method: Its backward op is a chain of parts. A part ends where a gradient is complete and the next
+# one, or the end of the op, is far. The last part has the name of the op.
+# Guarantee: The parts take as long as the op together. No gradient is complete before its part.
+
+_PARTS = 4
+"""Most parts of an op, each of which takes at least this fraction of its time."""
+
+_PART_NS = 1_000_000
+"""Least time of a part: a shorter one is not worth a transfer of its own."""
+
+
+def _reached(parameters: Mapping[str, nn.Parameter], runs: Sequence[Run]) -> list[tuple[int, str]]:
+    """Return the time of an op's backward pass until each gradient is complete, in order."""
+    return sorted(
+        (round(median([run.reached_ns[parameter] for run in runs])), name)
+        for name, parameter in parameters.items()
+        if all(parameter in run.reached_ns for run in runs)
+    )
+
+
+def _parts(lasts_ns: int, reached: Sequence[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the end of each part of an op but the last, and the gradients it completes."""
+    least = max(lasts_ns / _PARTS, _PART_NS)
+    begun, names = 0, list[str]()
+    for (end, name), (following, _) in pairwise([*reached, (lasts_ns, "")]):
+        names.append(name)
+        if end - begun >= least and following - end >= least:
+            yield end, names
+            begun, names = end, []
 
 
 # ---

@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,6 +36,7 @@ class Run:
     forward_ns: list[int]  # by op
     backward_ns: list[int]
     ready_ns: list[int | None]  # by layer: gradients complete, from the backward pass's start
+    reached_ns: Mapping[nn.Parameter, int]  # backward time of its op until its gradient is complete
 
 
 def clock_for(model: nn.Module) -> Clock:
@@ -100,16 +101,16 @@ def time_layers(
     nodes = nodes_behind([loss])
     if tuple(node.name() for node in nodes) != structure.node_names:
         raise _changed("its backward pass has other operations")
-    passed: list[tuple[int, int]] = []
+    passed: list[tuple[int, int, nn.Parameter | None]] = []
     ready_ns: list[int | None] = [None] * len(structure.names)
 
     def gradient_ready(parameter: nn.Parameter) -> None:
-        passed.append((structure.accumulators[parameter], clock()))
+        passed.append((structure.accumulators[parameter], clock(), parameter))
         ready_ns[structure.parameters[parameter]] = passed[-1][1]
 
     with ExitStack() as hooks:
         for node, op in zip(nodes, structure.node_ops, strict=True):
-            handle = node.register_hook(lambda *_grads, op=op: passed.append((op, clock())))
+            handle = node.register_hook(lambda *_grads, op=op: passed.append((op, clock(), None)))
             hooks.callback(handle.remove)
         for parameter in structure.parameters:
             if parameter.requires_grad:
@@ -117,15 +118,19 @@ def time_layers(
                 hooks.callback(handle.remove)
         start, end = _backward(loss, clock)
     backward_ns = [0] * len(structure.ops)
+    reached_ns: dict[nn.Parameter, int] = {}
     before = start
-    for op, moment in passed:
+    for op, moment, complete in passed:
         backward_ns[op] += moment - before
         before = moment
+        if complete is not None:
+            reached_ns[complete] = backward_ns[op]
     return Run(
         whole_ns=(sum(forward_ns), end - start),
         forward_ns=forward_ns,
         backward_ns=backward_ns,
         ready_ns=[None if moment is None else moment - start for moment in ready_ns],
+        reached_ns=reached_ns,
     )
 
 

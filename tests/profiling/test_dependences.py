@@ -5,7 +5,7 @@ Compiled graphs are held against every order of small ones, tried.
 
 import operator
 from collections.abc import Callable
-from itertools import permutations
+from itertools import count, permutations
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from torch.nn import functional
 from torch.optim import SGD
 
 from planner.model.graphs import Graph
+from planner.profiling import measuring
 from planner.profiling.fx import dependences, operations
 from planner.profiling.measuring import with_updates
 from planner.profiling.structure import observe
@@ -165,6 +166,60 @@ def test_a_parameter_used_by_a_function_belongs_to_what_uses_it() -> None:
     found = dataflow(Model(lambda m, x: m.b(x * m.a.weight), "a b"), (torch.ones(4, 4),))
     assert updaters(found)["a.weight"] == ("mul",)
     assert reads(found) == {"mul": set(), "b": {"mul"}, "loss": {"b"}}
+
+
+def test_a_gradient_that_is_complete_early_ends_a_part_of_its_op(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each node of the backward pass, and each gradient, takes a millisecond."""
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (nn.Parameter(torch.ones(4, 4)) for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.first @ self.second
+
+    monkeypatch.setattr(measuring, "clock_for", lambda _: count(0, 10**6).__next__)
+    graph = measured(nn.Sequential(linear(), Twice()), repetitions=1).graph
+    assert graph is not None
+    by_name = {op.name: op for op in graph.ops}
+    assert {each.name: each.updated_by for each in graph.parameters if "1." in each.name} == {
+        "1.first": ("1/backward",),
+        "1.second": ("1:1/backward",),
+    }
+    assert by_name["1:1/backward"].after == ("loss/backward", "1/forward")
+    assert by_name["1/backward"].after == ("1:1/backward",)
+    assert by_name["0:1/backward"].after == ("1/backward", "0/forward")
+    assert by_name["1:1/backward"].duration_ns == by_name["1/backward"].duration_ns == 2 * 10**6
+
+
+MS = 10**6
+
+
+@pytest.mark.parametrize(
+    ("lasts", "reached", "expected"),
+    [
+        (8 * MS, [4, 8], [4]),
+        (8 * MS, [4, 7], [4]),
+        (8 * MS, [4, 5, 8], [5]),  # the second one comes soon after the first
+        (8 * MS, [1, 2, 3, 4, 8], [4]),
+        (8 * MS, [2, 4, 6, 8], [2, 4, 6]),
+        (8 * MS, [7, 8], []),
+        (8 * MS, [8, 8], []),
+        (8 * MS, [], []),
+        (1.9 * MS, [0.95, 1.9], []),  # shorter than a transfer
+    ],
+)
+def test_a_part_takes_a_quarter_of_its_op_and_a_millisecond(
+    lasts: float, reached: list[float], expected: list[int]
+) -> None:
+    rows = [(round(end * MS), str(number)) for number, end in enumerate(reached)]
+    parts = list(measuring._parts(round(lasts), rows))
+    assert [end for end, _ in parts] == [end * MS for end in expected]
+    early = [name for end, name in rows if parts and end <= parts[-1][0]]
+    assert [name for _, names in parts for name in names] == early
 
 
 def test_what_autograd_does_not_see_stays_in_its_place() -> None:

@@ -195,7 +195,7 @@ def test_statistics_over_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     def one_run(*_: Any) -> Run:
         time = next(times)
         ready = [None if time == 80 else 3 * time]
-        return Run((time, time), [time, 0], [time, time], ready)
+        return Run((time, time), [time, 0], [time, time], ready, {})
 
     monkeypatch.setattr(measuring, "time_layers", one_run)
     (layer,), (once,) = (measured(linear(), repetitions=number).layers for number in (4, 1))
@@ -365,7 +365,7 @@ def test_gradients_and_modes_are_put_back() -> None:
 
 
 def run_of(forward: int, backward: int) -> Run:
-    return Run((forward, backward), [forward], [backward], [None])
+    return Run((forward, backward), [forward], [backward], [None], {})
 
 
 def test_one_repetition_tells_no_spread() -> None:
