@@ -251,7 +251,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
 # op, but some of its gradients are complete, and may be sent, long before the others.
 # Method: Its backward op is a chain of parts. A part ends where a gradient is complete and the next
 # one, or the end of the op, is far. The last part has the name of the op.
-# Guarantee: The parts take as long as the op together. No gradient is complete before its part.
+# Guarantee: The parts together take as long as the op. Each gradient is complete when its part is.
 
 _PARTS = 4
 """Most parts of an op, each of which takes at least this fraction of its time."""
