@@ -99,6 +99,9 @@ def attach(
         )
     if all_reduce is not None and not isinstance(program, GradientProgram):
         raise InvalidInputError("all_reduce", "the plan does not all-reduce")
+    for parameter in model.parameters():
+        if parameter.grad is not None:  # DDP may leave views of one buffer: all share a version
+            parameter.grad = parameter.grad.clone()
     if isinstance(program, SliceProgram):
         return SliceExecutor(model, program, optimizer, world)
     with ExitStack() as if_refused:
