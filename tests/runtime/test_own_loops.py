@@ -20,6 +20,7 @@ from planner.model.profiles import Profile
 from planner.programs.from_plans import answer_of
 from planner.runtime import take_over, tuning
 from planner.runtime.measuring import contention
+from planner.runtime.measuring.trial import run_ddp, run_plan
 from planner.runtime.world.world import World
 from tests.runtime.jobs import in_each_process, in_each_rank
 from tests.runtime.plans import typed_plans
@@ -124,7 +125,7 @@ def test_what_ends_one_loop_ends_all(plans: Any) -> None:
 
 def hurried() -> None:
     """Measure little: what the numbers are does not matter here."""
-    vars(tuning).update(_TIMED=(64, 4096), FEWEST=2, MOST=2)
+    vars(tuning).update(_TIMED=(64, 4096), FEWEST=1, MOST=2)
     contention.SAMPLE_S = 0.02
 
 
@@ -173,6 +174,20 @@ def tuned(world: World, worth: float, refused: str, words: str) -> None:
     assert keeps or {*shown} > {"model: run", "network: round", "planning"}
     del made  # before the group that DDP uses
     assert away_from_ddp(model, optimizer="adam") == 0
+
+
+@pytest.mark.slow
+@in_each_rank()
+def test_a_plan_follows_ddp_whose_gradients_are_views_of_one_buffer(
+    world: World, plans: Any
+) -> None:
+    model, inputs = make_model(NAME), (make_inputs(NAME, world.rank, 0),)
+    optimizer = make_optimizer("sgd", model)
+    how: Any = {"steps": 1, "warmup": 0}
+    run_ddp(model, inputs, optimizer, world, **how, gradient_as_bucket_view=True)
+    assert next(model.parameters()).grad is not None
+    trial = run_plan(model, inputs, plans["caramel"], optimizer, world, **how)
+    assert len(trial.steps) == 1
 
 
 @pytest.mark.slow
