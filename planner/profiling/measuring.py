@@ -1,4 +1,9 @@
-"""Measure the times and sizes of a model's layers over several repetitions."""
+"""Measure the times and sizes of a model's layers over several repetitions.
+
+Problem: What does each layer compute and send, and what depends on what?
+Guarantee: Times are medians; the model's weights and gradients stay unchanged.
+Complexity: Two passes of the model per repetition. Source: own.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -220,7 +225,11 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
     for index in sorted(going_back, reverse=True):
         giving = structure.ops[index].gradient_from or following
         lasts = round(median([run.backward_ns[index] for run in runs]))
-        own = {name: each for name, (each, using) in updated.items() if using == (index,)}
+        own = {
+            name: each
+            for name, (each, using) in updated.items()
+            if using == (index,) == (structure.accumulators[each],)
+        }
         after = (*(backward[reader] for reader in giving), forward[index])
         start = 0
         for number, (end, names) in enumerate(_parts(lasts, _reached(own, runs)), start=1):
@@ -252,6 +261,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
 # Method: Its backward op is a chain of parts. A part ends where a gradient is complete and the next
 # one, or the end of the op, is far. The last part has the name of the op.
 # Guarantee: The parts together take as long as the op. Each gradient is complete when its part is.
+# Complexity: O(parameters log parameters) per op. Source: own.
 
 _PARTS = 4
 """Most parts of an op, each of which takes at least this fraction of its time."""

@@ -44,9 +44,8 @@ SAMPLE_S = 0.3
 
 SIZES = (2**14, 2**18, 2**20, 2**23)
 """Sizes (bytes) of the transfers, as plans have them: of a bias, of layers, of a bucket. A byte of
-the last one costs a sixth more, because such messages do not fit in caches. The first size is used
-only if a thread polls: otherwise idle processors sleep, and waking one takes longer than such a
-transfer."""
+the last one costs a sixth more than one of the others. The first size is used only if a thread
+polls: otherwise idle processors sleep, and waking one takes longer than such a transfer."""
 
 PACE = 4 / 3
 """Time between the releases of two transfers, over the time of one alone: some transfers find the
