@@ -195,14 +195,6 @@ def test_a_gradient_that_is_complete_early_ends_a_part_of_its_op(
     assert by_name["1:1/backward"].duration_ns == by_name["1/backward"].duration_ns == 2 * 10**6
 
 
-def test_a_gradient_that_another_op_adds_ends_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "clock_for", lambda _: count(0, 10**6).__next__)
-    found = dataflow(Model(lambda m, x: m.b(x * m.a.weight), "a b"), (torch.ones(4, 4),))
-    assert {each.name: each.updated_by for each in found.parameters}["a.weight"] == (
-        "mul/backward",
-    )
-
-
 MS = 10**6
 
 
