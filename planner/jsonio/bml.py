@@ -80,7 +80,7 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     note: Annotated[str, says("where the numbers come from")] | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
-        """Return the typed problem, if the transfers that are wanted can be listed."""
+        """Return the typed problem; raise an error if the wanted transfers are too many to list."""
         problem = problem_of(self)
         self.wanted(problem)
         return problem

@@ -17,8 +17,8 @@ TOTAL_SPREAD = 0.10
 few percent; with this spread, the median of ten iterations is accurate to about 3 %."""
 
 LAYERS_SPREAD = 0.30
-"""The same for single layers together, which are shorter. The shipped profiles, from a quiet
-machine, have 3 to 26 %."""
+"""Largest interquartile range of single layers, as a share of their median: they are shorter, so
+that their times spread more. The shipped profiles, from a quiet machine, have 3 to 26 %."""
 
 LAYERS_SUM = 0.20
 """Largest difference between the sum of the layers' times and the whole pass without the hooks that

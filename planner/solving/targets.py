@@ -87,7 +87,7 @@ class Exported:
 _RING = "export NCCL_ALGO=Ring  # gloo has no other"
 
 _IMPORTS = ("import json", "from pathlib import Path")
-"""Before the code that applies an export."""
+"""Imports that the code of an export needs."""
 
 _DDP = Target(
     name="ddp",

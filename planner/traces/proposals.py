@@ -100,7 +100,7 @@ class Proposal:
 
     @property
     def keep(self) -> bool:
-        """Whether to keep the recorded settings: others need not be faster, or hardly are."""
+        """Whether to keep the recorded settings: others may not be faster, or only a little."""
         return self.doubtful or self.gain < WORTH or self.least_gain < 1
 
 

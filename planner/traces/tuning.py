@@ -45,7 +45,7 @@ from planner.traces.systems import (
 from planner.traces.waits import one_of_several, without_stragglers
 
 _TURNS = Interference(startup_ns=MAX_VALUE)
-"""Transfers take all of the time that they last from computation."""
+"""Contention in which computation stops as long as a transfer lasts."""
 
 _SENT = {"all_reduce": "all-reduced", "reduce_scatter": "reduce-scattered"}
 

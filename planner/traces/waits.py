@@ -136,7 +136,7 @@ def without_stragglers(recorded: Recorded, ranks: Sequence[Recorded]) -> Recorde
 def _claims(
     transfer: Transfer, least_ns: int, cost: AffineCost | None, idle: Spans, *, alone: bool
 ) -> dict[str, int]:
-    """Return the most that each cause may take of a transfer's waits (ns), in order."""
+    """Return the upper limit of each cause's share of a transfer's waits (ns), in order."""
     if alone:
         return {"undivided": transfer.lasts_ns}
     claims = {"straggler": transfer.lasts_ns - least_ns}

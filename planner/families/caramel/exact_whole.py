@@ -155,7 +155,7 @@ class _Table:
         group: NDArray[np.int64],
         start: NDArray[np.int64],
     ) -> None:
-        """Update the end and the last group of each set that these groups send no later."""
+        """Update the least end of each set, and its last group, where these groups end no later."""
         after, together = start + self.time[group], sent | group
         sooner = after <= end[together]
         end[together[sooner]] = after[sooner]

@@ -71,8 +71,9 @@ class GridCost:
         return float((self.of(sizes) / sizes).min()) * (1 - OPERATION_ERROR)
 
     def overheads(self, edges: Floats) -> Floats:
-        """Return the least time beyond `rate` of transfers from one cell of bytes to another.
+        """Return lower bounds on the time of transfers beyond that of their bytes at `rate`.
 
+        There is one bound for each pair of cells of bytes in which a transfer starts and ends.
         `edges`: the first number of bytes of each cell; the last cell has no other. A transfer may
         start and end anywhere in the two cells.
         """

@@ -29,7 +29,8 @@ SIZES = 128
 """Sizes of a transfer that reaches into the middle."""
 
 FIRST, FINEST = 16, 512
-"""Numbers of steps of the time by which a left transfer reaches into the middle."""
+"""Grids for the time by which a transfer on the left reaches into the middle: the number of steps
+of the first grid, and of the finest."""
 
 
 def table_bound(windows: Windows, cost: GridCost, high: int, counts: Sequence[int] = COUNTS) -> int:

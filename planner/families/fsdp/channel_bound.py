@@ -66,7 +66,7 @@ class Fitting:
         return self.room - self._kept[stop] - size - (0 if forward else made)
 
     def in_front(self, start: int, stop: int) -> tuple[tuple[int, int], int, int]:
-        """Return how much the unit before this one can have (bytes).
+        """Return limits on the bytes of the unit before this one.
 
         Returns limits on its parameters while it computes forward with this unit gathered, and
         while this unit computes backward; on its parameters gathered again while this unit's

@@ -325,9 +325,9 @@ def _refuse_broken(cluster: Cluster, name: str) -> None:
 
 @lru_cache(maxsize=16)  # the same failures recur with other start-ups and sizes
 def _half_of_replan(bcube: BCube, failed: Failures, rounds: int) -> _Half:
-    """Return the cost of a half of BML's re-plan; with several rounds, which have no halves, all.
+    """Return the cost of each half of BML's re-plan.
 
-    Raises `NotApplicableError` if there is no re-plan.
+    A re-plan in several rounds has no halves: then the cost of the whole is returned. Raises `NotApplicableError` if there is no re-plan.
     """
     program, halves = replanned(bcube, failed, rounds), []
     kinds: tuple[Kind, ...] = ("reduce_scatter", "all_gather") if rounds == 1 else ("all_reduce",)

@@ -33,7 +33,7 @@ _MAX_MEMORY_BITS = 62
 
 
 def applicable(problem: Problem) -> bool:
-    """Return whether the graph is small enough."""
+    """Return whether the graph is small enough for the exact method."""
     kinds = [it.kind for it in problem.collectives if problem.kinds[it.kind].mergeable]
     # The model's largest sum of memory: tensors, and buffers of all sets of collectives.
     packed = sum(it.pack_bytes + it.unpack_bytes for it in problem.collectives)

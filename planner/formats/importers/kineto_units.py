@@ -63,7 +63,7 @@ class _Step:
 
     @property
     def settings(self) -> object:
-        """What is equal in steps that are alike."""
+        """The properties that steps of one kind share."""
         rows = (replace(unit, forward_ns=0, backward_ns=0) for unit in self.units)
         return tuple(rows), self.own_bytes, self.buffers
 
