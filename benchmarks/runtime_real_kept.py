@@ -17,7 +17,8 @@ MOST_BUSY = 0.05
 """Share of the processors that others may take."""
 
 MOST_DRIFT = 0.05
-"""By how much the speed of the machine may change. Two profiles in a row differ by 2 to 3 %."""
+"""By how much a step may last longer, or shorter, as the machine's speed changes. Two profiles in a
+row differ by 2 to 3 %."""
 
 
 class Task(NamedTuple):
@@ -89,7 +90,11 @@ class Setting:
     @property
     def quiet(self) -> bool:
         """Whether hardly anything else ran, and the machine kept its speed."""
-        return max(self.before, self.during) <= MOST_BUSY and abs(self.drift or 0) <= MOST_DRIFT
+        step_ns = max(
+            self.compute_ns, self.transfer_ns
+        )  # at least: one of them may cover the other
+        drift = abs(self.drift or 0) * self.compute_ns / step_ns
+        return max(self.before, self.during) <= MOST_BUSY and drift <= MOST_DRIFT
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> "Setting":

@@ -297,7 +297,7 @@ class _Program:
             )
 
     def _start_after(self, of: Sequence[int]) -> None:
-        """Add the constraints that a transfer starts after the heads of all bytes sent up to then."""
+        """Add the constraints that a transfer starts after the heads of all bytes sent so far."""
         model, heads = self.model, sorted(set(of))
         previous: dict[int, Any] = {}
         for k, start in enumerate(self.starts):

@@ -59,8 +59,8 @@ NODES = 64
 
 
 BY_TABLE = 400
-"""Largest number of parameters for which the plan of the table itself is a start: improving it takes
-long."""
+"""Largest number of parameters for which the plan of the table itself is a start: improving it
+takes long."""
 
 
 class _Found(NamedTuple):

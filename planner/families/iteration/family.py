@@ -287,7 +287,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield plans with the algorithm of the usual plan: simple rules first, then for scenarios."""
+        """Yield plans with the usual plan's algorithm: simple rules first, then for scenarios."""
         start, *made = plans
         way = next(option for option in problem.options if option.algorithm == start.way)
         rules: list[Rule] = [servers]

@@ -327,7 +327,8 @@ def _refuse_broken(cluster: Cluster, name: str) -> None:
 def _half_of_replan(bcube: BCube, failed: Failures, rounds: int) -> _Half:
     """Return the cost of each half of BML's re-plan.
 
-    A re-plan in several rounds has no halves: then the cost of the whole is returned. Raises `NotApplicableError` if there is no re-plan.
+    A re-plan in several rounds has no halves: then the cost of the whole is returned. Raises
+    `NotApplicableError` if there is no re-plan.
     """
     program, halves = replanned(bcube, failed, rounds), []
     kinds: tuple[Kind, ...] = ("reduce_scatter", "all_gather") if rounds == 1 else ("all_reduce",)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 import planner.runtime
+from planner.model.errors import CommunicationError
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
@@ -223,6 +224,21 @@ def test_all_that_has_arrived_is_updated_by_one_call(world: World) -> None:
     count = len(updates)
     executor.close()
     assert count == 1
+
+
+@in_each_rank(1)
+def test_a_known_failure_ends_the_backward_pass(world: World) -> None:
+    """A gradient that completes a transfer stops a job that another rank has left."""
+    model, program = each_layer(10)
+    executor = GradientExecutor(model, program, SGD(model.parameters(), lr=0.1), world)
+    loss = model(torch.ones(2, 4)).sum()
+    failed = CommunicationError("rank 1 has left")
+    executor.channel._error = failed
+    with pytest.raises(CommunicationError) as caught:
+        loss.backward()
+    assert caught.value is failed
+    assert model[0].weight.grad is None
+    executor.close()
 
 
 @given(
