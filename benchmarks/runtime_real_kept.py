@@ -90,9 +90,8 @@ class Setting:
     @property
     def quiet(self) -> bool:
         """Whether hardly anything else ran, and the machine kept its speed."""
-        step_ns = max(
-            self.compute_ns, self.transfer_ns
-        )  # at least: one of them may cover the other
+        # The least time of a step: transfers and computation may overlap.
+        step_ns = max(self.compute_ns, self.transfer_ns)
         drift = abs(self.drift or 0) * self.compute_ns / step_ns
         return max(self.before, self.during) <= MOST_BUSY and drift <= MOST_DRIFT
 

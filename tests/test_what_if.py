@@ -202,6 +202,7 @@ def check_robust(
     if usual.status == Status.OPTIMAL:
         assert prospect.usual_ns <= cost
     if family.name not in ("caramel", "iteration"):  # whose bounds are those of an op order
+        assert (usual.lower_bound_ns or 0) <= cost
         variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
         bounds = [family.solve(variant).lower_bound_ns or 0 for variant in variants]
         assert prospect.bound == min(outlook.of(bounds), prospect.value)
