@@ -190,7 +190,7 @@ _SAME = re.findall(
     "algorithms batch_size computation cores depths epoch_samples interfaces max_overhead "
     "optimiser_ratio repetitions seed servers warmup workers",
 )
-"""Arguments with the names of their options."""
+"""Arguments of the library that have the same names as their options."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"--{name.replace('_', '-')}",) for name in _SAME},

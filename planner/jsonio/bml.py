@@ -303,7 +303,7 @@ def _transfers(
 def to_answer(
     case: Case[Problem], result: Result[Any, Any], deadline: Deadline | None
 ) -> BmlAnswer:
-    """Return the answer to a case; until a deadline, with the transfers a request asks for."""
+    """Return the answer to a case, with the transfers that a request asks for unless time is up."""
     if isinstance(result.plan, Collective):
         return algorithm_answer(case.problem, result)
     if case.request is None or deadline is None:
@@ -318,7 +318,7 @@ def to_answer(
 
 
 MAX_SWITCHES = 2**70
-"""A limit above the number of switches of any valid request, but too large for JSON Schema."""
+"""Upper limit on the number of switches in any valid answer; JSON Schema cannot state it."""
 
 
 def times(answer: BmlAnswer) -> tuple[Compared, ...]:

@@ -172,7 +172,7 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
 def to_answer(
     case: Case[Problem], result: Result[Plan, Evaluation], deadline: Deadline | None
 ) -> CaramelAnswer:
-    """Return the answer to a case; until a deadline, with advice on DDP and prices of targets."""
+    """Return the answer to a case, with advice on DDP and prices of targets unless time is up."""
     problem, plan = case.problem, result.plan
     if plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**base_fields(CaramelAnswer, result))

@@ -224,7 +224,7 @@ def timeline(answer: IbatchAnswer) -> Timeline:
 
 
 def _check_times(answer: IbatchAnswer, schedule: Sequence[BatchAnswer]) -> None:
-    """Check that the network and the worker do one thing at a time, until the objective."""
+    """Check that transfers and computations are serial, and end at the objective."""
     rows = placed("schedule", schedule)
     transfer = ("transfer_start_ns", "startup_end_ns", "transfer_end_ns")
     compute = ("compute_start_ns", "compute_end_ns")

@@ -16,7 +16,7 @@ from planner.solving.family import Family
 from planner.solving.result import Result
 
 ToAnswer: TypeAlias = "Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]"
-"""Returns the answer of a result; with a deadline, also the parts that take time, until then."""
+"""Encodes the result of a case, with the parts that take long if there is a deadline for them."""
 
 
 def of_result(answer: Callable[[Any, Result[Any, Any]], Any]) -> ToAnswer:

@@ -212,7 +212,7 @@ def decode_network(data: bytes) -> Described:
 
 
 def described(document: NetworkDocument, path: str = "network") -> Described:
-    """Return the typed network; errors carry `path`. Of measured times the table counts."""
+    """Return the typed network, measured times as a table; errors carry `path`."""
     with inside(path):
         return _described(document)
 

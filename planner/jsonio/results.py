@@ -20,7 +20,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import inside, one_of, shown
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
-"""The lengths keep within Python's limit on digits of an integer."""
+"""A fraction as text; longer integers would exceed Python's limit on digits."""
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

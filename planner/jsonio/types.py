@@ -56,10 +56,10 @@ LayerRange = Annotated[tuple[Index, Index], says("half-open: [a, b] holds layers
 
 
 def as_document(kind: type[S], /, *sources: object, **others: Any) -> S:
-    """Return a document with `others`, and otherwise with attributes of the sources, by name.
+    """Return a document; fields that are not in `others` are copied from the sources' attributes.
 
-    The first source that has an attribute counts. Rows inside become documents as well, and
-    fractions become numbers; values of None stay unset.
+    The first source that has an attribute of the field's name counts. Rows inside become documents
+    as well, and fractions become numbers; values of None stay unset.
     """
     for name, (form, nullable) in _forms(kind).items():
         for source in () if name in others else sources:
@@ -109,7 +109,7 @@ def fields_of(document: Struct, names: Iterable[str] | None = None) -> dict[str,
 
 
 def as_dataclass(kind: type[T], document: Struct, /, **others: Any) -> T:
-    """Return a dataclass with `others`, and otherwise with the set fields of a document, by name.
+    """Return a dataclass; fields that are not in `others` are copied from the document.
 
     Documents inside become dataclasses of their own; errors carry the path into the document.
     """
@@ -131,7 +131,7 @@ def _made(kind: Any, value: Any, path: str) -> Any:
 
 @cache
 def _dataclasses_in(kind: type[Any]) -> dict[str, type[Any] | None]:
-    """Return the fields of a dataclass, each with the dataclass that it, or its rows, are."""
+    """Return the fields of a dataclass, each with the dataclass of its value or rows, or None."""
 
     def dataclass_in(hint: Any) -> type[Any] | None:
         if is_dataclass(hint):

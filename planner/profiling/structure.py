@@ -222,7 +222,7 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
 
 
 def _kept(calls: Sequence[Call]) -> list[int]:
-    """Return the saved bytes of each leaf call; enclosing calls are charged as their times are."""
+    """Return the saved bytes of each leaf call, with those of enclosing calls next to it."""
     kept, before = [], 0
     for call in calls:
         if call.leaf:

@@ -351,7 +351,7 @@ def _tried(
 
 
 def _undecided(times: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return the variants that no other was faster than in every turn."""
+    """Return the variants, without those that another variant beat in every turn."""
     return [
         name
         for name, own in times.items()

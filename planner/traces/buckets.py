@@ -25,7 +25,8 @@ NEAR = 100
 """Sizes that differ by less than 1/NEAR are the same: systems may pad their buckets."""
 
 _WIDTHS = (Fraction(1), Fraction(1, 2), Fraction(2))
-"""Sizes of a sent number over one of a gradient: the same type, a 16-bit one, a 32-bit one."""
+"""Size of a number as sent, relative to its size in a gradient: equal, or 16 bits for 32, or the
+reverse."""
 
 _STARTUPS = 256
 """Number of start-ups that are tried."""

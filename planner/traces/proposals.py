@@ -25,7 +25,7 @@ MOST_OFF = Fraction(1, 5)
 """A prediction of the recorded step that is further off gets no proposal."""
 
 RESIDUAL = 0.025
-"""By how much predicted gains of buckets miss measured ones, in nine of ten cases.
+"""Error of predicted gains of bucket sizes that nine of ten cases do not exceed.
 
 Nineteen of twenty gains of DDP's bucket sizes (`benchmarks/runtime_real.py`) miss less beyond their
 rounds. With it, 21 of 24 measured gains of DDP, ZeRO and FSDP2 are in their interval

@@ -44,7 +44,7 @@ def three_steps(proposal: Proposal, recorded: Recorded) -> Timeline:
 
 
 def _named(name: str, bars: Iterator[_Bar]) -> Iterator[Interval]:
-    """Yield what computes, and what is sent with its number."""
+    """Yield the intervals of computation, and those of transfers with their numbers."""
     number = 0
     for start, end, kind in bars:
         if kind in COMPUTES:
@@ -57,7 +57,7 @@ def _named(name: str, bars: Iterator[_Bar]) -> Iterator[Interval]:
 
 
 def _kinds(recorded: Recorded, sharded: bool) -> dict[str, Kind]:
-    """Return the collectives that are planned, and as what they are drawn."""
+    """Return the planned collectives, each with the kind of interval that it is drawn as."""
     if not sharded:
         scatters = gradient_sends(recorded)[0].collective == "reduce_scatter"
         return {"reduce_scatter": "reduce_scatter"} if scatters else {"all_reduce": "all_reduce"}
@@ -65,7 +65,7 @@ def _kinds(recorded: Recorded, sharded: bool) -> dict[str, Kind]:
 
 
 def _recorded(proposal: Proposal, recorded: Recorded, kinds: Mapping[str, Kind]) -> Iterator[_Bar]:
-    """Yield what the recorded step computed, and sent of the kinds that are planned."""
+    """Yield the computation of the recorded step, and its transfers of the planned kinds."""
     periods = periods_of(recorded)
     lasting = {place: end - start for place, (start, end) in enumerate(periods)}
     place = min(lasting, key=lambda step: (abs(lasting[step] - proposal.step_ns), step))

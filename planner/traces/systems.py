@@ -105,7 +105,7 @@ def take_turns(rank: Recorded, sends: Sequence[Transfer]) -> bool:
 
 
 def since_the_calls(rank: Recorded) -> Recorded:
-    """Return a recording whose transfers begin when the host called for them, and waited."""
+    """Return a recording in which every transfer begins when the host called for it."""
     return replace(
         rank, transfers=tuple(replace(each, start_ns=each.called_ns) for each in rank.transfers)
     )

@@ -211,7 +211,7 @@ def _reading(problem: Problem, system: Target, settings: Settings, turns: bool) 
 
 
 def _in_buckets(problem: Problem, settings: Settings, turns: bool) -> Problem:
-    """Return the problem with a parameter for each bucket, ready when it was called for.
+    """Return the problem with one parameter per bucket, ready when its transfer was called for.
 
     If transfers and computation took turns, or nothing is known, all are ready behind the backward
     pass.
@@ -237,7 +237,7 @@ def _in_buckets(problem: Problem, settings: Settings, turns: bool) -> Problem:
 
 
 def _undisturbed(problem: Problem, plan: Plan) -> Problem:
-    """Return the problem whose computation, slowed down under a plan, is that of the given one.
+    """Return the problem without contention whose computation under a plan lasts as long as given.
 
     The backward pass is shortened, since transfers of gradients overlap no other.
     """

@@ -32,7 +32,7 @@ from planner.traces.recorded import Recorded
 from planner.traces.waits import one_of_several
 
 _TRIES = 6
-"""How often a plan is sought that holds less at the end of the forward pass."""
+"""Attempts to find a plan that holds less memory at the end of the forward pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, 
 
 
 def without_stragglers(recorded: Recorded, ranks: Sequence[Recorded]) -> Recorded:
-    """Return a recording whose transfers begin when the last of several ranks came to them.
+    """Return a recording in which every transfer begins when the last rank was ready for it.
 
     They last as long as on the rank where they were shortest: the others waited for it.
     """

@@ -78,7 +78,7 @@ def _moments(chart: Chart[Timeline]) -> list[tuple[int, str, str]]:
 
 
 def _row_order(end_ns: int, moment: tuple[int, str, str]) -> tuple[bool, int]:
-    """Return a key by which no line of a moment crosses the text of another below it."""
+    """Return a sort key of moments: in this order, no moment's line crosses the text of another."""
     time_ns = moment[0]
     late = 2 * time_ns > end_ns
     return late, -time_ns if late else time_ns

@@ -101,7 +101,7 @@ def _gantt(answer: IterationAnswer) -> Html:
 
 
 def gantt(chart: Chart[Timeline], what: str) -> Html:
-    """Return a Gantt chart for a page; `what` it shows is for those who hear the page."""
+    """Return a Gantt chart for a page; screen readers read `what` it shows."""
     label = f"Gantt chart: {what} in {format_ns(chart.view.end_ns)}"
     parts, bottom = draw_gantt(chart)
     return scrolled(drawing("wide chart", (WIDTH, bottom), *parts, label=label), label)

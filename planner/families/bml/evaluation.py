@@ -34,7 +34,7 @@ _Carried: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 
 class Hop(NamedTuple):
-    """What NICs carry, shape (k, N), and servers add, shape (N,), in hops that run at once."""
+    """Bytes that NICs carry, shape (k, N), and that servers add, shape (N,), in concurrent hops."""
 
     sent: "NDArray[np.int64]"
     received: "NDArray[np.int64]"

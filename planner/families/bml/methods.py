@@ -215,7 +215,7 @@ MAX_ROUNDS = 1024
 """Largest number of rounds without start-up costs, where more rounds help less and less."""
 
 MAX_HELD = 2**23
-"""Steps times NICs up to which the loads of all steps are kept at once, in 128 MiB each time."""
+"""Up to this product of steps and NICs, the loads of all steps are kept in memory (128 MiB)."""
 
 
 def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) -> PlanT:

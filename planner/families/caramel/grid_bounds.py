@@ -73,7 +73,7 @@ class _Side:
         self.caps[-1] = 0  # the middle starts at the innermost moment
 
     def inside(self, time: Floats, cost: GridCost, size: Floats) -> Floats:
-        """Return when a last transfer ends, at least the innermost moment."""
+        """Return the end of a side's last transfer, at least the innermost moment (ns)."""
         ended = np.maximum(time + cost.of(size), self.top)
         return np.where(time < self.top, ended, self.top)
 
@@ -134,7 +134,7 @@ class _Inwards:
         return min(ends)
 
     def sizes(self, end: _End) -> list[tuple[str, float]]:
-        """Return the side and the bytes of each transfer that makes an end, the outermost first."""
+        """Return the side and the bytes of each transfer of the best end, the outermost first."""
         _, row, column, x, y = end
         last = [("left", x), ("right", y)]
         if self.left.caps[row] > self.right.caps[column]:

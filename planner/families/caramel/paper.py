@@ -337,7 +337,7 @@ def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
 # Complexity: O(pieces²) for a measured cost, O(1) for an affine one. Source: Caramel §4.2.
 
 DOUBLING = Fraction(4, 5)
-"""θ."""
+"""θ: a transfer is large enough if one of twice its size takes at least 2θ times as long."""
 
 
 @lru_cache(maxsize=256)  # slow for a table: all pairs of pieces

@@ -26,11 +26,11 @@ ENOUGH = 200
 """A bound within 1/ENOUGH of a plan is not raised by a finer grid."""
 
 SIZES = 128
-"""Sizes of a transfer that reaches into the middle."""
+"""Number of sizes that are tried for a transfer that crosses from one side to the other."""
 
 FIRST, FINEST = 16, 512
-"""Grids for the time by which a transfer on the left reaches into the middle: the number of steps
-of the first grid, and of the finest."""
+"""Steps of the first grid, and of the finest, of the time by which a transfer of the left side
+overruns that side."""
 
 
 def table_bound(windows: Windows, cost: GridCost, high: int, counts: Sequence[int] = COUNTS) -> int:
@@ -102,7 +102,7 @@ class _Inwards:
         return high
 
     def _value(self, over: float, most_over: float) -> float:
-        """Return the least iteration if the left side reaches so far into the middle."""
+        """Return the least iteration if the left side is overrun by `over` to `most_over` (ns)."""
         left, right, cost = self.left, self.right, self.cost
         carried = self.most[-1]
         if len(left.at) > 1:

@@ -81,7 +81,7 @@ class Chain:
         self.arcs = arcs_by_start[::-1]
 
     def _from(self, place: int) -> tuple[_Arcs, "Ints"]:
-        """Return the units that begin at a place, and the most that units before may keep."""
+        """Return the units that begin at a place, and the most bytes earlier units may keep."""
         last = int(np.searchsorted(self.sizes, self.sizes[place] + self.room // 2, side="right"))
         stops = np.arange(place + 1, last)
         size, made = self.sizes[stops] - self.sizes[place], self.made[stops] - self.made[place]

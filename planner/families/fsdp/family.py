@@ -167,7 +167,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
         return ["auto", *(name for name in self.names() if name != "exact")]
 
     def check_profile(self, profile: Profile) -> None:
-        """Do nothing: layers are all it takes."""
+        """Accept every profile: the problem needs only layers."""
 
 
 def _scaled(mesh: Mesh, scenario: Scenario) -> Mesh:

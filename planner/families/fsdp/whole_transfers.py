@@ -307,7 +307,7 @@ def _promise(labels: "Ints") -> "Ints":
 
 
 def _better(labels: "Ints", time: str) -> "Ints":
-    """Return labels without those that are nowhere better than their unit's least in a field."""
+    """Return the labels, but those that the label of least time of the same unit dominates."""
     columns = _Labels(*labels[:-1])
     unit = 2 * columns.first + (columns.size == 0)
     order = np.lexsort((columns.kept, getattr(columns, time), unit))

@@ -157,7 +157,7 @@ _Price = tuple[AffineCost | TableCost | DepthCost, ...]
 
 
 def _price(way: Way) -> _Price:
-    """Return the costs that make two ways interchangeable."""
+    """Return the costs of a way; ways of equal costs have equal plans."""
     return way.half, way.pull, way.all_reduce
 
 

@@ -173,7 +173,7 @@ def _used(plan: Plan) -> tuple[tuple[str, ...], Mode]:
 
 
 def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | None:
-    """Return the best alternative that is not the plan's own under another name.
+    """Return the best alternative that differs from the plan's own.
 
     Alternatives by another algorithm and of another cost come first.
     """

@@ -135,10 +135,10 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
 
 
 Level = tuple[int, int]
-"""A kind's bytes divided by 2 to the first power are the most bytes of a merged transfer.
+"""Powers of 2 that limit merging: a merged transfer carries at most its kind's bytes / 2^first.
 
-That divided by 2 to the second power are the most bytes of a collective that is merged: a small one
-saves as long a start-up as a large one, and takes less time to pack."""
+Only collectives of at most this limit / 2^second are merged: a small one saves as much start-up as
+a large one, and takes less time to pack."""
 
 
 def groups_up_to(
@@ -173,11 +173,10 @@ def groups_up_to(
 
 
 MAX_LEVEL = 10
-"""Merged transfers carry at least their kind's bytes divided by 2 to this power."""
+"""Largest first power of a `Level` that is tried."""
 
 SMALL = 4
-"""Collectives are also merged by size if they have at most a merged transfer's bytes divided by 2
-to this power."""
+"""Second power of a `Level`, where only small collectives are merged."""
 
 
 def mergings_by_size(problem: Problem) -> Iterator[Groups]:

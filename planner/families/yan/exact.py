@@ -219,7 +219,7 @@ def quick(
 
 
 def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:
-    """Return the best of some numbers of replicas, as if all machines were equal."""
+    """Return the best of some purely data-parallel triples, as if all machines were equal."""
     alike = replace(problem, machine_speeds=None)
     layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
     most = min(space.most_replicas, problem.machines - space.fewest_servers)

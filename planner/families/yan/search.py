@@ -234,7 +234,7 @@ class Engine:
         )
         self.deadline = deadline
         self.stopped = False
-        """Whether a triple was solved in haste, unknown to the search."""
+        """Whether time ran out while a triple was solved, so that its layers may not be optimal."""
         self._solved: dict[Triple, Solved | None] = {}
         self._exact: dict[Triple, Exactly] = {}
 

@@ -41,7 +41,7 @@ _COLLECTIVES = {
 
 
 def collective_in(name: str) -> str:
-    """Return the collective that a name says; empty if none."""
+    """Return the collective that a name contains; empty if none."""
     plain = name.lower().replace("_", "")
     return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
 

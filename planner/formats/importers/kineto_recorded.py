@@ -105,7 +105,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
 
 
 class _Moved(NamedTuple):
-    """What moved data: a kernel, or a range of the host."""
+    """A kernel, or a range of the host, that moved data."""
 
     event: Event
     around: Event | None  # the range that it belongs to
@@ -195,7 +195,7 @@ def _transfer(moved: _Moved, step: int) -> Transfer:
 
 
 def _of_all_ranks(transfer: Transfer, ranks: int) -> Transfer:
-    """Return a transfer of the host; the range of a gather says a rank's share."""
+    """Return a transfer of the host with the bytes of all ranks; a gather records those of one."""
     if transfer.collective != "all_gather" or transfer.size_bytes is None:
         return transfer
     return replace(transfer, size_bytes=ranks * transfer.size_bytes)

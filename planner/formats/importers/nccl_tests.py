@@ -273,7 +273,7 @@ def _of_cells(run: _Run, cells: Sequence[str], where: str) -> tuple[int, _Side |
 
 
 def _of_result(result: NcclResult, where: str) -> _Side | None:
-    """Return the measurement out of place of a row of JSON."""
+    """Return the out-of-place measurement of a JSON row."""
     side = result.out_of_place
     if side is None or not result.size:
         return None

@@ -63,10 +63,10 @@ DECIMALS = 4
 
 
 Tick = Callable[[], object]
-"""Is called now and then by what computes; it may release a transfer."""
+"""A function that the computation calls regularly; it may release a transfer."""
 
 _Made = Callable[[int, bool], list[Ticket]]
-"""Makes a number of transfers, ready to leave or not."""
+"""Returns a number of transfers; the second argument says whether they are ready to leave."""
 
 
 class _Sample(NamedTuple):

@@ -17,7 +17,7 @@ from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, timeout_margin_s
 
 _LET_GO_S = 0.02
-"""Time (s) for gloo's threads, without this thread, to free the objects of their last transfers.
+"""Pause (s) of this thread at the end, in which gloo's threads free their last transfers' objects.
 
 To free them takes Python's lock. An interpreter that ends first makes them abort the process (torch
 2.13: an `AsyncWork` holds Python objects, and a thread that may not take the lock is unwound).
