@@ -204,13 +204,11 @@ def test_layers_by_hand() -> None:
     assert full == Description("full", (8,), (5,), None, None, 40, 45)
 
 
-def mixed(m: Any, tokens: Tensor) -> Any:
-    """Multiply positions with each other between two layers."""
-    made = m.one(tokens)
-    return m.two(torch.bmm(made, made.transpose(1, 2)).softmax(-1) @ made)
-
-
 def test_products_between_layers_belong_to_the_one_before() -> None:
+    def mixed(m: Any, tokens: Tensor) -> Any:
+        made = m.one(tokens)
+        return m.two(torch.bmm(made, made.transpose(1, 2)).softmax(-1) @ made)
+
     model = Model(mixed, one=nn.Linear(6, 6), two=nn.Linear(6, 4))
     first, second = described(model, torch.randn(2, 7, 6))
     assert (first.kind, second.kind) == ("attention", "full")
@@ -219,7 +217,7 @@ def test_products_between_layers_belong_to_the_one_before() -> None:
 
 
 class Own(nn.Module):
-    """A layer nobody knows: `power` matrices, and a scale."""
+    """A layer nobody knows: a matrix, or a scale."""
 
     def __init__(self, shape: tuple[int, ...], *, multiply: bool) -> None:
         super().__init__()
