@@ -45,8 +45,6 @@ last gradient of each bucket.
 
 PULL = planner.solve({**IBATCH, "method": "layer_by_layer"})
 PUSH = planner.solve({**IBATCH, "direction": "push", "method": "one_batch"})
-
-
 STEPS = [f"{layer}/forward" for layer in "abc"] + [f"{layer}/backward" for layer in "cba"]
 GRAPH: dict[str, list[dict[str, Any]]] = {
     "ops": [

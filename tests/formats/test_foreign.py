@@ -10,11 +10,7 @@ from tests.cli.line import Line, write
 from tests.formats import test_nccl_tests, test_timed_rows
 
 TOPOLOGY = """<system version="1">
-  <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175">
-    <pci busid="0000:01:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
-      <gpu dev="0" sm="89" rank="0" gdr="0"/>
-    </pci>
-  </cpu>
+  <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="175"/>
 </system>
 """
 GRAPHS = (

@@ -61,9 +61,10 @@ def test_what_runs_between_two_kernels_is_no_time_of_an_op() -> None:
     assert warned(events, "run for 0.008 ms of a step of 0.705 ms")
 
 
-def test_what_runs_at_once_counts_once() -> None:
-    kernels = [*launch(1, 6, 20, 30), *launch(2, 21, 40, 30, stream=8), *launch(3, 27, 45, 10)]
-    events = [*a_step(), *kernels]
+def test_what_runs_at_once_counts_once_whatever_runtime_started_it() -> None:
+    events = [*a_step(), *launch(1, 6, 20, 30, runtime="xpu_runtime")]
+    events += launch(2, 21, 40, 30, stream=8, runtime="privateuse1_runtime")
+    events += launch(3, 27, 45, 10, runtime="cuda_driver")
     assert durations(events)[:3] == [30_000, 20_000, 0]
     assert warned(events, "run for 0.05 ms of a step of 0.1 ms: the rest")
 
@@ -88,12 +89,6 @@ def test_a_host_that_runs_ahead_does_not_shorten_what_the_device_does() -> None:
         events += launch(k, 100 * k + 6, 1000 * k, 990)
     assert durations(events)[0] == 990_000
     assert not warned(events, "shortened")
-
-
-def test_other_runtimes_start_kernels_too() -> None:
-    for category in ("xpu_runtime", "privateuse1_runtime", "cuda_driver"):
-        events = [*a_step(), *launch(1, 6, 20, 30, runtime=category)]
-        assert durations(events)[0] == 30_000
 
 
 def test_events_of_unknown_accelerators_are_not_ignored_silently() -> None:

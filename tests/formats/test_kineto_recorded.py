@@ -19,8 +19,6 @@ Kernel = tuple[str, float, float, float | None, int]
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "ampere_sgemm_128x64_nn"
-
-
 NAMES = f"""
 NCCL: {NCCL}
 NCCL: mscclKernel_Sum_float_Simple_LL_true

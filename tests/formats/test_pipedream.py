@@ -56,9 +56,10 @@ def test_unordered_rows_lists_and_the_input_row() -> None:
     assert "data loading" in warning
 
 
-def test_branches_share_a_block() -> None:
+def test_branches_share_a_block_and_without_parameters_there_is_no_graph() -> None:
     profile, _ = read(*(row(f"node{i}", "ReLU(inplace)") for i in range(1, 6)), *EDGES)
     assert [layer.block for layer in profile.layers] == [0, 1, 2, 2, 2]
+    assert profile.graph is None
 
 
 def test_the_edges_make_a_dataflow_graph() -> None:
@@ -80,10 +81,6 @@ def test_the_edges_make_a_dataflow_graph() -> None:
         Parameter("node2 A", 8, ("node2 A/backward",), ("node2 A/forward",)),
         Parameter("node4 C", 4, ("node4 C/backward",), ("node4 C/forward",)),
     )
-
-
-def test_without_parameters_there_is_no_dataflow_graph() -> None:
-    assert read(row("node1", "ReLU"))[0].graph is None
 
 
 @pytest.mark.parametrize(

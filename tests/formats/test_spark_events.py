@@ -28,8 +28,6 @@ from tests.formats.spark_logs import (
 )
 
 MS = 10**6
-
-
 LOG = text_of(loop(5)).encode()
 
 

@@ -1,7 +1,11 @@
-"""Tables of measured collectives: DeepSpeed's communication logger, and Vidur's. Made up here."""
+"""Tables of measured collectives: DeepSpeed's communication logger, and Vidur's. Made up here.
+
+And rows of tables for NCCL's example tuner plugin, read again by its documented grammar.
+"""
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -9,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
+from planner.formats.exporters.nccl_tuner import Rule, encode_rules, rules_of
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
 from planner.formats.importers.timed_rows import MOST_SIZES, TimedRow, network_of, read_vidur
+from planner.model.measured import Measured, MeasuredNetwork
 from tests.formats.refused import refused
 from tests.formats.test_nccl_tests import damaged
 
@@ -95,22 +101,19 @@ def test_sizes_and_times_are_those_of_whole_messages() -> None:
     assert "those of 16 ranks" not in said
 
 
-def test_prefixes_of_launchers() -> None:
+def test_prefixes_of_launchers_and_earlier_summaries_change_nothing() -> None:
     assert read([f"worker-0: {line}" for line in TABLE]) == RIGHT
     noise = "[2022-06-26 01:39:55,722] [INFO] [logging.py:69:log_dist] [Rank 0] step=1"
     assert read([noise, *TABLE[:5], noise, *TABLE[5:]]) == RIGHT
+    earlier = [TABLE[0], "all_reduce", row("4.0 MB", 1, 1.0, 1.0, 1.0, 1.0)]
+    assert read([*earlier, *TABLE]) == RIGHT
+    assert re.search("(^|; )2 summaries", taken([*earlier, *TABLE])[1])
 
 
 def test_times_without_waiting_are_taken_where_they_are_printed() -> None:
     alone = {("all_reduce", 6461): 50_000, ("all_reduce", 3 * MB // 2): 250_000}
     assert read([*TABLE, *STRAGGLERS]) == alone
     assert "show_straggler" not in taken([*TABLE, *STRAGGLERS])[1]
-
-
-def test_a_later_summary_holds_all_of_those_before() -> None:
-    earlier = [TABLE[0], "all_reduce", row("4.0 MB", 1, 1.0, 1.0, 1.0, 1.0)]
-    assert read([*earlier, *TABLE]) == RIGHT
-    assert re.search("(^|; )2 summaries", taken([*earlier, *TABLE])[1])
 
 
 @pytest.mark.parametrize(
@@ -243,3 +246,68 @@ def test_of_many_sizes_a_disturbed_one_does_not_stand_for_its_neighbours() -> No
     late = [time for size, time in network.tables[0].points if 8 * 500 < size < 8 * 5000]
     assert late
     assert set(late) == {10}
+
+
+# --- rows for NCCL's tuner
+
+Points = tuple[tuple[int, int], ...]
+CHOICES = (("ring", "simple"), ("tree", "ll"), ("nvls", "ll128"))
+POINTS = st.lists(
+    st.tuples(st.integers(8, 10**6), st.integers(1, 10**6)),
+    min_size=2,
+    max_size=8,
+    unique_by=lambda row: row[0],
+).map(lambda found: tuple(sorted(found)))
+
+
+def network(points: Points, ranks: int = 16) -> MeasuredNetwork:
+    return MeasuredNetwork((Measured("all_reduce", ranks, 8, points),))
+
+
+def read_again(text: str) -> tuple[Rule, ...]:
+    lines = (line.split(",") for line in text.splitlines() if not line.startswith("#"))
+    return tuple(
+        Rule("all_reduce", int(least), int(most), algorithm, protocol, int(hosts), int(ranks))
+        for _, least, most, algorithm, protocol, _, hosts, ranks, *_ in lines
+    )
+
+
+@given(st.lists(POINTS, min_size=2, max_size=3), st.data())
+def test_every_size_takes_what_costs_least(tables: list[Points], data: st.DataObject) -> None:
+    networks = dict(zip(CHOICES, map(network, tables), strict=False))
+    costs = {choice: known.tables[0].cost for choice, known in networks.items()}
+    first = max(cost.points[0][0] for cost in costs.values())
+    last = min(cost.points[-1][0] for cost in costs.values())
+    if first > last:
+        with refused(None, "nothing to tune"):
+            rules_of(networks)
+        return
+    rules = rules_of(networks)
+    assert read_again(encode_rules(rules, "a test")) == rules
+    assert rules[0].least_bytes == first
+    assert rules[-1].most_bytes == last
+    assert all(one.most_bytes + 1 == two.least_bytes for one, two in pairwise(rules))
+    for _ in range(10):
+        size = data.draw(st.integers(first, last))
+        (rule,) = [one for one in rules if one.least_bytes <= size <= one.most_bytes]
+        taken = costs[rule.algorithm, rule.protocol].cost_ns(size)
+        assert taken <= min(cost.cost_ns(size) for cost in costs.values()) + 2  # rounding
+
+
+def test_the_switch_is_where_the_tables_cross_or_at_the_last_size_alone() -> None:
+    falls, rises = network(((80, 3), (117, 244))), network(((10, 1), (123, 253)))
+    rules = rules_of({("ring", "simple"): falls, ("tree", "ll"): rises})
+    assert [(rule.most_bytes, rule.algorithm) for rule in rules] == [(116, "ring"), (117, "tree")]
+    low_first, high_first = network(((0, 100), (1000, 1100))), network(((0, 500), (1000, 700)))
+    low, high = rules_of({("tree", "ll"): low_first, ("ring", "simple"): high_first})
+    assert (low.algorithm, high.algorithm) == ("tree", "ring")
+    assert low.most_bytes in (499, 500)  # where both cost the same
+    assert low.line == f"allreduce,0,{low.most_bytes},tree,ll,-1,2,16,-1,-1"
+
+
+def test_unknown_names_and_single_choices_are_refused() -> None:
+    known = network(((1, 1), (2, 2)))
+    with refused(None, "star"):
+        rules_of({("star", "ll"): known, ("ring", "ll"): known})
+    with refused(None, "nothing to tune"):
+        rules_of({("ring", "ll"): known})

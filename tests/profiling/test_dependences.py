@@ -223,10 +223,10 @@ def test_a_part_takes_a_quarter_of_its_op_and_a_millisecond(
 
 
 def test_what_autograd_does_not_see_stays_in_its_place() -> None:
-    def compute(m: Any, x: Tensor) -> Any:
-        return m.head(m.drop(y := m.stem(x)) + m.a(y))
-
-    graph = dataflow(Model(compute, "stem a head", drop=nn.Dropout()).eval())
+    model = Model(
+        lambda m, x: m.head(m.drop(y := m.stem(x)) + m.a(y)), "stem a head", drop=nn.Dropout()
+    )
+    graph = dataflow(model.eval())
     assert reads(graph)["drop"] == {"stem"}
     assert reads(graph)["a"] == {"stem", "drop"}
     assert "drop" not in reads(graph, "backward")
@@ -234,24 +234,20 @@ def test_what_autograd_does_not_see_stays_in_its_place() -> None:
 
 
 def test_what_reads_nothing_recorded_follows_the_op_before() -> None:
-    def compute(m: Any, ids: Tensor) -> Any:
-        return m.decode(m.again(m.embed(ids).argmax(-1)))
-
-    model = Model(compute, "decode", embed=nn.Embedding(9, 4), again=nn.Embedding(9, 4))
+    modules = {"embed": nn.Embedding(9, 4), "again": nn.Embedding(9, 4)}
+    model = Model(lambda m, x: m.decode(m.again(m.embed(x).argmax(-1))), "decode", **modules)
     graph = dataflow(model, IDS)
     assert reads(graph)["again"] == {"embed"}
     assert list(reads(graph, "backward")) == ["loss", "decode", "again"]
     assert "embed.weight" not in updaters(graph)
 
 
-def test_a_gradient_of_the_input_alone_makes_no_graph() -> None:
-    profile = measured(frozen(linear()), (torch.ones(2, 4, requires_grad=True),))
+def test_a_gradient_of_the_input_alone_makes_no_graph_and_its_history_no_op() -> None:
+    leaf = torch.ones(2, 4, requires_grad=True)
+    profile = measured(frozen(linear()), (leaf,))
     assert profile.graph is None
     assert profile.backward_ns > 0
-
-
-def test_an_input_with_a_history_of_its_own() -> None:
-    grown = torch.ones(2, 4, requires_grad=True) * 2
+    grown = leaf * 2
     model_graph = observe(Model(lambda m, x: m.a(x) + m.b(x), "a b"), (grown,))
     assert [op.reads for op in model_graph.ops] == [(), (0,), (0, 1), (2,)]
     assert model_graph.node_ops[0] == 0

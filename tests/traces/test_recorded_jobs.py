@@ -1,6 +1,10 @@
-"""Buckets found in real traces of jobs over gloo, recorded here, against those of DDP."""
+"""Real traces of PyTorch's profiler, recorded here, against the models and jobs they are of.
+
+Buckets and units that are found in those of jobs over gloo are those of DDP and FSDP2.
+"""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -19,14 +23,16 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from planner.cli.export import settings_for
 from planner.cli.tune import proposed
+from planner.formats import read_kineto
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import Trace, read_trace
 from planner.formats.importers.kineto_units import units_in
 from planner.jsonio import fsdp
 from planner.runtime.world.world import World
-from planner.traces.proposals import Proposal, waited_for
+from planner.traces.proposals import waited_for
 from planner.traces.recorded import Recorded
 from planner.view.tuned_text import verdict_of
+from tests.profiling.models import Model, frozen
 from tests.runtime.jobs import in_each_rank
 from tests.runtime.reference import backward, make_model, make_optimizer
 
@@ -48,8 +54,10 @@ def traced(world: World, model: Any, run: Callable[[int], None], folder: Path) -
     return [text.encode() for text in world.gather("the traces", path.read_text("utf-8"))]
 
 
-def recorded(traces: list[bytes]) -> list[Recorded]:
-    return [recorded_in(read_trace(data), place) for place, data in enumerate(traces)]
+def read(traces: list[bytes]) -> tuple[list[Recorded], Trace]:
+    """Return the recordings, and the trace of the rank that the others wait for."""
+    jobs = [recorded_in(read_trace(data), place) for place, data in enumerate(traces)]
+    return jobs, read_trace(traces[jobs.index(waited_for(jobs))])
 
 
 @pytest.mark.slow
@@ -72,9 +80,9 @@ def test_buckets_are_those_that_ddp_was_given(world: World, ranks: int, tmp_path
         traces = traced(world, parallel, run, tmp_path)
         if world.rank:
             continue
-        jobs = recorded(traces)
+        jobs, trace = read(traces)
         assert [job.ranks for job in jobs] == [ranks] * ranks
-        _, proposal = proposed(jobs, read_trace(traces[jobs.index(waited_for(jobs))]))
+        _, proposal = proposed(jobs, trace)
         key = "rebuilt_bucket_sizes" if rebuilt else "bucket_sizes"
         sizes = parallel._get_ddp_logging_data()[key].split(",")
         assert proposal.buckets == tuple(map(int, sizes))
@@ -104,7 +112,7 @@ def test_units_are_those_that_fsdp2_was_given(world: World, ranks: int, tmp_path
         model(torch.ones(4, 12)).square().sum().backward()
         distributed.all_reduce(loss)
 
-    jobs, trace = _read(traced(world, model, run, tmp_path))
+    jobs, trace = read(traced(world, model, run, tmp_path))
     found = units_in(trace.ranges, waited_for(jobs))
     assert [unit.name for unit in found.units] == ["1", "2, 3", "4"]
     assert [unit.backward_at for unit in found.units] == [4, None, 3]
@@ -121,19 +129,83 @@ def test_units_are_those_that_fsdp2_was_given(world: World, ranks: int, tmp_path
     code = verdict_of(proposal, settings).settings
     model = make()
     exec(world.gather("the code", code)[0], {"model": model, "fully_shard": fully_shard})
-    plan = json.loads(world.gather("the plan", json.dumps(_kept(proposal)))[0])
-    jobs, trace = _read(traced(world, model, run, tmp_path))
+    units = zip(proposal.proposed, proposal.plan.units, strict=True)
+    kept = [(size, unit.keep) for size, unit in units]
+    plan = json.loads(world.gather("the plan", json.dumps(kept))[0])
+    jobs, trace = read(traced(world, model, run, tmp_path))
     found = units_in(trace.ranges, waited_for(jobs))
     assert [[unit.parameter_bytes, unit.backward_at is None] for unit in found.units] == plan
 
 
-def _kept(proposal: Proposal) -> list[tuple[int, bool]]:
-    """Return the bytes of the planned units, and which are kept."""
-    units = zip(proposal.proposed, proposal.plan.units, strict=True)
-    return [(size, unit.keep) for size, unit in units]
+# ---
+# One process, and its model.
 
 
-def _read(traces: list[bytes]) -> tuple[list[Recorded], Trace]:
-    """Return the recordings, and the trace of the rank that the others wait for."""
-    jobs = recorded(traces)
-    return jobs, read_trace(traces[jobs.index(waited_for(jobs))])
+def convolutional() -> tuple[nn.Module, Tensor]:
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 6, 3, bias=False),
+        nn.Flatten(),
+        nn.Linear(6 * 4 * 4, 5),
+    )
+    return model.double(), torch.randn(2, 3, 8, 8).double()
+
+
+def scores(m: Any, words: Tensor) -> Any:
+    found = m.frozen(m.embedding(words))
+    return m.output(found + m.second(m.first(m.norm(found)).relu()))
+
+
+def tied() -> tuple[nn.Module, Tensor]:
+    """A residual block, listed in another order than read, between twice the same weight."""
+    embedding, output = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
+    output.weight = embedding.weight
+    block: Any = {"norm": nn.LayerNorm(8), "second": nn.Linear(12, 8), "first": nn.Linear(8, 12)}
+    model = Model(scores, output=output, **block, frozen=nn.Linear(8, 8), embedding=embedding)
+    return frozen(model, "frozen"), torch.randint(0, 20, (2, 5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [convolutional, tied])
+def test_parameters_and_their_orders_are_those_of_the_model(
+    make: Callable[[], tuple[nn.Module, Tensor]], tmp_path: Path
+) -> None:
+    model, data = make()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    completed: list[int] = []
+    for one in trained:
+        hook: Any = one.register_post_accumulate_grad_hook
+        hook(lambda one: completed.append(one.nbytes))
+    reads: list[Tensor] = []
+    for module in model.modules():
+        module.register_forward_pre_hook(lambda module, _: reads.extend(module.parameters(False)))
+    file = tmp_path / "trace.json"
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
+        on_trace_ready=lambda done: done.export_chrome_trace(str(file)),
+    ) as profiler:
+        for _ in range(3):
+            completed.clear()
+            model(data).square().mean().backward()
+            model.zero_grad()
+            profiler.step()
+    imported, warnings = read_kineto(file.read_bytes(), name="m", source="trace.json")
+    assert warnings == ()
+    assert imported.provenance.repetitions == 2
+    graph = imported.graph
+    assert graph is not None
+    sizes = [parameter.size_bytes for parameter in graph.parameters]
+    assert Counter(sizes) == Counter(one.nbytes for one in trained)
+    # Gradients are complete in the order in which autograd called the hooks; those behind one op,
+    # in any order.
+    places = [graph.position[parameter.updated_by[0]] for parameter in graph.parameters]
+    in_order = zip(sorted(places), completed, strict=True)
+    assert sorted(in_order) == sorted(zip(places, sizes, strict=True))
+    # They are listed in the order of reading.
+    listed = {id(one): one.nbytes for one in reads if one.requires_grad}
+    assert sizes == list(listed.values())
+    assert sum(layer.parameter_bytes for layer in imported.layers) == sum(sizes)

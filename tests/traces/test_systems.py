@@ -59,7 +59,6 @@ def test_of_what_takes_turns_only_start_ups_can_be_saved(
 def by_turns_late(recorded: Recorded, late_ns: int) -> Recorded:
     """Return the recording of a rank that comes late to every other transfer of gradients."""
     starts = [each.start_ns for each in gradient_sends(recorded)]
-
     late = moved(recorded, lambda moment: moment + late_ns * bisect_left(starts, moment))
     sent = []
     for each, was in zip(late.transfers, recorded.transfers, strict=True):

@@ -87,16 +87,13 @@ HIDDEN = Job(((10**6, 2 * 10**6, 40_000),) * 6, 10**5, 20.0)
 """A job whose transfers can be hidden but for the last one."""
 
 
-def test_unlike_transfers_tell_start_ups_from_bytes() -> None:
+def test_unlike_transfers_tell_start_ups_from_bytes_and_equal_ones_do_not() -> None:
     bursts = [Burst(1, size, 50_000 + 3 * size) for size in (1000, 5000, 40_000)]
     lines = lines_of(bursts)
     assert len(lines) == 3
     for line in lines:
         assert line.startup_ns == pytest.approx(50_000, abs=3000)
         assert float(line.ns_per_byte) == pytest.approx(3, rel=0.07)
-
-
-def test_equal_transfers_do_not() -> None:
     startups = [line.startup_ns for line in lines_of([Burst(2, 8000, 10_000)] * 3)]
     assert min(startups) == 0
     assert 4950 <= max(startups) <= 5000
@@ -135,18 +132,19 @@ def test_a_gain_that_depends_on_start_ups_is_no_reason_to_change() -> None:
     assert found.at_most > 1.05
 
 
+LATE = replace(HIDDEN, ns_per_byte=40.0, startup_ns=1000)
+
+
 def test_what_one_transfer_of_all_leaves_to_gain_is_proposed() -> None:
-    job = replace(HIDDEN, ns_per_byte=40.0, startup_ns=1000)
-    found = propose(both(job, (1, 5)), job.graph)
-    gain = job.step_ns((1, 5)) / job.step_ns(counts_of(job, found.proposed))
+    found = propose(both(LATE, (1, 5)), LATE.graph)
+    gain = LATE.step_ns((1, 5)) / LATE.step_ns(counts_of(LATE, found.proposed))
     assert not found.keep
     assert found.least_gain - 1e-3 <= gain <= found.most_gain + 1e-3
     assert gain > 1.2
 
 
 def test_on_processors_nothing_is_proposed_without_a_measured_network() -> None:
-    job = replace(HIDDEN, ns_per_byte=40.0, startup_ns=1000)
-    recorded = both(job, (1, 5), device=False)
+    job, recorded = LATE, both(LATE, (1, 5), device=False)
     found = propose(recorded, job.graph)
     assert found.keep
     assert not found.contention

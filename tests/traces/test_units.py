@@ -98,21 +98,15 @@ def test_memory_to_spare_keeps_units_from_being_gathered_again() -> None:
     units = none.likeliest.traced.units
     assert [unit.forward_at for unit in units] == [0, 0, 0, 1, 2, 3]
     assert [unit.backward_at for unit in units] == [10, 9, 8, 7, 6, 5]
-
-
-@pytest.mark.parametrize("spare", [79_999, 80_000, 80_001])
-def test_memory_for_two_units_keeps_about_two_more(spare: int) -> None:
-    found = proposed(SLOW, spare)
-    kept = sum(unit.stop - unit.start for unit in found.plan.units if unit.keep)
-    assert 2 <= kept <= 4
-    assert found.gain > 1.05
+    two = proposed(SLOW, 80_000)  # units more
+    assert 2 <= sum(unit.stop - unit.start for unit in two.plan.units if unit.keep) <= 4
+    assert two.gain > 1.05
 
 
 def test_a_picture_shows_the_step_as_recorded_predicted_and_planned() -> None:
     job = replace(SLOW, own_bytes=8000, other_ns=10**6)
-    ranges, ranks = both(job)
-    found = propose_units(ranks, ranks[0], units_in(ranges, ranks[0]))
-    shown = three_steps(found, ranks[0])
+    found = proposed(job)
+    shown = three_steps(found, both(job)[1][0])
     ends = {lane: max(each.end_ns for each in shown.on(lane)) for lane in shown.resources}
     sent = [(each.start_ns, each.end_ns) for each in shown.on("recorded: network")]
     assert sent == [(start, end) for _, start, end, _ in job.followed()[1]]
@@ -160,7 +154,6 @@ def test_whatever_was_recorded_gets_a_proposal_or_a_reason(
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        ({}, ""),
         ({"layers.1": "layers.0.b"}, "unit layers.0.b is inside layers.0"),
         ({"(layers.1)": "(layers.1) [pg=2]"}, "layers.1 shards its parameters in several ways"),
         ({"pre_backward (layers.1)": "pre_backward (layers.9)"}, "does not follow the 6 units"),
@@ -172,8 +165,5 @@ def test_other_chains_are_refused(names: dict[str, str], why: str) -> None:
     ranges, ranks = both(SLOW)
     for old, new in names.items():
         ranges = [replace(mark, name=mark.name.replace(old, new)) for mark in ranges]
-    if not why:
-        assert len(units_in(ranges, ranks[0]).units) == 6
-        return
     with pytest.raises(NotApplicableError, match=why.replace("(", r"\(")):
         units_in(ranges, ranks[0])
