@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.jsonio import decode_profile, reply
-from tests.cli.commands import commands
+from planner.jsonio import PROBLEMS, decode_profile, reply, schema
+from planner.jsonio.schemas import FILES
+from tests import schemas
 from tests.cli.documents import IBATCH
-from tests.cli.line import Line, Said, read, write
+from tests.cli.line import Line, Said, commands, read, write
 from tests.jsonio.requests import SMALL as YAN
 
 GOOD = json.dumps(IBATCH)
@@ -97,3 +98,25 @@ def test_profile_keeps_standard_output_for_the_profile(
     assert decode_profile(Path("made.json").read_bytes()).parameter_bytes == 24
     assert "ended the program" in profiled("noisy_model:leave", 2).err
     profiled("noisy_model:make -o nowhere/profile.json", 2)
+
+
+def test_the_schema_is_one_of_schemas(line: Line) -> None:
+    everything = line("schema").json
+    assert everything.keys() == {*PROBLEMS, *FILES}
+    assert line("schema ibatch").json.keys() == {"request", "answer", "error"}
+    for name, found in everything.items():
+        assert found == json.loads(json.dumps(schema(name)))
+        for part in found.values() if name in PROBLEMS else [found]:
+            schemas.check_schema(part)
+
+
+def test_no_command_and_no_file_of_the_schema_is_forgotten() -> None:
+    """Who holds what they print against the schema."""
+    calibrating = {"compute": "calibrate compute", "fit": "calibrate fit"}  # test_calibrate.py
+    printed = {**calibrating, "profile": "import", "spark": "import"}
+    answered = {"compare", "plan", "solve"}  # against the answers of the library, and the schema
+    elsewhere = {"run", "calibrate network", "profile", "why", "tune"}  # the tests of their names
+    not_ours = {"draw", "export", "report"}  # pictures, pages and files of other tools
+    assert {*printed, "cluster", "network", "run", "why", "tune"} == set(FILES)
+    writing = {" ".join(one.path) for one in commands() if {"--json", "--output"} & {*one.options}}
+    assert writing == {*printed.values()} | answered | elsewhere | not_ours

@@ -26,8 +26,6 @@ from tests.test_summing_programs import MIXED
 
 _made = cache(made)  # of thousands of plans, most name one of a few programs
 
-FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
-
 
 @cache
 def fields(problem: str) -> list[str]:
@@ -61,7 +59,8 @@ def _leaves(kind: Any) -> Iterator[tuple[str, ...]]:
 SQUARE = {"machines": 9, "topology.n": 3, "nic.bytes_per_s": 1e9, "nic.startup_ns": 20_000}
 DAMAGED = {**MIXED, "cluster": patched(CLUSTERS["bcube"], SQUARE), "modes": ["replicated"]}
 SIMPLE: tuple[dict[str, Any], ...] = (ITERATION, CARAMEL, IBATCH, FSDP, BIGDL, BML)
-BASES = {**{one["problem"]: one for one in SIMPLE}, "mixed": MIXED, "damaged": DAMAGED}
+FAMILIES = [one["problem"] for one in SIMPLE]
+BASES = {**dict(zip(FAMILIES, SIMPLE, strict=True)), "mixed": MIXED, "damaged": DAMAGED}
 
 
 @cache
