@@ -198,6 +198,7 @@ REQUEST: dict[str, Any] = {
     ],
     "constants": GUESS,
 }
+CHOICE = ("partitions", "threads", "copies")
 # Servers, replicas, workers; partitions, threads and copies of both layers.
 RUNS = [
     ((1, 1, 1), (1, 1, 1), (1, 1, 1)),
@@ -211,10 +212,6 @@ RUNS = [
 ]
 
 
-def choice(*numbers: int) -> dict[str, Any]:
-    return dict(zip(("partitions", "threads", "copies"), numbers, strict=True))
-
-
 def decoded(document: dict[str, Any]) -> Any:
     return decode_measurements(json.dumps(document).encode())
 
@@ -223,7 +220,8 @@ def epochs(constants: dict[str, Any] = TRUE) -> dict[str, Any]:
     """Return measurements as they come out if these are the constants."""
     names = ("parameter_servers", "replicas", "workers_per_replica")
     rows = [
-        {**dict(zip(names, triple, strict=True)), "layers": [choice(*one) for one in layers]}
+        dict(zip(names, triple, strict=True))
+        | {"layers": [dict(zip(CHOICE, one, strict=True)) for one in layers]}
         for triple, *layers in RUNS
     ]
     document = {**REQUEST, "measurements": [{**row, "epoch_ns": 1} for row in rows]}
@@ -290,7 +288,11 @@ def test_machines_that_differ_are_named(line: Line) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("measurements[3].layers", [choice(1, 1, 1)], ": expected as many as the network has (2),"),
+        (
+            "measurements[3].layers",
+            [dict.fromkeys(CHOICE, 1)],
+            ": expected as many as the network has (2),",
+        ),
         ("measurements[0].epoch", 5, ": unknown field"),
         ("measurements[1].layers[1].threads", 3, ": expected at most 2"),
         ("measurements[2].layers[1].mapping", [[0, 1, 2]], ": expected a mapping for every layer"),

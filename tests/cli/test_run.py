@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch")
 
 from planner.jsonio import decode_profile
+from tests.cli.factories import commanded
 from tests.cli.printed import check_printed
-from tests.cli.ranks import commanded
 from tests.jsonio.test_iteration import CLUSTER
 
 MODEL = """
