@@ -219,13 +219,10 @@ def full_disk() -> Iterator[None]:
     [
         "solve request.json -o out.json",
         "solve request.json --jsonl -o out.json",
-        "compare groups.json -o out.json",
         "compare groups.json --picture out.svg",
-        "draw plan.json -o out.svg",
         "draw plan.json -o out.json.gz",
         "export ddp plan.json -o out.json",
         "plan model.json --cluster cluster.json -o out.json",
-        "plan model.json --cluster cluster.json --picture out.svg",
         "report model.json --cluster cluster.json -o out.html",
     ],
 )
@@ -238,10 +235,9 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_one(
     out = Path(command.rsplit(maxsplit=1)[-1])
     out.write_text("what was there")
     files = sorted(line.folder.iterdir())
-    said = f"planner: error: {out}: cannot be written: File too large\n"
     with full_disk():
         error = line(command, status=2).err
-    assert error == said
+    assert error == f"planner: error: {out}: cannot be written: File too large\n"
     assert out.read_text() == "what was there"
     assert sorted(line.folder.iterdir()) == files
     line(command)
@@ -265,7 +261,7 @@ def test_what_is_read_is_not_written(line: Line) -> None:
 
 
 def test_links_and_permissions_stay_and_new_files_have_the_usual_ones(tmp_path: Path) -> None:
-    file, link = tmp_path / "file", tmp_path / "link"
+    file, link, dangling = (tmp_path / name for name in ("file", "link", "dangling"))
     file.write_text("old")
     file.chmod(0o640)
     link.symlink_to("file")
@@ -273,7 +269,6 @@ def test_links_and_permissions_stay_and_new_files_have_the_usual_ones(tmp_path: 
     assert link.is_symlink()
     assert file.read_text() == "new"
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    dangling = tmp_path / "dangling"
     dangling.symlink_to("made")
     write_file(dangling, b"new")
     assert (tmp_path / "made").read_text() == "new"

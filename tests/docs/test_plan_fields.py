@@ -162,10 +162,8 @@ def _accepted(answer: dict[str, Any]) -> bool:
 def _programs_of_transfers(answer: Any) -> list[str]:
     if answer.transfers is msgspec.UNSET:
         return [summing_program(answer).program.name]
-    recipes = recipes_of(answer)
-    programs = {
-        name: _made(it or Recipe("ring", (answer.workers,))) for name, it in recipes.items()
-    }
+    ring = Recipe("ring", (answer.workers,))
+    programs = {name: _made(it or ring) for name, it in recipes_of(answer).items()}
     return [programs[transfer.algorithm or None].name for transfer in answer.transfers]
 
 
@@ -197,10 +195,8 @@ def fates(problem: str, path: str) -> set[str]:
             after = followed(other)
             if after is not None and after != before:
                 found.add("followed")
-            elif not _accepted(other):
-                found.add("refused")
             else:
-                found.add("ignored")
+                found.add("ignored" if _accepted(other) else "refused")
     return found
 
 

@@ -261,12 +261,9 @@ def test_memory_stands_below_with_its_peak_and_a_limit_that_is_near(
     assert ("limit 3 MiB" in words) == (limit == 3 * 2**20)
 
 
-NOTHING = replace(
-    timeline(),
-    intervals=tuple(replace(one, start_ns=0, end_ns=0) for one in timeline().intervals),
-    windows=(Window(0, 0, 0, 0, 0, "transfer 1: w"),),
-    marks=(Mark(0, "m"),),
-)
+AT_ONCE = tuple(replace(one, start_ns=0, end_ns=0) for one in timeline().intervals)
+WINDOWS = (Window(0, 0, 0, 0, 0, "transfer 1: w"),)
+NOTHING = replace(timeline(), intervals=AT_ONCE, windows=WINDOWS, marks=(Mark(0, "m"),))
 
 
 @pytest.mark.parametrize(
