@@ -1,9 +1,11 @@
 """The command line, run in this process: what it is given, and what it prints."""
 
+import argparse
 import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from planner.cli import main
+from planner.cli.main import parser
 
 
 class Said(NamedTuple):
@@ -58,9 +61,7 @@ class Line:
         return said.err
 
     def _files(self) -> dict[Path, bytes | None]:
-        return {
-            path: path.read_bytes() if path.is_file() else None for path in self.folder.iterdir()
-        }
+        return {one: one.read_bytes() if one.is_file() else None for one in self.folder.iterdir()}
 
 
 def started(words: str) -> subprocess.Popen[bytes]:
@@ -86,3 +87,22 @@ def read(name: str) -> Any:
 
 def without_runtime(answer: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if key != "runtime_s"}
+
+
+class Command(NamedTuple):
+    """A command: its words, such as ``("calibrate", "network")``, and the names of its options."""
+
+    path: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+def commands(
+    of: argparse.ArgumentParser | None = None, path: tuple[str, ...] = ()
+) -> Iterator[Command]:
+    """Yield the command of a parser, by default the whole command line's, and those below it."""
+    one = parser() if of is None else of
+    yield Command(path, tuple(name for action in one._actions for name in action.option_strings))
+    for action in one._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, child in action.choices.items():
+                yield from commands(child, (*path, name))

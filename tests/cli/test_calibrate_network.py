@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.cli.factories import commanded
 from tests.cli.line import Line, read, write
 from tests.cli.printed import check_printed
-from tests.cli.ranks import commanded
 
 QUICK = "calibrate network --repetitions 1 --seconds 1e-3 -o {rank}.json"
 

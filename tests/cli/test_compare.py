@@ -1,18 +1,27 @@
-"""``planner compare``: requests and profiles, each method with a row or left out with a reason."""
+"""``planner compare``: rows of methods, and what follows from what a family declares."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner.cli.compare_options import OPTIONS, PROFILED
+from planner.cli.compare_tables import reasons, table
 from planner.families import bml
 from planner.families.collectives import COLLECTIVES
 from planner.jsonio import PROBLEMS
-from tests.cli.documents import BML, CUT, DAMAGED, LAYERS, LINK, PROFILE, REQUESTS
+from planner.jsonio.interfaces import families
+from planner.solving.compare import compare
+from planner.solving.deadline import Deadline
+from planner.solving.methods import Outcome, named
+from planner.solving.result import Infeasibility
+from tests.cli.documents import BML, CUT, DAMAGED, LAYERS, LINK, PROFILE, REQUESTS, ROOT
 from tests.cli.line import Line, read, without_runtime, write
 from tests.cli.printed import check_answer
-from tests.jsonio.requests import BASES, told
+from tests.jsonio.requests import BASES, CHAIN, told
+from tests.words import Words
 
 HEADS = {
     "ibatch": "request, pull: 3 layers, 9 ns to compute",
@@ -35,9 +44,7 @@ ROWS = {
     "overlap": "own_order 42 ns 30 ns 2 8 B 31.25% feasible",
 }
 """A row of each table, without its run time."""
-FAST = "--methods exact,greedy,greedy_forward,greedy_backward,one_batch,layer_by_layer,mg_wfbp,ddp"
 ON_BCUBE = "compare tiny.json --problem bml --startup 5us --bandwidth 40Gb/s --bcube 3,2"
-CUT_OFF = "the failures cut off server [0, 1] from the other 8 that work"
 
 
 def blocks(out: str) -> list[str]:
@@ -105,7 +112,7 @@ def test_a_request_is_compared_as_it_is_solved_and_drawn(name: str, line: Line) 
     ("request_", "said"),
     [
         ({**BASES["small"], "memory_bytes": 1}, ": memory"),
-        (CUT, f"detour, trees: {CUT_OFF}"),
+        (CUT, "detour, trees: the failures cut off server [0, 1] from the other 8 that work"),
         ({**REQUESTS["drizzle"], "max_group_ns": 10**8}, "exact: "),
     ],
 )
@@ -127,16 +134,16 @@ def test_infeasible_requests_say_why_and_are_not_drawn(
     assert "the answer (infeasible) holds no plan: " in refused
 
 
-def test_batches_of_a_profile_are_compared(line: Line) -> None:
-    for direction in ("pull", "push"):
-        command = f"compare tiny.json {LINK} {FAST} --direction {direction}"
-        out = line(command).out
-        best = " ".join(rows_of(out)[0].values())
-        assert re.match(r"exact .* 0\.00% optimal ", best)
-        assert (re.search("left out: (mg_wfbp, )?ddp", out) is not None) == (direction == "pull")
-        answers = line(command, "--json").json
-        assert len({answer["lower_bound_ns"] for answer in answers}) == 1
-        assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
+@pytest.mark.parametrize("direction", ["pull", "push"])
+def test_batches_of_a_profile_are_compared(direction: str, line: Line) -> None:
+    methods = "exact,greedy_forward,greedy_backward,one_batch,layer_by_layer,mg_wfbp,ddp"
+    command = f"compare tiny.json {LINK} --methods {methods} --direction {direction}"
+    out = line(command).out
+    assert re.match(r"exact .* 0\.00% optimal ", " ".join(rows_of(out)[0].values()))
+    assert (re.search("left out: (mg_wfbp, )?ddp", out) is not None) == (direction == "pull")
+    answers = line(command, "--json").json
+    assert len({answer["lower_bound_ns"] for answer in answers}) == 1
+    assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
 
 
 def test_methods_without_a_plan_say_why(line: Line) -> None:
@@ -164,20 +171,14 @@ def test_gaps_refer_to_the_bound_of_auto(line: Line) -> None:
 
 
 def test_epochs_are_ranked_by_their_triples(line: Line) -> None:
-    def ranking(out: str) -> list[list[str]]:
-        head = "workers × replicas + servers"
-        (part,) = (part for part in blocks(out) if part.startswith(head))
-        return [bar.split() for bar in part.splitlines()[1:]]
-
     out = line("compare yan.json").out
     assert "3 machines of 2 cores" in blocks(out)[0]
     assert [*rows_of(out)[0].values()][:5] == ["exact", "1", "2", "1", "3"]
-    best, *others = ranking(out)
-    assert (best[0], best[-2:]) == ("1×2+1", ["121.5", "ms"])
-    assert all("%)" in " ".join(bar) or "×)" in " ".join(bar) for bar in others)
+    ranking = r"\nworkers × replicas \+ servers.*\n1×2\+1 .* 121\.5 ms\n(.+(%|×)\)\n)+"
+    assert re.search(ranking, out)
     out = line("compare - --methods exact", given=BASES["fixed"]).out
     assert "above bound and status: of the given ones only" in blocks(out)[0]
-    assert len(ranking(out)) == 2
+    assert len(re.findall(r"\n\d×\d\+\d ", out)) == 2
 
 
 def test_a_profile_is_compared_on_every_topology(line: Line) -> None:
@@ -192,27 +193,24 @@ def test_a_profile_is_compared_on_every_topology(line: Line) -> None:
     assert blocks(out)[2].startswith(title)
     assert title in Path("p.svg").read_text(encoding="utf-8")
 
-    plan, *answers = line(ON_BCUBE, "--methods ring_fattree,ps_bcube,bml_bcube --json").json
+    plan, *answers = line(ON_BCUBE, "--methods ring_fattree,ps_bcube --json").json
     request = {**BML, "gradient_bytes": 60000, "latency_ns": 5000}
     assert without_runtime(plan) == without_runtime(line("solve", given=request).json)
-    shared = ("n", "k", "servers", "switches", "full_transfer_ns", "ideal_ns")
-    expected = [
-        ("bml_bcube", 30_667, 20_667, "2 6 4 0.8889 30.67 µs 48.39%"),
-        ("ps_bcube", 36_000, 20_667, "2 6 4 1.3333 36 µs 74.19%"),
-        ("ring_fattree", 101_334, 26_334, "1 15 16 1.7778 101.3 µs 284.80%"),
-    ]
-    for answer, (name, time, bound, cells) in zip(answers, expected, strict=True):
+    shared = ("problem", "n", "k", "servers", "switches", "full_transfer_ns", "ideal_ns")
+    for answer, name, time, bound, cells in zip(
+        answers,
+        ("ps_bcube", "ring_fattree"),
+        (36_000, 101_334),
+        (20_667, 26_334),
+        ("2 6 4 1.3333 36 µs 74.19%", "1 15 16 1.7778 101.3 µs 284.80%"),
+        strict=True,
+    ):
         compared = plan["comparison"][name]
-        assert without_runtime(answer) == {
-            "problem": "bml",
-            "method": name,
-            "status": "feasible",
-            "objective_ns": time,
-            "lower_bound_ns": bound,
-            **{one: plan[one] for one in shared},
-            "times_full_transfer": compared["times_full_transfer"],
-            "comparison": {name: compared},
-        }
+        expected = {one: plan[one] for one in shared}
+        expected |= {"method": name, "status": "feasible", "comparison": {name: compared}}
+        expected |= {"objective_ns": time, "lower_bound_ns": bound}
+        expected["times_full_transfer"] = compared["times_full_transfer"]
+        assert without_runtime(answer) == expected
         (row,) = (row for row in rows if row["algorithm"] == name)
         assert " ".join(row.values()) == f"{name} {cells} feasible"
 
@@ -245,3 +243,144 @@ def test_the_method_and_the_time_limit_of_a_request_hold_for_its_plan(
     line("compare - -o plan.json", given=request)
     assert asked == [{"method": "trees", "time_limit": 2.5}]
     assert without_runtime(read("plan.json")) == without_runtime(answer)
+
+
+FAMILIES = families()
+
+
+def test_a_family_that_declares_nothing_shows_objective_gap_status_and_run_time() -> None:
+    def larger(problem: str, _: Deadline) -> Outcome[str]:
+        return Outcome("larger")
+
+    def largest(problem: str, _: Deadline) -> Outcome[str]:
+        why = Infeasibility(f"nothing is above {problem}", ("problem",))
+        return Outcome(None, infeasibility=why)
+
+    methods = {"auto": named("larger", larger), "larger": larger, "largest": largest}
+    family = Words({"larger": 1001}, methods, bound_ns=1000)
+    assert list(family.names()) == ["larger", "largest"]
+    found = compare("all", family.names(), solve=family.solve)
+    header, rows = table(family, "all", found)
+    assert header == ("method", "objective", "above bound", "status", "run time")
+    assert [row[:4] for row in rows] == [
+        ("larger", "1.001 µs", "0.10%", "feasible"),
+        ("largest", "–", "–", "infeasible"),
+    ]
+    assert list(reasons(found.rows)) == ["largest: nothing is above all"]
+    assert not family.options
+
+
+def test_families_with_scenarios_have_regret() -> None:
+    families = {**FAMILIES, "words": Words({"a": 1}, {})}
+    options = {name: [one.name for one in family.options] for name, family in families.items()}
+    asked = {name for name, own in options.items() if "--regret" in own}
+    assert asked == {*FAMILIES}  # those of planner's own all have
+
+
+@pytest.mark.parametrize("problem", ["ibatch", "iteration"])
+def test_regret_is_shown_of_a_profile(problem: str, line: Line) -> None:
+    command = f"compare data/profiles/lenet5.json --cluster office-4 --problem {problem} --regret"
+    command = f"{command} --methods layer_by_layer"
+    assert "\nbandwidth × 0.7" in line(command).out
+    assert len(line(command, "--json").json[0]["regret"]) == 7
+
+
+def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(line: Line) -> None:
+    command = f"compare tiny.json --problem caramel {LINK} --regret"
+    out = line(command, "-o plan.json").out
+    assert re.search(r"\n\n(keep DDP|worth trying): .+\n\nif +this plan +best plan found", out)
+    best, other = line(command, "--methods auto,ddp --json").json
+    assert best["regret"] == read("plan.json")["regret"]
+    assert not {"advice", "regret"} & other.keys()
+    assert "best plan found" in line("compare -", given={**CHAIN, "regret": True}).out
+    scenarios = {**CHAIN, "scenarios": [{"startup": 3}]}
+    assert "\nin the scenarios " in line("compare -", given=scenarios).out
+
+
+def test_warnings_are_said_once(line: Line) -> None:
+    request = {
+        "problem": "ibatch",
+        "compute_ns": [5, 5],
+        "layer_bytes": [10, 20],
+        "network": read("data/clusters/h100ib-10.json")["network"],
+        "scenarios": [{"computation": 2}],
+    }
+    for answer in line("compare - --methods exact --json", given=request).json:
+        assert [text for text in answer["warnings"] if "beyond the table" in text]
+        assert len(answer["warnings"]) == len(set(answer["warnings"]))
+
+
+def test_slow_witnesses_run_if_they_are_asked_for(line: Line) -> None:
+    long = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3] * 33, "compute_ns": [2] * 33}
+    out = line("compare -", given=long).out
+    asked = line("compare - --methods milp,cpsat --time-limit 0.5", given=long).out
+    for witness in ("milp", "cpsat"):
+        assert f"left out: {witness} (33 units; --methods {witness} runs it)" in out
+        assert (f"\n{witness} " in out, f"\n{witness} " in asked) == (False, True)
+
+
+def test_the_help_names_every_problem_its_options_and_its_methods(line: Line) -> None:
+    text = line("compare --help").out
+    listed = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[\w-]+)", text, flags=re.MULTILINE)
+    own = {option.name for family in PROFILED.values() for option in family.options}
+    assert {*own, *OPTIONS} <= {*listed}
+    assert "--ignore-memory       yan, fsdp, iteration: " in text
+    for name, family in FAMILIES.items():
+        about = text.partition(f"\n  {name}: {family.asks}\n")[2].partition("\n  planner")[0]
+        methods = about.partition(f"    {family.example}\n")[0]
+        assert re.split(r",\s+", methods.strip()) == list(family.names())
+
+
+QUICK = {
+    "ibatch": "--methods greedy,one_batch",
+    "caramel": "--methods caramel,ddp",
+    "fsdp": "--methods fsdp2",
+    "iteration": "--methods ddp",
+    "overlap": "--methods greedy",
+    "yan": "--methods data_parallel",
+}
+"""Those of which others take long; searches are tested with their families."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_examples_of_the_help_run(name: str, line: Line) -> None:
+    planner, *words = shlex.split(FAMILIES[name].example)
+    assert planner == "planner"
+    assert "\n-----" in line(*words, "--time-limit 0.5", QUICK.get(name, "")).out
+
+
+PROFILES = sorted(path.stem for path in (ROOT / "data" / "profiles").glob("*.json"))
+CLUSTERS = {"bml": "bml-bcube", "drizzle": "drizzle-32"}
+"""Those that a problem needs; others take any."""
+
+VARIED = ("lenet5", "resnet50", "gpt2_small")
+"""A chain, branches, and tied parameters; all go where most is asked of a profile."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("profile", "problem"),
+    [
+        (profile, problem)
+        for profile in PROFILES
+        for problem in (PROFILED if profile in VARIED else ("iteration", "yan"))
+    ],
+)
+def test_shipped_profiles_go_into_all_problems(profile: str, problem: str, line: Line) -> None:
+    words = f"compare data/profiles/{profile}.json --problem {problem} --json --computation 0.1"
+    cluster = f"--cluster {CLUSTERS.get(problem, 'office-4')} --time-limit 60"
+    best, *others = line(words, cluster, QUICK.get(problem, "")).json
+    assert best["problem"] == problem
+    assert best["status"] in ("optimal", "feasible")
+    assert best["objective_ns"] > 0
+    for answer in (best, *others):
+        check_answer(answer)
+
+
+def test_what_a_profile_lacks_is_named_with_the_way_to_record_it(line: Line) -> None:
+    profile = read("data/profiles/lenet5.json")
+    del profile["layers"][3]["connections"]
+    said = line("compare - --problem yan --cluster office-4", given=profile, status=2).err
+    assert "standard input: layers[3].connections: missing of layer 'features.conv2.conv'" in said
+    assert "planner profile records it" in said

@@ -14,18 +14,8 @@ import planner
 from planner.cli.parsing import OPTIONS, parse_bcube, parse_count, parse_number, seconds
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
-from tests.cli.commands import commands
-from tests.cli.documents import (
-    DAMAGED,
-    IBATCH,
-    LAYERS,
-    LINK,
-    MEASURED,
-    PROFILE,
-    REQUESTS,
-    TABLE,
-)
-from tests.cli.line import Line, write
+from tests.cli.documents import DAMAGED, IBATCH, LAYERS, LINK, MEASURED, PROFILE, REQUESTS, TABLE
+from tests.cli.line import Line, commands, write
 from tests.formats.spark_logs import loop
 from tests.formats.test_exports import PULL, caramel
 
@@ -36,7 +26,6 @@ SCALED = "compare scaled.json --problem caramel"
 EVENTS = "compare --events log.json"
 TIMED = "calibrate network"
 RUN = "run caramel.json --model tests.cli.factories:whole"
-_LINK = "name: unknown field; known are bytes_per_s"
 _NONE = "does not apply to a request"
 _TIME = "expected seconds, or a time such as 500ms, got"
 _APART = "--{0}: does not apply to --problem {1}, only to "
@@ -69,11 +58,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("model.json --for fsdp2 --network x", "--cluster: missing: where the model trains"),
         ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
     ],
-    REPORT: [
-        ("--algorithms star", "--algorithms[0]: "),
-        *named("--time-limit 0"),
-        ("--time-limit soon", f"--time-limit: {_TIME}"),
-    ],
+    REPORT: [("--algorithms star", "--algorithms[0]: "), *named("--time-limit 0")],
     "report": [("cluster.json --cluster cluster.json", "cluster.json: ")],
     COMPARE: [
         ("--methods exakt", "did you mean 'exact'"),
@@ -91,16 +76,16 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--problem caramel --startup 4000000000s", "--startup, --bandwidth: "),
         ("--problem bml", "--bcube: missing: it says how many servers there are: 3,2"),
         ("--problem bml --bcube 1,2", "--bcube: n: expected an integer >= 2, got 1"),
-        ("--problem bml --bcube 3,2,1", "--bcube: expected n,k such as 3,2, got '3,2,1'"),
-        ("--methods 1,,2", "--methods: expected a list such as A,B, got '1,,2'"),
-        ("--time-limit soon", f"--time-limit: {_TIME}"),
         ("--problem bml --bcube 3,2 --methods detour", "--methods: expected one of bml_bcube"),
     ],
     "compare": [
         ("", "FILE: missing"),
         ("log.json --events log.json", "FILE: not together with --events"),
         ("answer.json", "answer.json: holds an answer: expected a request"),
-        ("model.json --network cluster.json", f"cluster.json: {_LINK}"),
+        (
+            "model.json --network cluster.json",
+            "cluster.json: name: unknown field; known are bytes_per_s",
+        ),
         ("model.json --network caramel-16", "--network: caramel-16 is a cluster: "),
         ("request.json --network network.json", "--network: does not apply to a request"),
         (f"empty.json {LINK} --problem caramel", "layers: expected at least one layer with"),
@@ -182,8 +167,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--seconds 0", "--seconds: expected more than 0 and at most 3600, got 0.0"),
         ("--seconds 3601", "--seconds: expected more than 0 and at most 3600, got 3601.0"),
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
-        ("--bcube '3, 2'", "--bcube: expected n,k such as 3,2, got '3, 2'"),
-        ("--depths 1,,2", "--depths: expected a list such as A,B, got '1,,2'"),
         ("--depths 2,4", "--depths: expected increasing depths from 1"),
         ("--depths 1,2 --collective reduce_scatter", "--depths: only an all-reduce"),
         *named("--seconds soon", "--timeout soon", said=_TIME),
@@ -246,7 +229,6 @@ def test_what_was_typed_is_named(start: str, line: Line) -> None:
 
 TIMES = f"{SCALED} --network bad.json"
 BATCHES = "compare scaled.json --network bad.json"
-BCUBE = "--problem bml --bcube 2,2"
 DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABLE}}}}
 
 
@@ -254,17 +236,17 @@ DEPTHS = {"collective": "all_gather", "network": {"depths": {"1": {"table": TABL
     ("words", "document", "change", "said"),
     [
         (f"compare bad.json {LINK}", PROFILE, {"batch_size": -3}, "batch_size: expected an integ"),
-        (
-            "compare bad.json",
-            DAMAGED,
-            {"failed": {"nics": [[[0], 0]]}},
-            "failed.nics[0][0]: expected",
-        ),
+        ("compare bad.json", DAMAGED, {"failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expec"),
         ("compare bad.json", REQUESTS["drizzle"], {"task_ns": -1}, "task_ns: expected a number"),
         (TIMES, MEASURED, {"collective": "all_gather"}, "collective: expected all_reduce, which"),
         (TIMES, MEASURED, {"network": {}}, "network.startup_ns: missing; or give a table"),
         (TIMES, MEASURED, {"network": {"startup_ns": 2**62, "ns_per_byte": 1}}, "network: "),
-        (f"{BATCHES} {BCUBE}", MEASURED, {"algorithm": "bml(2,2)"}, "expected NICs or links, got"),
+        (
+            f"{BATCHES} --problem bml --bcube 2,2",
+            MEASURED,
+            {"algorithm": "bml(2,2)"},
+            "expected NICs or links, got",
+        ),
         (BATCHES, MEASURED, DEPTHS, "network.depths: only transfers of an all-reduce are cut"),
     ],
 )

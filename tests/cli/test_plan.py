@@ -1,4 +1,4 @@
-"""``planner plan`` and ``planner report``: what they print and write."""
+"""``planner plan`` and ``planner report``: what they print, write and warn of."""
 
 import copy
 import re
@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import planner
+from planner.cli.compare_tables import warning_lines
 from planner.model.units import format_ns
 from planner.solving.targets import TARGETS, to_apply
 from planner.view.wording import about_ns
-from tests.cli.documents import FILES
+from tests.cli.documents import FILES, PROFILE
 from tests.cli.line import Line, read, without_runtime, write
+from tests.cli.printed import check_answer, check_printed
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
 from tests.report.reading import Node
 from tests.report.reading import read as read_page
@@ -72,10 +74,6 @@ def test_a_cluster_may_be_too_small_or_have_a_driver(line: Line) -> None:
     assert "scheduling: groups of " in out
     line("report", FILE)
     assert "Scheduling: groups of " in page().text
-
-
-# ---
-# The page of a report.
 
 
 @pytest.fixture(autouse=True)
@@ -162,3 +160,70 @@ def test_a_report_for_a_target_is_about_the_plan_for_it(target: str, line: Line)
         assert set(lines) <= {*steps()}
     assert take_steps(line) == ["plan", "export"]
     assert shlex.split(command())[-2:] == ["--for", target]
+
+
+SAID = "4 threads on 2 processors"
+DOUBT = f"profile m, measured on 2026-11-20 (an abacus), may be off: {SAID}; it rained"
+LINK = "--startup 100us --bandwidth 1Gb/s"
+
+
+@pytest.fixture
+def profile(line: Line) -> dict[str, Any]:
+    origin: dict[str, Any] = {"kind": "measured", "source": "here", "warnings": [SAID, "it rained"]}
+    origin |= {"date": "2026-11-20", "processor": "an abacus", "threads": 2}
+    made = {**PROFILE, "name": "m", "provenance": origin}
+    check_printed("profile", made)
+    write("m.json", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"compare m.json --problem caramel --workers 2 {LINK}",
+        f"compare m.json --problem ibatch {LINK}",
+        "plan m.json --cluster office-4",
+    ],
+)
+def test_plans_repeat_it(command: str, profile: object, line: Line) -> None:
+    out = line(command, "-o plan.json").out
+    assert f"warning: {DOUBT}" in out
+    assert out.count(SAID) == 1
+    answer = read("plan.json")
+    check_answer(answer)
+    assert DOUBT in answer["warnings"]
+    assert answer["profile_threads"] == 2
+    if command.startswith("compare"):
+        assert all(answer["warnings"] == [DOUBT] for answer in line(command, "--json").json)
+    if "ibatch" in command:
+        write("pull.json", {**answer, "layer_parameters": [[f"l{i}.weight"] for i in range(5)]})
+        assert f"planner: warning: {DOUBT}" in line("export fsdp2 pull.json -o out").err
+    assert line("draw plan.json").err.startswith(f"planner: warning: {DOUBT}\n")
+
+
+@pytest.mark.parametrize("memory", ["memory_bytes", "accelerator_memory_bytes"])
+def test_what_a_cluster_s_memory_is_understood_as(memory: str, profile: object, line: Line) -> None:
+    topology = {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}
+    nic = {**CLUSTER["nic"], "per_machine": 8}
+    cluster = {**CLUSTER, "machines": 2, "topology": topology, "nic": nic}
+    write("c.json", {**cluster, memory: 80 * 10**9})
+    for mode in ("", "--mode fsdp"):
+        out = line("plan m.json --cluster c.json -o plan.json", mode).out
+        said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
+        warned = any("accelerator_memory_bytes" in text for text in read("plan.json")["warnings"])
+        assert (said in out) == warned == (memory == "memory_bytes")
+
+
+def test_requests_repeat_it(profile: dict[str, Any]) -> None:
+    request = {"problem": "iteration", "profile": profile, "cluster": CLUSTER}
+    assert planner.solve(request)["warnings"] == [DOUBT]
+    del profile["provenance"]["warnings"], profile["provenance"]["threads"]
+    assert not {"warnings", "profile_threads"} & planner.solve(request).keys()
+
+
+def test_of_a_long_warning_the_first_reason_is_printed_and_how_many_more_there_are() -> None:
+    long = "; ".join(f"{what} kept processors busy meanwhile, for {'long ' * 8}" for what in "abc")
+    assert warning_lines([DOUBT, long]) == [
+        f"warning: {DOUBT}",
+        f"warning: {long.split('; ')[0]}; 2 more reasons: see `warnings` in the file",
+    ]

@@ -1,26 +1,34 @@
-"""The command line as a process: what it loads, streams that close, encodings, and Ctrl-C."""
+"""The command line as a process: what it loads, streams, encodings, Ctrl-C, and whole files."""
 
 import hashlib
 import json
 import os
+import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
+import planner
 from planner.cli import main
+from planner.cli.common import check_outputs
 from planner.cli.interrupting import interruptible
+from planner.cli.writing import replacing, write_file
 from planner.jsonio import decode_answer, decode_profile
+from planner.model.errors import PlannerError
 from tests.cli.documents import IBATCH, LINK
 from tests.cli.line import Line, read, started, write
 from tests.formats.test_exports import caramel
 from tests.formats.test_pipedream import GOOD
+from tests.jsonio.test_plan_files import CARAMEL, DRIZZLE
 
 LINE = json.dumps(IBATCH).encode() + b"\n"
 
@@ -89,14 +97,11 @@ def test_standard_output_may_be_full(line: Line) -> None:
     words = [sys.executable, "-m", "planner", "solve", "request.json"]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == 2
     said = b"planner: error: standard output: cannot be written: No space left on device\n"
-    assert done.stderr == said
+    assert (done.returncode, done.stderr) == (2, said)
 
 
-# ---
 # Ctrl-C ends a command without a traceback, whenever it comes.
-
 # Compiled code that is being loaded may drop an exception.
 AT_AN_IMPORT = """
 import os, signal, sys
@@ -114,7 +119,6 @@ sys.argv = ["planner", *{words!r}]
 from planner.__main__ import entry_point
 entry_point()
 """
-SCHEMA = "schema ibatch"
 ENDING = b"planner: ending with the best so far"
 
 
@@ -129,12 +133,13 @@ def interrupted(name: str, words: str, first: str = "") -> subprocess.CompletedP
     ["planner.cli.main", "argparse", "msgspec", "planner.families.caramel", "planner.cli.schema"],
 )
 def test_while_it_starts(name: str) -> None:
-    done = interrupted(name, SCHEMA)
+    done = interrupted(name, "schema ibatch")
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_where_it_is_ignored_it_stays_ignored() -> None:
-    done = interrupted("numpy", SCHEMA, "import signal; signal.signal(2, signal.SIG_IGN)\n")
+    ignored = "import signal; signal.signal(2, signal.SIG_IGN)\n"
+    done = interrupted("numpy", "schema ibatch", ignored)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -148,8 +153,7 @@ def test_while_a_solver_is_loaded(line: Line) -> None:
 
 def test_a_plan_is_written_before_it_ends(line: Line) -> None:
     """It comes when the joint search first needs NumPy."""
-    words = "plan data/profiles/vgg19.json --cluster caramel-16 -o plan.json"
-    done = interrupted("numpy", words)
+    done = interrupted("numpy", "plan data/profiles/vgg19.json --cluster caramel-16 -o plan.json")
     assert done.returncode == 130
     assert done.stderr.startswith(ENDING)
     answer, view = decode_answer(Path("plan.json").read_bytes())
@@ -194,3 +198,115 @@ def test_compiled_code_does_not_keep_it_from_being_heard() -> None:
         ended = time.monotonic()
         killer.join()
     assert heard[0] < ended
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let no file grow beyond 64 bytes, which are less than any that is written has."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "solve request.json -o out.json",
+        "solve request.json --jsonl -o out.json",
+        "compare groups.json --picture out.svg",
+        "draw plan.json -o out.json.gz",
+        "export ddp plan.json -o out.json",
+        "plan model.json --cluster cluster.json -o out.json",
+        "report model.json --cluster cluster.json -o out.html",
+    ],
+)
+def test_a_full_disk_leaves_the_old_file_and_no_half_one(
+    command: str, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("groups.json", DRIZZLE)
+    write("plan.json", planner.solve({**CARAMEL, "method": "layer_by_layer"}))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # half a file of it would be read later
+    out = Path(command.rsplit(maxsplit=1)[-1])
+    out.write_text("what was there")
+    files = sorted(line.folder.iterdir())
+    with full_disk():
+        error = line(command, status=2).err
+    assert error == f"planner: error: {out}: cannot be written: File too large\n"
+    assert out.read_text() == "what was there"
+    assert sorted(line.folder.iterdir()) == files
+    line(command)
+    assert len(out.read_bytes()) > 64
+    assert sorted(line.folder.iterdir()) == files
+    out.unlink()
+    with full_disk():
+        line(command, status=2)
+    assert not out.exists()
+
+
+def test_what_is_read_is_not_written(line: Line) -> None:
+    write("file.json", IBATCH)
+    Path("link.json").symlink_to("file.json")
+    for command in ("solve", "solve --jsonl", "compare", "draw", "export ddp", "import kineto"):
+        for name in ("file.json", "link.json"):
+            error = line.error(command, "file.json -o", name)
+            assert f"--output: would replace {name}, which is read" in error
+    # Devices can be read and written at once.
+    check_outputs({"--output": os.devnull, "--picture": os.devnull, "--trace": "-"}, (os.devnull,))
+
+
+def test_links_and_permissions_stay_and_new_files_have_the_usual_ones(tmp_path: Path) -> None:
+    file, link, dangling = (tmp_path / name for name in ("file", "link", "dangling"))
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to("file")
+    write_file(link, b"new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    dangling.symlink_to("made")
+    write_file(dangling, b"new")
+    assert (tmp_path / "made").read_text() == "new"
+    new = tmp_path / f"{'ü' * 120}.json"  # as long as names are
+    before = os.umask(0o027)
+    try:
+        write_file(new, b"new")
+    finally:
+        os.umask(before)
+    assert new.read_bytes() == b"new"
+    assert stat.S_IMODE(new.stat().st_mode) == 0o640
+
+
+def test_pipes_and_devices_are_written_in_place(tmp_path: Path) -> None:
+    write_file(os.devnull, b"gone")
+    assert not Path(os.devnull).is_file()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_file(pipe, b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), ValueError(), OSError(28, "No space")])
+def test_whatever_stops_it_nothing_is_left(fault: BaseException, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+
+    def fail(place: Path) -> None:
+        place.write_text("half")
+        raise fault
+
+    expected = PlannerError if isinstance(fault, OSError) else type(fault)
+    with pytest.raises(expected), replacing(file) as place:
+        fail(place)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch")
 
 from planner.jsonio import decode_profile
+from tests.cli.factories import commanded
 from tests.cli.printed import check_printed
-from tests.cli.ranks import commanded
 from tests.jsonio.test_iteration import CLUSTER
 
 MODEL = """
@@ -92,12 +92,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     )
     assert silent == ["made\n"] * 4  # other ranks leave reporting to rank 0
     first, second, third, fourth = sections
-    for said in (
-        "run: my_model:make, 2 ranks, 6 steps, sgd",
-        "exposed communication",
-        "in 2 alternating rounds",
-        "warning: it was busy",
-    ):
+    for said in ("run: my_model:make, 2 ranks, 6 steps, sgd", "exposed communication"):
+        assert said in first
+    for said in ("in 2 alternating rounds", "warning: it was busy"):
         assert said in first
     assert re.search(r"^computation +\S", first, flags=re.MULTILINE)
     assert re.search(r"transfer +size +predicted +measured +waited", first)
@@ -113,11 +110,10 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     check_printed("run", document)
     check_printed("run", json.loads(fourth.removeprefix("made\n")))
     plan = json.loads((folder / "caramel.json").read_text())
-    assert document["plans"] == [
-        {"file": "caramel.json", "problem": "caramel", "method": plan["method"], "ranks": 2}
-    ]
-    about = ("model", "optimizer", "ranks", "warmup")
-    assert [document[name] for name in about] == ["my_model:make", "sgd", 2, 1]
+    about = {"file": "caramel.json", "problem": "caramel", "method": plan["method"], "ranks": 2}
+    assert document["plans"] == [about]
+    about = {"model": "my_model:make", "optimizer": "sgd", "ranks": 2, "warmup": 1}
+    assert about.items() <= document.items()
     fields = ("direction", "batch", "bytes", "predicted_ns")
     assert [tuple(one[field] for field in fields) for one in document["transfers"]] == [
         (None, number, group["bytes"], group["end_ns"] - group["start_ns"])
@@ -183,9 +179,8 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
         "import sys\nsys.modules['torch'] = None\nfrom planner.cli import main\n"
         "sys.exit(main(['run', 'caramel.json', '--model', 'my_model:make', '--threads', '1']))"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert found.returncode == 2
     assert "torch is needed here: pip install '.[torch]' in a clone" in found.stderr
 

@@ -1,5 +1,7 @@
-"""What is read of measurements: of `planner run`, and of timed communication."""
+"""What is said while something runs, and of what was measured."""
 
+import io
+import sys
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -15,6 +17,8 @@ from planner.cli.run_report import Ran, against, as_json, other_threads, report
 from planner.model.fitting import Sweep, Timing, fit_network
 from planner.runtime.measuring.measured import StepTime
 from planner.solving.diagnostics import MeasurementConditions
+from planner.view import progress
+from planner.view.progress import Progress
 
 
 class Trial(tuple[tuple[Any, ...], int]):
@@ -71,7 +75,6 @@ STEADY = [
     Timing(1000, 1, (2000, 2000, 2000)),
     Timing(4_000_000, 1, (9_000_000, 9_000_000, 9_100_000)),
 ]
-NOISY = [Timing(one.size_bytes, 2, (one.median_ns, 3 * one.median_ns)) for one in STEADY]
 
 
 def reported(timings: list[Timing]) -> list[str]:
@@ -96,6 +99,57 @@ def test_a_row_for_each_size_and_each_model() -> None:
 
 
 def test_depths_and_noise_are_shown() -> None:
-    lines = reported([*STEADY, *NOISY])
+    noisy = [Timing(one.size_bytes, 2, (one.median_ns, 3 * one.median_ns)) for one in STEADY]
+    lines = reported([*STEADY, *noisy])
     assert [line.split()[1] for line in lines[4:10]] == ["1"] * 3 + ["2"] * 3
     assert lines[-1].startswith("3 of 6 spreads are above 50%")
+
+
+LONG_S = progress._LONG_S
+"""Before the fixture of all tests here turns progress off."""
+PARTS = [("part", place, 4) for place in range(1, 5)]
+
+
+def shown(
+    seconds: float, patch: pytest.MonkeyPatch, parts: Any = PARTS, **options: bool
+) -> list[str]:
+    """Return the lines that are said of parts of so many seconds each."""
+    screen, now, terminal = io.StringIO(), [0.0], options.pop("terminal", True)
+    patch.setattr(screen, "isatty", lambda: terminal)
+    patch.setattr(sys, "stderr", screen)
+    patch.setattr("planner.view.progress._LONG_S", LONG_S)
+    meter = Progress(clock=lambda: now[0], **options)
+    for part in parts:
+        meter(*part)
+        now[0] += seconds
+    meter.done()
+    return screen.getvalue().split("\r\x1b[K") if terminal else screen.getvalue().splitlines()
+
+
+def test_a_terminal_has_one_line_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    second, third = "part 2 of 4, about 20 s left", "part 3 of 4, about 10 s left"
+    assert shown(10, monkeypatch) == ["", "part 1 of 4", second, third, "part 4 of 4", ""]
+    assert "part 2 of 4, about 10 min left" in shown(300, monkeypatch)
+    assert "left" not in "".join(shown(1, monkeypatch))  # soon over
+
+
+def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds, lines in (
+        (20, ["planner: part 2 of 4, about 40 s left", "planner: part 4 of 4"]),
+        (5, ["planner: part 2 of 4, about 10 s left"]),
+        (1, []),
+    ):
+        assert shown(seconds, monkeypatch, terminal=False) == lines
+
+
+def test_texts_may_count_themselves_and_parts_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = [(f"planning {name} ({n} of 3)",) for n, name in enumerate(("ring", "ps", "bml"), 1)]
+    lines = ["planning ring (1 of 3)", "planning ps (2 of 3), about 20 s left"]
+    assert shown(10, monkeypatch, methods)[1:3] == lines
+    lines = ["run 13 of 13", "run 14, more than the 13 planned"]
+    assert shown(0, monkeypatch, [("run", 13, 13), ("run", 14, 13)])[1:3] == lines
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_is_said_if_asked(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not "".join(shown(100, monkeypatch, terminal=terminal, quiet=True))

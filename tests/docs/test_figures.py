@@ -17,7 +17,6 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from statistics import geometric_mean
 from typing import TypeAlias
 
@@ -26,8 +25,8 @@ from results import load
 
 from planner import Profile, read_profile
 from planner.cli import main
+from tests.cli.documents import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
@@ -61,13 +60,10 @@ def forward_share(name: str) -> float:
     return one.forward_ns / (one.forward_ns + one.backward_ns)
 
 
-DEFAULT = 72 / 26
-SHARDS = "`exact` against the others, shards"
-
-
 def over_ddp() -> list[float]:
     """Return DDP's time over that of the planned pulls and pushes, model by model."""
-    return [cell[0] for cell in load("runtime_real").table(SHARDS).column("DDP")]
+    table = load("runtime_real").table("`exact` against the others, shards")
+    return [cell[0] for cell in table.column("DDP")]
 
 
 def gathered_once_over_ddp() -> Iterator[float]:
@@ -75,18 +71,14 @@ def gathered_once_over_ddp() -> Iterator[float]:
     for section in load("runtime_real").sections:
         if section.title.endswith(" Mbit/s, shards"):
             table = section.tables[0]
-            gathered, ddp = (
-                table.cell(name, "measured") for name in ("FSDP2, gathered once", "DDP")
-            )
-            yield gathered / ddp
+            yield table.cell("FSDP2, gathered once", "measured") / table.cell("DDP", "measured")
 
 
-def gradients_over(name: str, other: str) -> float:
-    return profile(name).parameter_bytes / profile(other).parameter_bytes
-
-
+DEFAULT = 72 / 26
 DERIVED: dict[tuple[str, str], Callable[[], float]] = {
-    ("docs/reproduction/bigdl.md", "3.7"): lambda: gradients_over("resnet50", "googlenet"),
+    ("docs/reproduction/bigdl.md", "3.7"): lambda: (
+        profile("resnet50").parameter_bytes / profile("googlenet").parameter_bytes
+    ),
     ("docs/reproduction/caramel.md", "161"): lambda: len(profile("resnet50").dataflow().parameters),
     ("docs/reproduction/caramel.md", "108"): lambda: 108,  # as the paper prints
     # The default takes 72/26 times its computation; half of the rest is the pull, half the push.
@@ -245,12 +237,8 @@ def test_the_answer_on_bucket_sizes_quotes_what_is_printed(run: Run) -> None:
         assert rows[method].startswith(f"{method} {quoted[1]} {quoted[2]} ")
 
 
-def test_the_answer_on_caps_that_no_plan_keeps_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    main(*commands(question("Why was my cap not honoured?")[0]))
-    said = "".join(capsys.readouterr())
+def test_the_answer_on_caps_that_no_plan_keeps_is_printed(run: Run) -> None:
+    said = run(*commands(question("Why was my cap not honoured?")[0]))
     assert "infeasible" in said
     assert "the smallest cap that fits every layer" in said
 

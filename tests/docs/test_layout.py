@@ -17,12 +17,11 @@ from threading import Thread
 import pytest
 
 from planner.view.page import page
+from tests.cli.documents import ROOT
 from tests.report.making import model, report
 
 pytestmark = [pytest.mark.slow, pytest.mark.pages]
-ROOT = Path(__file__).parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
-OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 WIDTHS = (1400, 390)
 LONG = "a_module_with_a_long_name.of.layers.12.attention.query_key_value_projection"
 
@@ -91,14 +90,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[s
     server.server_close()
 
 
-def _opened(browser: str, folder: Path, address: str, *how: str) -> str:
-    command = [browser, *OPTIONS, f"--user-data-dir={folder}", "--virtual-time-budget=300000"]
-    done = subprocess.run(
-        [*command, *how, address], capture_output=True, text=True, check=True, timeout=240
-    )
-    return done.stdout
-
-
 def test_pages_are_built_without_a_warning(site: tuple[str, list[str]]) -> None:
     assert {"index.html", "json.html", "api.html"} <= set(site[1])
 
@@ -109,8 +100,11 @@ def test_nothing_runs_out_of_a_page(
     address, pages = site
     widths = ",".join(map(str, WIDTHS))
     asked = f"{address}?widths={widths}&pages={','.join(pages)}"
-    text = _opened(browser, tmp_path, asked, "--dump-dom", "--window-size=1600,1000")
-    (measured,) = re.findall(r'<pre id="found"[^>]*>(.*?)</pre>', text, re.DOTALL)
+    look = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    look += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=300000", "--dump-dom"]
+    command = [browser, *look, "--window-size=1600,1000", asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    (measured,) = re.findall(r'<pre id="found"[^>]*>(.*?)</pre>', done.stdout, re.DOTALL)
     outside = json.loads(unescape(measured))
     assert len(outside) == len(pages) * len(WIDTHS)
     assert {name: what for name, what in outside.items() if what} == {}

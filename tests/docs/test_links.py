@@ -1,17 +1,20 @@
-"""Every page begins with what it is about, and its relative links lead to files and headings."""
+"""Pages begin with what they are about, links lead somewhere, generated pages are fresh."""
 
 import re
 import subprocess
 from functools import cache
 from pathlib import Path
 
+import generated
+import measured
 import pytest
+from results import FOLDER, load, markdown
 
-ROOT = Path(__file__).parents[2]
+from tests.cli.documents import ROOT
+
 FENCED = re.compile(r"^(`{3,})[^`\n]*\n.*?^\1$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
-OUTSIDE = re.compile(r"[a-z]+:")
 
 
 @cache
@@ -52,7 +55,7 @@ def dead(page: str, text: str) -> list[str]:
     """Return the links of a page with this text that lead nowhere."""
     found = []
     for link in LINK.findall(CODE.sub("`code`", FENCED.sub("", text))):
-        if OUTSIDE.match(link):
+        if re.match("[a-z]+:", link):
             continue
         name, _, anchor = link.partition("#")
         target = (ROOT / page).parent / name if name else ROOT / page
@@ -86,3 +89,33 @@ def test_pages_are_found_and_dead_links_noticed() -> None:
     )
     missing = ["docs/missing.md", "#another", "docs/iteration.md#no-such"]
     assert dead("README.md", text) == missing
+
+
+def test_only_what_is_stale_is_written_and_old_pages_go(tmp_path: Path) -> None:
+    generated.write(tmp_path, {"same": "1", "deeper/changed": "2", "old/page": "3"})
+    same = (tmp_path / "same.md").stat().st_mtime_ns
+    wanted = {"same": "1", "deeper/changed": "4", "missing": "5"}
+    assert generated.stale(tmp_path, wanted) == ["deeper/changed", "missing", "old/page"]
+    generated.write(tmp_path, wanted)
+    assert generated.stale(tmp_path, wanted) == []
+    assert (tmp_path / "same.md").stat().st_mtime_ns == same
+    assert (tmp_path / "deeper" / "changed.md").read_text() == "4"
+
+
+@pytest.mark.slow
+def test_no_committed_page_is_stale() -> None:
+    names = generated.stale(generated.FOLDER, generated.pages())
+    assert not names, "`python docs/generated.py` writes these anew; commit them"
+
+
+def test_every_results_file_has_a_page_with_all_its_tables() -> None:
+    pages = measured.pages()
+    names = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.json")}
+    assert set(pages) == {"index", *names}
+    for name in names:
+        results = load(name)
+        assert f"[{name}]({name}.md)" in pages["index"]
+        assert results.command in pages[name]
+        assert results.date in pages[name]
+        for section in results.sections:
+            assert all(markdown(table) in pages[name] for table in section.tables), name

@@ -26,8 +26,6 @@ from tests.test_summing_programs import MIXED
 
 _made = cache(made)  # of thousands of plans, most name one of a few programs
 
-FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
-
 
 @cache
 def fields(problem: str) -> list[str]:
@@ -61,7 +59,8 @@ def _leaves(kind: Any) -> Iterator[tuple[str, ...]]:
 SQUARE = {"machines": 9, "topology.n": 3, "nic.bytes_per_s": 1e9, "nic.startup_ns": 20_000}
 DAMAGED = {**MIXED, "cluster": patched(CLUSTERS["bcube"], SQUARE), "modes": ["replicated"]}
 SIMPLE: tuple[dict[str, Any], ...] = (ITERATION, CARAMEL, IBATCH, FSDP, BIGDL, BML)
-BASES = {**{one["problem"]: one for one in SIMPLE}, "mixed": MIXED, "damaged": DAMAGED}
+FAMILIES = [one["problem"] for one in SIMPLE]
+BASES = {**dict(zip(FAMILIES, SIMPLE, strict=True)), "mixed": MIXED, "damaged": DAMAGED}
 
 
 @cache
@@ -163,10 +162,8 @@ def _accepted(answer: dict[str, Any]) -> bool:
 def _programs_of_transfers(answer: Any) -> list[str]:
     if answer.transfers is msgspec.UNSET:
         return [summing_program(answer).program.name]
-    recipes = recipes_of(answer)
-    programs = {
-        name: _made(it or Recipe("ring", (answer.workers,))) for name, it in recipes.items()
-    }
+    ring = Recipe("ring", (answer.workers,))
+    programs = {name: _made(it or ring) for name, it in recipes_of(answer).items()}
     return [programs[transfer.algorithm or None].name for transfer in answer.transfers]
 
 
@@ -198,10 +195,8 @@ def fates(problem: str, path: str) -> set[str]:
             after = followed(other)
             if after is not None and after != before:
                 found.add("followed")
-            elif not _accepted(other):
-                found.add("refused")
             else:
-                found.add("ignored")
+                found.add("ignored" if _accepted(other) else "refused")
     return found
 
 

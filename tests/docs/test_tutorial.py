@@ -17,9 +17,10 @@ import pytest
 pytest.importorskip("torch")
 
 from planner.cli import main
+from tests.cli.documents import ROOT
 from tests.runtime.launching import launch
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(
     r"^<!-- tutorial: (\S+) -->\n```(\w+)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE
 )
@@ -53,14 +54,11 @@ def fewer(command: str) -> str:
 
 def as_typed(command: str, folder: Path) -> str:
     """Run a command in a shell, and return what it prints."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
         cwd=folder,
-        env={
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "OMP_NUM_THREADS": "1",
-        },
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,

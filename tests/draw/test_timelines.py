@@ -58,16 +58,8 @@ def timeline(backward: int = 2, forward: int = 3, transfers: int = 2) -> Timelin
     return Timeline(("computation", "network"), tuple(intervals), tuple(windows), marks)
 
 
-def many(transfers: int) -> Timeline:
-    return timeline(backward=transfers, forward=transfers, transfers=transfers)
-
-
 def gradients(drawn: Timeline | None = None, bound: int | None = None) -> Chart[Timeline]:
     return Chart("t", drawn or timeline(), bound)
-
-
-# ---
-# Traces
 
 
 @pytest.mark.parametrize(("drawn", "name"), [(chart(), "plan.json"), (gradients(), "plan.json.gz")])
@@ -91,10 +83,6 @@ def test_traces_have_a_thread_a_resource_and_all_intervals(
         ops = [e for e in shown if e["cat"] in ("backward", "forward")]
         assert [op["name"] for op in ops] == ["op0", "op100", "op300", "op400", "op500"]
         assert all("batch" not in op["args"] for op in ops)
-
-
-# ---
-# Texts
 
 
 @pytest.mark.parametrize(
@@ -125,7 +113,7 @@ def test_text_shows_passes_stalls_and_the_boundary() -> None:
     ("drawn", "last"),
     [
         (chart([1] * 100, 1, [1] * 100), "batch 100: layer 99"),
-        (gradients(many(100)), "transfer 100: w99"),
+        (gradients(timeline(100, 100, 100)), "transfer 100: w99"),
     ],
 )
 def test_long_lists_are_cut_in_the_middle(drawn: Chart[Timeline], last: str) -> None:
@@ -140,10 +128,6 @@ def test_no_batch_looks_as_if_it_took_no_time() -> None:
         cells = row.split()[-4:]
         assert cells[0] != cells[1]
         assert cells[2] != cells[3]
-
-
-# ---
-# Pictures
 
 
 def test_a_picture_has_a_bar_for_every_interval_which_says_what_it_is(tmp_path: Path) -> None:
@@ -236,7 +220,7 @@ def test_every_op_or_its_block_is_labelled() -> None:
 @pytest.mark.parametrize("count", [1, 60, 61, 400, 3000])
 def test_every_transfer_is_in_a_bar_of_its_row(count: int) -> None:
     """However many there are: in at most 60 rows, the past due part in red."""
-    drawn, each = many(count), -(-count // 60)
+    drawn, each = timeline(count, count, count), -(-count // 60)
     rows = scene_of(drawn, 838, drawn.end_ns).rows
     assert len(rows) == -(-count // each)
     for place, row in enumerate(rows):
@@ -277,12 +261,9 @@ def test_memory_stands_below_with_its_peak_and_a_limit_that_is_near(
     assert ("limit 3 MiB" in words) == (limit == 3 * 2**20)
 
 
-NOTHING = replace(
-    timeline(),
-    intervals=tuple(replace(one, start_ns=0, end_ns=0) for one in timeline().intervals),
-    windows=(Window(0, 0, 0, 0, 0, "transfer 1: w"),),
-    marks=(Mark(0, "m"),),
-)
+AT_ONCE = tuple(replace(one, start_ns=0, end_ns=0) for one in timeline().intervals)
+WINDOWS = (Window(0, 0, 0, 0, 0, "transfer 1: w"),)
+NOTHING = replace(timeline(), intervals=AT_ONCE, windows=WINDOWS, marks=(Mark(0, "m"),))
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,14 @@ pytest.importorskip("torch")
 from torch import Tensor, nn
 
 from planner.runtime.measuring import contention
+from tests.cli.documents import ROOT
 from tests.runtime.launching import launch
 from tests.runtime.plans import plan_of
 
-ROOT = Path(__file__).parents[2]
 MADE_HERE = ("ddp", "accelerate", "lightning", "ray")
 """Those that are given a plan; the others measure and plan themselves, which takes seconds."""
-NEEDS = {
-    "ddp": None,
-    "tune": None,
-    "fsdp2": None,
-    "accelerate": "accelerate",
-    "lightning": "lightning",
-    "ray": "ray",
-    "transformers": "transformers",
+NEEDS = {"ddp": None, "tune": None, "fsdp2": None} | {
+    name: name for name in ("accelerate", "lightning", "ray", "transformers")
 }
 LAUNCHED_HERE = ("tune", "fsdp2")
 PRINTED = re.compile(r"\S+: ([\d.]+) m?s a step; as planned: ([\d.]+) m?s|keep DDP")
