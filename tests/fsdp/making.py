@@ -27,12 +27,11 @@ def problems(
     *,
     max_layers: int = 3,
     channels: Channels | None = None,
-    recomputed: bool | None = None,
 ) -> Problem:
     """Problems without a memory limit, recomputed layers of which save anything up to all."""
     problem: Problem = draw(any_problems("fsdp", max_layers))
     checkpoints = None
-    if draw(st.booleans()) if recomputed is None else recomputed:
+    if draw(st.booleans()):
         checkpoints = [draw(st.integers(0, most)) for most in problem.activations]
     chosen = channels or problem.channels
     return replace(problem, checkpoint_bytes=checkpoints, channels=chosen)
@@ -105,11 +104,8 @@ def followed(problem: Problem, plan: Plan) -> int:
         return "gather", step, mesh.all_gather.cost_ns(size)
 
     at = {u: unit.forward_at for u, unit in enumerate(plan.units)}
-    at |= {
-        last - u: unit.backward_at
-        for u, unit in enumerate(plan.units)
-        if unit.backward_at is not None
-    }
+    again = ((last - u, unit.backward_at) for u, unit in enumerate(plan.units))
+    at |= {step: place for step, place in again if place is not None}
     for step in range(2 * count):
         unit = plan.units[min(step, last - step)]
         layers = slice(unit.start, unit.stop)
