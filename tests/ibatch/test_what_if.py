@@ -304,21 +304,25 @@ def test_no_plan_becomes_longer_or_more_sensitive(problem: Problem) -> None:
     assert strained_of(problem, Solved.of(chosen).plan) <= strained_of(problem, found)
 
 
-def test_sweeps_find_as_robust_batches_where_times_do_not_add_up() -> None:
+def test_methods_agree_and_sweeps_are_as_robust_where_times_do_not_add_up() -> None:
     """Costs that add up, and a rate just below theirs, of which that is not known."""
     source = random.Random(7)
-    for _ in range(8):
-        count = source.randint(40, 120)
+    for _ in range(12):
+        count = source.randint(40, 200)
         sizes, compute = ([source.randint(0, 1000) for _ in range(count)] for _ in range(2))
-        startup = source.choice([0, 30, 3000])
-        added = Problem(startup_ns=startup, transfer_ns=sizes, compute_ns=compute)
+        startup, cap = source.choice([0, 30, 3000, 10**6]), source.choice([None, 1000, 10**4])
+        known: dict[str, Any] = {"compute_ns": compute, "layer_bytes": sizes}
+        known |= {"max_batch_bytes": cap}
+        added = Problem(startup_ns=startup, transfer_ns=sizes, **known)
         # A rate just below 1: every batch is rounded up to its bytes, and nothing adds up.
         cost = AffineCost(startup, Fraction(10**9 - 1, 10**9))
-        rounded = Problem(compute_ns=compute, layer_bytes=sizes, cost=cost)
+        rounded = Problem(cost=cost, **known)
         assert added.transfer_prefix is not None
         assert rounded.transfer_prefix is None
         one, other = Solved.of(solve_robust(added)), Solved.of(solve_robust(rounded))
         assert one.iteration_ns == other.iteration_ns
+        for method in ("greedy", "layer_by_layer"):
+            assert solve(added, method=method).lower_bound_ns == one.iteration_ns
         assert strained_of(added, one.plan) == strained_of(rounded, other.plan)
 
 
