@@ -27,11 +27,12 @@ def problems(
     *,
     max_layers: int = 3,
     channels: Channels | None = None,
+    recomputed: bool | None = None,
 ) -> Problem:
     """Problems without a memory limit, recomputed layers of which save anything up to all."""
     problem: Problem = draw(any_problems("fsdp", max_layers))
     checkpoints = None
-    if draw(st.booleans()):
+    if draw(st.booleans()) if recomputed is None else recomputed:
         checkpoints = [draw(st.integers(0, most)) for most in problem.activations]
     chosen = channels or problem.channels
     return replace(problem, checkpoint_bytes=checkpoints, channels=chosen)

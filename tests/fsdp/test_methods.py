@@ -102,6 +102,15 @@ def test_the_bound_of_several_meshes_is_the_least_of_theirs(
 
 
 @pytest.mark.slow
+@settings(max_examples=60)
+@given(problems(max_layers=4, recomputed=False))
+def test_least_memory_is_that_of_brute_force(problem: Problem) -> None:
+    least = min(peak_of(problem, plan) for plan in every_plan(problem))
+    assert peak_of(problem, least_memory(problem, 0)) == least
+    assert f"({least} bytes)" in reason_of(problem.within(least - 1))
+
+
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(problems(max_layers=9), st.integers(0, 60))
 def test_longer_chains_fit_into_the_least_memory_and_no_less(problem: Problem, more: int) -> None:
