@@ -105,11 +105,8 @@ def followed(problem: Problem, plan: Plan) -> int:
         return "gather", step, mesh.all_gather.cost_ns(size)
 
     at = {u: unit.forward_at for u, unit in enumerate(plan.units)}
-    at |= {
-        last - u: unit.backward_at
-        for u, unit in enumerate(plan.units)
-        if unit.backward_at is not None
-    }
+    again = ((last - u, unit.backward_at) for u, unit in enumerate(plan.units))
+    at |= {step: place for step, place in again if place is not None}
     for step in range(2 * count):
         unit = plan.units[min(step, last - step)]
         layers = slice(unit.start, unit.stop)

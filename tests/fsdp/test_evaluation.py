@@ -1,5 +1,6 @@
 """What a plan costs, and what is in memory when; rules of others, and what is refused."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,12 +27,8 @@ def test_times_of_a_chain_gathered_twice() -> None:
     assert [step.start_ns for step in evaluation.steps] == [5, 15, 34, 68]
     # The second gather of layer 1 waits for its forward pass (25 to 34). Its gradients leave at 54
     # and occupy the channel until 63, before the second gather of layer 0 (63 to 68).
-    assert [transfer[1:] for transfer in evaluation.gathers] == [
-        (0, 0, 5),
-        (5, 5, 14),
-        (25, 25, 34),
-        (54, 63, 68),
-    ]
+    gathers = [transfer[1:] for transfer in evaluation.gathers]
+    assert gathers == [(0, 0, 5), (5, 5, 14), (25, 25, 34), (54, 63, 68)]
     assert evaluation.iteration_ns == 88 + 5
     assert evaluation.exposed_ns == 93 - 60
 
@@ -61,6 +58,8 @@ def test_memory_of_a_chain_gathered_twice() -> None:
         (3, "scatter", 2 + 4 + 4),
     ]
     assert evaluation.peak_bytes == 3 + 24
+    # The optimiser is stored by shares: a fourth of 35 is rounded up.
+    assert chain(1, parameter_bytes=10, optimiser=Fraction(5, 2)).state_bytes(4) == 9
 
 
 @pytest.mark.parametrize(
@@ -98,11 +97,6 @@ def test_times_and_memory_are_those_of_a_host_that_gives_commands(data: st.DataO
     assert moments == sorted(moments)
 
 
-def test_optimiser_is_stored_by_shares() -> None:
-    problem = chain(1, parameter_bytes=10, optimiser=Fraction(5, 2))
-    assert problem.state_bytes(4) == 9  # a fourth of 35, rounded up
-
-
 # ---
 # What FSDP2 and DeepSpeed do, and what is refused.
 
@@ -111,19 +105,16 @@ def issues(plan: Plan) -> tuple[list[int], list[int | None]]:
     return [unit.forward_at for unit in plan.units], [unit.backward_at for unit in plan.units]
 
 
-def test_fsdp2_prefetches_one_ahead() -> None:
+def test_fsdp2_prefetches_ahead_and_without_resharding_gathers_once() -> None:
     # Forward: behind the copy out of the unit before the last; backward: when the next one arrives,
     # and the last unit beside its own forward computation.
     assert issues(fsdp2(chain(4))) == ([0, 0, 0, 1], [6, 5, 4, 3])
     assert issues(BASELINES["fsdp2_ahead_2"](chain(5), 0)) == ([0, 0, 0, 0, 1], [7, 6, 5, 5, 4])
 
-
-def test_fsdp2_without_resharding_gathers_once() -> None:
     assert issues(BASELINES["no_reshard"](chain(3), 0)) == ([0, 0, 0], [None] * 3)
     assert [unit[:3] for unit in one_unit(chain(3)).units] == [(0, 3, True)]
 
-
-def test_rules_take_the_blocks_that_people_wrap() -> None:
+    # They take the blocks that people wrap.
     plan = fsdp2(chain(4, blocks=(0, 1, 3), tied=[(2, 3)]))
     assert [unit[:2] for unit in plan.units] == [(0, 1), (1, 4)]
 
@@ -167,18 +158,13 @@ def test_meshes_that_mean_nothing() -> None:
         Mesh(shards=2, all_gather=cost, reduce_scatter=cost, all_reduce=cost)
 
 
-UNITS = (
-    Unit(0, 1, False, False, 0, 5),
-    Unit(1, 2, False, True, 0, 4),
-    Unit(2, 3, True, False, 1, None),
-)
+FIRST, LAST = Unit(0, 1, False, False, 0, 5), Unit(2, 3, True, False, 1, None)
+UNITS = FIRST, Unit(1, 2, False, True, 0, 4), LAST
 FINE = Plan(0, UNITS)
 
 
 def changed(place: int, **fields: Any) -> Plan:
-    units = list(UNITS)
-    units[place] = units[place]._replace(**fields)
-    return Plan(0, tuple(units))
+    return Plan(0, (*UNITS[:place], UNITS[place]._replace(**fields), *UNITS[place + 1 :]))
 
 
 @pytest.mark.parametrize(
@@ -209,14 +195,10 @@ def test_plans_that_are_none(plan: Plan, path: str) -> None:
         check(problem, plan)
 
 
-def test_tied_layers_in_two_units() -> None:
-    problem = chain(3, checkpoint_bytes=(0, 1, 1), tied=[(0, 1)])
-    with refused(None, "share a parameter", InvalidPlanError):
-        check(problem, FINE)
-
-
-def test_too_little_memory_by_a_byte() -> None:
+def test_tied_layers_in_two_units_and_too_little_memory_by_a_byte_are_refused() -> None:
     problem = chain(3, checkpoint_bytes=(0, 1, 1))
+    with refused(None, "share a parameter", InvalidPlanError):
+        check(replace(problem, tied=[(0, 1)]), FINE)
     peak = evaluate(problem, FINE).peak_bytes
     check(problem.within(peak), FINE)
     with pytest.raises(BrokenConstraintError) as caught:

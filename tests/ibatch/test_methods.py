@@ -1,6 +1,5 @@
 """Every method against brute force, against each other and against the literal algorithms."""
 
-import random
 from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 from planner import AffineCost, Status, TableCost
 from planner.families.ibatch import METHODS, Problem, check, evaluate, solve
 from planner.families.ibatch.bounds import relaxation
-from planner.families.ibatch.dynamic import solve_general
 from planner.families.ibatch.family import BOUND_MAX_LAYERS
 from planner.families.ibatch.methods import MAX_LAYERS
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import NEVER
 from tests import oracles
 from tests.present import present
 from tests.solved import Solved
@@ -165,25 +162,6 @@ def test_without_time_there_may_be_no_plan_under_eq4_and_a_cap(method: str) -> N
     result = solve(BEYOND, method=method, time_limit=1e-9)
     assert (result.plan, result.status) == (None, Status.TIME_LIMIT)
     assert present(result.infeasibility).binding == ("time_limit_s",)
-
-
-def test_larger_random_tables_agree_between_methods() -> None:
-    """Beyond brute force: the two exact methods, and the greedy ones above them."""
-    source = random.Random(5)
-    for _ in range(30):
-        count = source.randint(50, 300)
-        scale = source.choice([1, 100, 10_000])
-        problem = Problem(
-            startup_ns=source.randint(0, 1000) * scale,
-            transfer_ns=[source.randint(0, 1000) for _ in range(count)],
-            compute_ns=[source.randint(0, 1000) for _ in range(count)],
-            layer_bytes=[source.randint(0, 100) for _ in range(count)],
-            max_batch_bytes=source.choice([None, 100, 1000]),
-        )
-        result = solve(problem)
-        assert result.objective_ns == solve_general(problem, NEVER).lower_bound
-        for method in ("greedy", "layer_by_layer"):
-            assert solve(problem, method=method).lower_bound_ns == result.objective_ns
 
 
 def test_long_chains_with_rounded_rates_are_bounded_without_the_quadratic_method() -> None:

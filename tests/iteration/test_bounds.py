@@ -7,6 +7,7 @@ program. They are met where they can be, and are near where they cannot.
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -133,10 +134,9 @@ def test_another_forward_order_has_another_bound() -> None:
     large, small = Parameter("w1", 100, ("b",), ("f1",)), Parameter("w2", 2, ("b",), ("f2",))
     problem = Problem(Graph(ops, (large, small)), on_switch(2, 0))
     ring = problem.costs["ring", 1]
+    every = [*brute_force.replicated(problem, "ring")]
     for forward in permutations(problem.base.order.forward):
-        plans = [
-            replace(plan, forward_order=forward) for plan in brute_force.replicated(problem, "ring")
-        ]
+        plans = [replace(plan, forward_order=forward) for plan in every]
         best = min(price(problem, plan) for plan in plans)
         for plan in plans:
             check(problem, plan)
@@ -150,12 +150,8 @@ def test_bounds_hold_where_transfers_are_capped(
     startup: int, first: int, second: int, cap: int
 ) -> None:
     """Against a single parameter's best cut, where all is known: as few pieces as there can be."""
-    problem = Problem(
-        chain((7, 11, 2 * first)),
-        on_switch(2, startup),
-        pull_bytes=(2 * second,),
-        max_transfer_bytes=2 * cap,
-    )
+    most: dict[str, Any] = {"pull_bytes": (2 * second,), "max_transfer_bytes": 2 * cap}
+    problem = Problem(chain((7, 11, 2 * first)), on_switch(2, startup), **most)
     ring = problem.costs["ring", 1]
     pieces, pulls = -(-first // cap), -(-second // cap)
     alone = 18 + 2 * (pieces * startup + first)
@@ -314,17 +310,13 @@ def test_every_method(problem: Problem, method: str, startup: int, rate: int) ->
 
 def test_of_equal_algorithms_the_only_one_planned_knows_the_rules_of_the_others() -> None:
     """BigDL's plan was one of shuffles only; they cost what rings do here, and were left out."""
-    ops = (
-        Op("f0", 0, "forward"),
-        Op("f1", 0, "forward", ("f0",)),
-        Op("b1", 0, "backward", ("f1",)),
-        Op("b0", 1000, "backward", ("b1", "f0")),
-    )
+    forward = Op("f0", 0, "forward"), Op("f1", 0, "forward", ("f0",))
+    backward = Op("b1", 0, "backward", ("f1",)), Op("b0", 1000, "backward", ("b1", "f0"))
     sent = Parameter("w0", 1, ("b1", "b0"), ("f0",)), Parameter("w1", 2, ("b1",), ("f1",))
     nic = Nic(Fraction(1_000_000), startup_ns=0)
     interference = Interference(0, Fraction(1000), Fraction(1), delay_ns=3000)
     cluster = Cluster("two", "a test", 2, BCube(2, 1), nic, interference=interference)
-    problem = Problem(Graph(ops, sent), cluster, pull_bytes=(1, 1), element_bytes=1)
+    problem = Problem(Graph(forward + backward, sent), cluster, pull_bytes=(1, 1), element_bytes=1)
     assert solved(problem).iteration_ns <= solved(problem, "bigdl").iteration_ns
 
 
@@ -334,7 +326,7 @@ def test_every_rule_is_a_plan_to_choose_from(problem: Problem, mode: Mode) -> No
     """Whatever the search finds."""
     bad = "layer_by_layer" if mode == "replicated" else "ps"
     way = problem.options[0]
-    (plan,) = {rule(problem, way, NEVER) for name, rule in BASELINES.items() if name == bad}
+    plan = BASELINES[bad](problem, way, NEVER)
     if way.refusal(mode):
         return
     with patch.object(Planner, "sharded", lambda *_, **__: ([plan], False)):

@@ -262,10 +262,7 @@ def test_the_plan_of_the_chosen_size_is_made_once(
     chosen = {**request(**most), "cluster": {**asked["cluster"], "machines": before["machines"]}}
     if not limit:
         alone = planner.solve(chosen)
-        assert [before[field] for field in ("transfers", "why")] == [
-            alone["transfers"],
-            alone["why"],
-        ]
+        assert (before["transfers"], before["why"]) == (alone["transfers"], alone["why"])
     monkeypatch.delattr(sys.modules["planner.families.iteration"], "solve_all")
     answer = planner.solve(asked)
     assert len(answer["alternatives"]) == len(before["alternatives"])

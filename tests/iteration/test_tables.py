@@ -5,7 +5,7 @@ oracles, of few bytes.
 """
 
 from fractions import Fraction
-from itertools import accumulate, combinations, pairwise, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -183,4 +183,3 @@ def test_a_transfer_is_cut_into_the_pieces_of_a_table_that_take_least() -> None:
     cost = TableCost(((1_000_000, 100), (2_000_000, 100), (3_000_000, 500), (9_000_000, 1700)))
     batches = table_batches([0], [4_000_000], cost, 1)
     assert [sum(size for _, size in load) for load in batches] == [2_000_000, 2_000_000]
-    assert list(accumulate(cost.cost_ns(2_000_000) for _ in batches)) == [100, 200]

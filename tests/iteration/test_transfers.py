@@ -40,12 +40,7 @@ from planner.solving.deadline import NEVER
 from planner.solving.transfers import Kind
 from tests.formats.refused import refused
 from tests.iteration import brute_force, making
-from tests.iteration.iteration_strategies import (
-    disturbed,
-    measured,
-    problems,
-    whole_rates,
-)
+from tests.iteration.iteration_strategies import disturbed, measured, problems, whole_rates
 from tests.iteration.making import chain, layered, on_switch, price, profile_of, solved
 from tests.iteration.pricing import lasts
 from tests.present import present
@@ -105,6 +100,11 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     assert by_large.startup_ns > by_small.startup_ns
     assert evaluate(problem, plan).startup_ns == by_large.startup_ns + by_small.startup_ns
     assert objective == least
+    named: list[tuple[str, Any]] = [("algorithm", "bml"), ("depth", 3)]
+    for field, value in named:  # which the cluster does not allow
+        first = replace(plan.transfers[0], **{field: value})
+        with refused(f"transfers[0].{field}", "", InvalidPlanError):
+            check(problem, replace(plan, transfers=(first, *plan.transfers[1:])))
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
         alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option))]
         for other in alike:
@@ -116,14 +116,6 @@ def test_a_single_algorithm_is_no_mixture() -> None:
     assert dict(problem.left_out)[MIXED] == "ring costs least for transfers of every size"
     with refused(None, "mixed chooses among other algorithms"):
         replace(problem, algorithms=(MIXED,))
-
-
-@pytest.mark.parametrize(("field", "value"), [("algorithm", "bml"), ("depth", 3)])
-def test_a_transfer_cannot_name_what_the_cluster_does_not_allow(field: str, value: Any) -> None:
-    plan = solved(MIXTURE).plan
-    first = replace(plan.transfers[0], **{field: value})
-    with refused(f"transfers[0].{field}", "", InvalidPlanError):
-        check(MIXTURE, replace(plan, transfers=(first, *plan.transfers[1:])))
 
 
 @pytest.mark.slow
@@ -171,8 +163,7 @@ def test_each_kind_of_transfer_is_priced_by_its_own_table() -> None:
 @given(measured(1))
 def test_sizes_beyond_the_table_are_said(problem: Problem) -> None:
     plan = solved(problem).plan
-    beyond = False
-    kinds = {"all_reduce": 0, "pull": 1, "push": 2}
+    beyond, kinds = False, {"all_reduce": 0, "pull": 1, "push": 2}
     for transfer in plan.transfers:
         points = present(problem.cluster.network).tables[kinds[transfer.kind]].cost.points
         beyond |= not points[0][0] <= transfer.size_bytes <= points[-1][0]
@@ -183,11 +174,8 @@ def test_cut_transfers_may_cost_less_than_whole_ones() -> None:
     rows = ((4000, 10), (8000, 10**6), (20000, 2 * 10**6))
     tables = tuple(Measured(name, 2, 1, rows) for name in COLLECTIVES)
     problem = Problem.from_profile(PROFILE, tabled(*tables))
-    parts = [
-        (j, start, start + 4000)
-        for j, size in enumerate(problem.pushed)
-        for start in range(0, size, 4000)
-    ]
+    sizes = enumerate(problem.pushed)
+    parts = [(j, start, start + 4000) for j, size in sizes for start in range(0, size, 4000)]
     kinds: tuple[Kind, ...] = ("push", "pull")
     sent = [making.one(kind, part) for kind in kinds for part in parts]
     cut = enforced(problem, "measured", sent)
@@ -239,11 +227,8 @@ def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> No
     (option,) = problem.single
     assert option.all_reduce == AffineCost(10, Fraction(1))
     plan = greedy_fill(problem, option, "replicated", waiting=False)
-    assert [[tuple(part) for part in transfer.parts] for transfer in plan.transfers] == [
-        [(1, 0, 8)],
-        [(0, 0, 6), (1, 8, 10)],
-        [(1, 10, 12)],
-    ]
+    sent = [[tuple(part) for part in transfer.parts] for transfer in plan.transfers]
+    assert sent == [[(1, 0, 8)], [(0, 0, 6), (1, 8, 10)], [(1, 10, 12)]]
     assert price(problem, plan) == 46 + 200
     assert solved(problem).iteration_ns == 36 + 200
 

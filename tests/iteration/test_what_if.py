@@ -250,23 +250,18 @@ def test_where_the_time_goes_and_where_the_other_plan_wins(problem: Problem) -> 
         assert wins(problem, plan, other, found, **{change.what: at})
         # A thousandth of the last power of two nearer to 1 it does not win.
         powers = [Fraction(2) ** exponent for exponent in range(-10, 11)]
-        if at > 1:
-            near = at - max(power for power in powers if power < at) / 1024
-        else:
-            near = at + max(power for power in powers if power <= at) / 1024
+        last = max(power for power in powers if power < at or power == at <= 1)
+        near = at + (-last if at > 1 else last) / 1024
         assert not wins(problem, plan, other, found, **{change.what: near})
 
 
-def on(machines: int, startup_ns: int, message_ns: int = 0) -> Problem:
-    return Problem(chain((10, 10, 1000)), on_switch(machines, startup_ns, message_ns=message_ns))
-
-
 def test_a_single_worker_has_nothing_to_explain_and_factors_may_leave_the_range_of_times() -> None:
-    _, explanation, found = explained(on(1, 5))
+    graph = chain((10, 10, 1000))
+    _, explanation, found = explained(Problem(graph, on_switch(1, 5)))
     assert explanation.exposed_bytes_ns == explanation.exposed_startup_ns == 0
     assert {one.synchronisation.algorithm for one in found} == {"none"}
     assert explanation.changes == ()
-    _, explanation, _ = explained(on(6, 2**53, 1))
+    _, explanation, _ = explained(Problem(graph, on_switch(6, 2**53, message_ns=1)))
     assert explanation.exposed_startup_ns >= 2 * 2**53
 
 

@@ -22,14 +22,11 @@ def slow_makespan(problem: Problem, plan: Plan) -> int:
             if left is None:
                 if node in wait_of and wait_of[node] not in ended:
                     break
-                if node in start_of:
-                    number = start_of[node]
-                    left = problem.collectives[number].pack_ns if number in group_of else 0
-                elif node in wait_of:
-                    number = wait_of[node]
-                    left = problem.collectives[number].unpack_ns if number in group_of else 0
-                else:
-                    left = problem.nodes[node].duration_ns
+                left = problem.nodes[node].duration_ns
+                if start_of.get(node) in group_of:
+                    left = problem.collectives[start_of[node]].pack_ns
+                elif wait_of.get(node) in group_of:
+                    left = problem.collectives[wait_of[node]].unpack_ns
             if left:
                 break
             todo.pop(0)
@@ -138,12 +135,6 @@ def all_plans(problem: Problem) -> Iterator[Plan]:
 
 def brute_force(problem: Problem) -> int | None:
     """Return the least makespan of all plans within the memory; None without any."""
-    limit = problem.memory_limit_bytes
-    return min(
-        (
-            slow_makespan(problem, plan)
-            for plan in all_plans(problem)
-            if limit is None or slow_peak(problem, plan) <= limit
-        ),
-        default=None,
-    )
+    limit, plans = problem.memory_limit_bytes, all_plans(problem)
+    fitting = (plan for plan in plans if limit is None or slow_peak(problem, plan) <= limit)
+    return min((slow_makespan(problem, plan) for plan in fitting), default=None)

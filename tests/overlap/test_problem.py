@@ -35,14 +35,8 @@ from tests.timelines import check_serial
 
 DATA = Path(__file__).parents[2] / "data"
 KIND = Kind("all_gather", "0", ((0, 10), (100, 20)))
-NODES = (
-    Node("prepare", (), 5),
-    Node("start a", (0,)),
-    Node("wait a", (1,)),
-    Node("start b", (0,)),
-    Node("wait b", (3,)),
-    Node("use", (2, 4), 7),
-)
+NODES = [Node("prepare", (), 5), Node("start a", (0,)), Node("wait a", (1,))]
+NODES += [Node("start b", (0,)), Node("wait b", (3,)), Node("use", (2, 4), 7)]
 PROBLEM = Problem(
     nodes=NODES,
     kinds=[KIND],
@@ -197,18 +191,15 @@ def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
     assert solve(problem, method="search", start=Plan((1, 0, 2, 3))).objective_ns == 4
 
 
-def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.families.overlap.problem.MAX_NODES", 5)
-    with pytest.raises(InvalidInputError, match="expected 1 to 5 nodes, got 6"):
-        replace(PROBLEM)
-
-
-def test_memory_that_the_model_cannot_add_up_is_refused_by_it() -> None:
+def test_more_nodes_or_memory_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     large = [replace(it, pack_bytes=2**54) for it in PROBLEM.collectives]
     problem = replace(PROBLEM, collectives=large, memory_limit_bytes=2**60)
     with pytest.raises(InvalidInputError, match="memory of 62"):
         solve(problem, method="exact")
     assert solve(problem).method == "search"
+    monkeypatch.setattr("planner.families.overlap.problem.MAX_NODES", 5)
+    with pytest.raises(InvalidInputError, match="expected 1 to 5 nodes, got 6"):
+        replace(PROBLEM)
 
 
 # ---
@@ -282,29 +273,23 @@ def test_a_wait_stands_before_the_first_that_needs_it() -> None:
             Kind("gather", "0", ((0, 20), (100, 80))),
             Kind("sum", "1", ((0, 9),), mergeable=False),
         ],
-        collectives=[
-            Collective(0, 2, 0, 40, unpack_ns=3),
-            Collective(3, 5, 1, 8),
-        ],
+        collectives=[Collective(0, 2, 0, 40, unpack_ns=3), Collective(3, 5, 1, 8)],
         tensors=[Tensor(16, 0, (2, 4)), Tensor(8, None, (3,), kept=True)],
         memory_limit_bytes=99,
     )
 
 
-def test_what_is_not_there_is_refused_by_name() -> None:
+def test_names_that_are_not_there_or_taken_are_refused() -> None:
     built = graph()
     with pytest.raises(InvalidInputError, match=r"after\[1\]: there is no node 'othr' .*'other'"):
         built.add_op("late", 1, after=["a", "othr"])
     with pytest.raises(InvalidInputError, match="kind: there is no kind 'sums'"):
         built.add_collective("c", "sums", 1)
+    for name in ("a", "other", "wait a"):
+        with pytest.raises(InvalidInputError, match=f"name: there is a node '{name}' already"):
+            built.add_op(name, 1)
+    with pytest.raises(InvalidInputError, match="name: there is a kind 'sum' already"):
+        built.add_kind("sum", channel="1", times=[(0, 1)])
     built.add_tensor(1, producer="a", readers=["us"])
     with pytest.raises(InvalidInputError, match=r"tensors\[0\].readers\[0\]: .*'us'"):
         built.problem()
-
-
-@pytest.mark.parametrize("name", ["a", "other", "wait a"])
-def test_a_name_is_one_node(name: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"name: there is a node '{name}' already"):
-        graph().add_op(name, 1)
-    with pytest.raises(InvalidInputError, match="name: there is a kind 'sum' already"):
-        graph().add_kind("sum", channel="1", times=[(0, 1)])

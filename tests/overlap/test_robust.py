@@ -21,14 +21,9 @@ from tests.overlap.test_problem import request
 from tests.present import present
 
 KIND = Kind("gather", "0", ((0, 1000),), mergeable=False)
+NODES = [Node("first", (), 1000), Node("start"), Node("wait", (1,)), Node("use", (2,), 10)]
 TIGHT = Problem(
-    nodes=[
-        Node("first", (), 1000),
-        Node("start"),
-        Node("wait", (1,)),
-        Node("use", (2,), 10),
-        Node("second", (), 1000),
-    ],
+    nodes=[*NODES, Node("second", (), 1000)],
     kinds=[KIND],
     collectives=[Collective(1, 2, 0, 4)],
 )
@@ -89,27 +84,21 @@ def test_channels_that_share_carry_one_transfer_at_a_time() -> None:
     assert check(perturbed(apart, Scenario(shared=True)), plan).makespan_ns == 2000
 
 
-def test_requests_have_robust_plans_unless_they_ask_for_nominal_times_or_begin() -> None:
-    robust = solve_or_raise(request(TIGHT))
+def test_requests_have_robust_plans_unless_they_ask_for_nominal_times_or_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    robust = solve_or_raise(request(TIGHT, regret=True))
     nominal = solve_or_raise(request(TIGHT, outlook="nominal", with_plan=True))
     again = solve_or_raise(request(TIGHT, start_plan=nominal["plan"]))
     assert robust["order"].index(1) == 0
     assert robust["prospect"]["loss"] == 1
     assert "prospect" not in nominal
     assert "prospect" not in again
-
-
-def test_a_large_graph_is_planned_for_scenarios_only_with_a_time_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert "prospect" in solve_or_raise(request(TIGHT))
+    # A large graph is planned for scenarios with a time limit only.
     monkeypatch.setattr("planner.families.overlap.search.LARGE", 4)
     assert "prospect" not in solve_or_raise(request(TIGHT))
     assert "prospect" in solve_or_raise(request(TIGHT, time_limit_s=10))
-
-
-def test_the_regret_of_a_plan_is_about_the_scenarios_of_the_family() -> None:
-    rows = solve_or_raise(request(TIGHT, regret=True))["regret"]
+    rows = robust["regret"]  # of the scenarios of the family
     assert [row.get("shared", False) for row in rows] == [*[False] * 5, True]
     assert rows[1]["bandwidth"] == float(Fraction(2, 3))
 
