@@ -1,6 +1,7 @@
 """The closed form is Algorithm 1, transfer by transfer; what failures leave of it, and detours."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures, Schedule
 from planner.families.bml.checker import check, check_complete, check_piece
+from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.methods import balanced
 from planner.families.bml.reroute import detour
+from planner.families.bml.schedule import FULL_WEIGHT
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube
 from tests.bml import networks
@@ -127,6 +131,8 @@ def test_servers_are_never_closer_than_hops_says(data: st.DataObject) -> None:
 
 
 # --- detours
+
+LOST = Failures(nics=frozenset({(5, 1)}))
 
 
 def summable(bcube: BCube, links: Links, thread: int, owner: int) -> bool:
@@ -246,3 +252,48 @@ def test_detours_among_65536_servers() -> None:
         for part in one.parts[:1]:
             if one.thread * schedule.pieces + part.offset not in schedule.left_out:
                 check_piece(context, schedule, one.thread, part.offset)
+
+
+@pytest.mark.parametrize("failed", [LOST, Failures(servers=frozenset({5}))])
+def test_what_one_server_sends_around_takes_different_ways(failed: Failures) -> None:
+    """So do slices of a lost NIC, and of those who would send to a dead server."""
+    ways = Counter(
+        (one.thread, one.step, part.via)
+        for one in detour(Damage(BCube(8, 2), failed)).detours
+        for part in one.parts
+        if one.sender == 5 or one.receiver == 5
+    )
+    # As many detours as neighbours, in two directions at most.
+    assert max(ways.values()) <= 2
+
+
+# --- lighter pieces where servers with fewer NICs sum up
+
+
+@pytest.mark.parametrize(("n", "k"), [(3, 3), (2, 4), (4, 3)])
+def test_the_weight_is_the_best_of_all(n: int, k: int) -> None:
+    damage = Damage(BCube(n, k), LOST)
+    plan = detour(damage)
+    chosen = balanced(plan, damage)
+    assert chosen.light
+    loads = {
+        weight: busiest_load(replace(plan, light=chosen.light, light_weight=weight))
+        for weight in range(FULL_WEIGHT + 1)
+    }
+    assert loads[FULL_WEIGHT] == busiest_load(plan)
+    assert busiest_load(chosen) == min(loads.values()) < busiest_load(plan)
+
+
+@pytest.mark.parametrize(
+    ("bcube", "failed"),
+    [
+        (BCube(4, 2), LOST),
+        (BCube(3, 3), Failures(servers=frozenset({4}))),
+        # Two opposite servers each sum up half of all pieces: if all are light, none is.
+        (BCube(2, 3), Failures(nics=frozenset({(0, 0), (7, 1)}))),
+    ],
+)
+def test_nothing_is_lighter_where_there_is_nothing_to_gain(bcube: BCube, failed: Failures) -> None:
+    damage = Damage(bcube, failed)
+    plan = detour(damage)
+    assert balanced(plan, damage) == plan
