@@ -123,7 +123,7 @@ def assert_priced(problem: Problem, plan: Plan) -> None:
     assert priced.time_ns == simulated_ns(problem, plan)
     load: Counter[Nic] = Counter()
     for nics in carried(plan, shares_of(plan)):
-        load.update(nics)  # type: ignore[arg-type]
+        load.update(nics)
     assert priced.load == max(load.values(), default=0)
     used = [int(number not in plan.left_out) for number in range(plan.threads * plan.pieces)]
     most_pieces = [max(nics.values(), default=0) for nics in carried(plan, used)]
