@@ -16,7 +16,6 @@ from planner.families.yan.from_profile import neuron_layers, profiled
 from planner.families.yan.windows import block_window
 from planner.jsonio import decode_profile
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph
 from planner.model.layers import Layer, graph_of_layers
 from planner.model.profiles import Profile, Provenance
 from tests.formats.refused import refused
@@ -24,12 +23,7 @@ from tests.iteration.making import on_switch
 from tests.present import present
 
 PROFILES = sorted((Path(__file__).parents[2] / "data/profiles").glob("*.json"))
-
 MADE_UP = Provenance("synthetic", "made up")
-
-
-def shipped(path: Path) -> Profile:
-    return decode_profile(path.read_bytes())
 
 
 def layer(name: str, kind: str, read: tuple[int, ...], made: tuple[int, ...], **more: Any) -> Layer:
@@ -65,7 +59,7 @@ SMALL = Profile(
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> None:
     """Uncut layers take what was measured: forward alone, backward in update and error terms."""
-    profile = shipped(path)
+    profile = decode_profile(path.read_bytes())
     scale, samples = Fraction(1, 50), 5 * present(profile.batch_size)
     made = profiled(profile, on_switch(4, 1000), samples, computation=scale)
     assert made.assumptions
@@ -101,8 +95,7 @@ def test_layers_of_a_small_profile() -> None:
 def test_what_is_missing_is_named(field: str) -> None:
     without: dict[str, Any] = {field: None}
     layers = (replace(SMALL.layers[0], **without), *SMALL.layers[1:])
-    words = "of layer 'conv'.*planner profile records it"
-    with refused(f"layers[0].{field}", words):
+    with refused(f"layers[0].{field}", "of layer 'conv'.*planner profile records it"):
         profiled(replace(SMALL, layers=layers), on_switch(3, 1000), 10)
 
 
@@ -115,8 +108,11 @@ def test_without_a_batch_size_or_layers_there_is_no_problem() -> None:
         profiled(SMALL, on_switch(1, 1000), 10)
 
 
-def branches(joined: bool) -> tuple[tuple[Layer, ...], Graph]:
-    """One row here, three and five rows there, and their sum; or the second behind the first."""
+@pytest.mark.parametrize(("joined", "kernel"), [(True, 5), (False, 7)])
+def test_windows_of_branches_are_joined_and_those_in_a_row_composed(
+    joined: bool, kernel: int
+) -> None:
+    """But for what mixes positions: it is not cut."""
     layers = (
         conv("in", 1, 2, 9, 1, block=0),
         conv("a", 2, 2, 9, 3, block=1),
@@ -124,17 +120,13 @@ def branches(joined: bool) -> tuple[tuple[Layer, ...], Graph]:
         conv("out", 2, 2, 9, 1, block=2),
     )
     links = [(0, 1), (0, 2), (1, 3), (2, 3)] if joined else [(0, 1), (1, 2), (2, 3)]
-    return layers, graph_of_layers(layers, links)
-
-
-@pytest.mark.parametrize(("joined", "kernel"), [(True, 5), (False, 7)])
-def test_windows_of_branches_are_joined_and_those_in_a_row_composed(
-    joined: bool, kernel: int
-) -> None:
-    layers, graph = branches(joined)
+    graph = graph_of_layers(layers, links)
     found = neuron_layers(Profile("p", layers, MADE_UP, 1, graph))
     assert [layer.kernel for layer in found] == [1, kernel, 1]
     assert found[1].weights == sum(layer.weights or 0 for layer in layers[1:3])
+    mixing = (*layers[:2], replace(layers[2], kind="attention"), layers[3])
+    found = neuron_layers(Profile("p", mixing, MADE_UP, 1, graph))
+    assert [layer.cuts for layer in found] == [9, 1, 9]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4))
@@ -158,10 +150,3 @@ def test_a_window_holds_the_rows_that_reach_a_row(chain: list[tuple[int, int]]) 
         assert needed <= set(range(low, high + 1))
         assert max(low, 0) == min(needed) or 0 in needed
     assert window.step == prod(stride for _, stride in chain)
-
-
-def test_what_mixes_positions_is_not_cut() -> None:
-    layers, graph = branches(joined=True)
-    mixing = (*layers[:2], replace(layers[2], kind="attention"), layers[3])
-    found = neuron_layers(Profile("p", mixing, MADE_UP, 1, graph))
-    assert [layer.cuts for layer in found] == [9, 1, 9]

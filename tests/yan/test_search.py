@@ -26,8 +26,7 @@ from planner.jsonio.yan import problem_of
 from planner.solving.deadline import NEVER, Deadline
 from tests.patience import Patience
 from tests.present import present
-from tests.yan.small_problems import TINY, alike
-from tests.yan.yan_strategies import any_configurations, configurations, problems
+from tests.yan.yan_strategies import TINY, alike, any_configurations, configurations, problems
 
 ABOVE = 1 + 1e-12
 CLOSE = 1e-12
