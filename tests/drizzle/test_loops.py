@@ -96,6 +96,7 @@ def test_it_settles_in_a_wide_enough_band_in_time_and_else_stays_near_it(
 
 @settings(max_examples=200)
 @given(bands(), st.integers(1, MOST), st.builds(Fraction, st.integers(0, 100), st.just(100)))
+@example(Band(Fraction(0), Fraction(1, 2), Fraction(3, 2)), 3, Fraction(1))  # to 5, rounded up
 def test_one_step(band: Band, size: int, overhead: Fraction) -> None:
     if overhead > band.high:
         expected = ceil(size * band.factor)
