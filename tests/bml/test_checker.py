@@ -11,14 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.families.bml import (
-    CheckerContext,
-    Failures,
-    Schedule,
-    Transfer,
-    check,
-    checker,
-)
+from planner.families.bml import CheckerContext, Failures, Schedule, Transfer, check, checker
 from planner.families.bml.checker import check_complete, check_form, check_piece
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube

@@ -28,12 +28,6 @@ from planner.families.bml import (
     solve,
 )
 from planner.families.bml.evaluation import busiest_load, evaluate, time_ns
-from planner.families.bml.methods import (
-    MAX_ROUNDS,
-    ideal_ns,
-    lower_bound_ns,
-    with_best_rounds,
-)
 from planner.families.bml.problem import MAX_DAMAGED_NICS, MAX_LAYERS
 from planner.families.bml.reroute import detour
 from planner.families.bml.trees import Plan
@@ -80,11 +74,13 @@ def test_start_up_costs_and_adding_come_on_top(
     problem = Problem(bcube, Network(Fraction(10**9), latency, Fraction(adding)), size)
     sent = Fraction(2 * (servers - 1), levels * servers) * size
     added = Fraction(servers - 1, servers) * size * adding
+    whole = 2 * levels * latency + sent + added
+    assert methods.ideal_ns(problem) == whole
     results = [solve(problem, method=method) for method in ("auto", "bml", "detour")]
     assert [result.method for result in results] == ["bml", "bml", "detour"]
     for result in results:
         assert result.plan == Schedule(bcube)
-        assert result.objective_ns == 2 * levels * latency + sent + added == ideal_ns(problem)
+        assert result.objective_ns == whole
         assert (result.status == Status.OPTIMAL) == (latency == 0)  # no plan can beat that
 
 
@@ -101,7 +97,7 @@ def test_the_lower_bound_is_made_of_loads_adding_and_distance(
 
     def bound(*, latency: int = 0, adding: int = 0) -> int:
         links = Network(Fraction(10**9), latency, Fraction(adding))
-        return lower_bound_ns(Problem(bcube, links, size, failed=failed), damage)
+        return methods.lower_bound_ns(Problem(bcube, links, size, failed=failed), damage)
 
     if size == 0 or living == 1:
         assert bound(latency=9, adding=9) == 0
@@ -119,7 +115,7 @@ def test_trees_prove_more_than_counting_does(method: str) -> None:
     problem = Problem(BCube(3, 2), NET, 3 * 10**6, failed=failed)
     damage = Damage(problem.bcube, failed)
     assert damage.load_bound() == 1
-    assert lower_bound_ns(problem, damage) == 3 * 10**6
+    assert methods.lower_bound_ns(problem, damage) == 3 * 10**6
     assert solve(problem, method=method).lower_bound_ns == 4 * 10**6
 
 
@@ -223,11 +219,11 @@ def test_without_time_and_without_detours_there_is_a_plan_too(
 @given(detoured() | tree_planned())
 def test_no_plan_gets_slower(case: tuple[Problem, Any]) -> None:
     problem, plan = case[0], replace(case[1], rounds=1)
-    better = with_best_rounds(problem, plan)
+    better = methods.with_best_rounds(problem, plan)
     assert replace(better, rounds=1) == plan
-    assert 1 <= better.rounds <= MAX_ROUNDS
+    assert 1 <= better.rounds <= methods.MAX_ROUNDS
     assert evaluate(problem, better).time_ns <= evaluate(problem, plan).time_ns
-    assert with_best_rounds(problem, plan) == better
+    assert methods.with_best_rounds(problem, plan) == better
 
 
 def planned_around(size: int, latency: int) -> tuple[Problem, Schedule]:
@@ -239,7 +235,7 @@ def planned_around(size: int, latency: int) -> tuple[Problem, Schedule]:
 def test_parts_help_where_steps_are_uneven() -> None:
     """Around a lost NIC one step waits for a busy NIC; in parts, all steps share the wait."""
     problem, plan = planned_around(10**8, 1000)
-    better = with_best_rounds(problem, plan)
+    better = methods.with_best_rounds(problem, plan)
     assert better.rounds >= 2 * plan.steps
     once, often = (evaluate(problem, one) for one in (plan, better))
     assert often.time_ns < once.time_ns
@@ -254,7 +250,7 @@ def test_parts_of_whole_elements_are_tried_too() -> None:
     problem, plan = planned_around(80_000, 0)
     problem = replace(problem, network=FAST, element_bytes=4)
     most = replace(plan, rounds=1024)
-    assert time_ns(problem, with_best_rounds(problem, plan)) < time_ns(problem, most)
+    assert time_ns(problem, methods.with_best_rounds(problem, plan)) < time_ns(problem, most)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +258,7 @@ def test_parts_of_whole_elements_are_tried_too() -> None:
 )
 def test_high_start_ups_and_small_gradients_leave_one_round(size: int, latency: int) -> None:
     problem, plan = planned_around(size, latency)
-    assert with_best_rounds(problem, plan) == plan
+    assert methods.with_best_rounds(problem, plan) == plan
 
 
 # --- no plan

@@ -25,15 +25,8 @@ from planner.families.bml.trees import Edge, Port, SurvivingNetwork, root_at_cen
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
-from tests.bml.networks import (
-    connected,
-    damaged_networks,
-    distances,
-    hops_of,
-    joined,
-    links_left,
-    single_failures,
-)
+from tests.bml import networks
+from tests.bml.networks import connected, damaged_networks, distances, hops_of, joined, links_left
 from tests.bml.plans import all_transfers, context_of, detoured, spanning_trees, tree_planned
 
 
@@ -125,7 +118,7 @@ def test_it_is_the_best_of_all_packings(damage: Damage, load: Fraction) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bcube", [BCube(3, 2), BCube(4, 2), BCube(2, 3)], ids=str)
 def test_the_bound_is_reached_after_every_single_failure(bcube: BCube) -> None:
-    for failed in single_failures(bcube):
+    for failed in networks.single_failures(bcube):
         damage = Damage(bcube, failed)
         assert damage.load_bound() == least_load(damage), failed
 
@@ -204,7 +197,7 @@ def test_spanning_trees_are_cheapest_and_of_shortest_ways(
     assert distances(joined(tree), start) == distances(links, start)
 
 
-@pytest.mark.parametrize("failed", single_failures(BCube(4, 2))[::7])
+@pytest.mark.parametrize("failed", networks.single_failures(BCube(4, 2))[::7])
 def test_few_trees_are_a_packing_not_far_from_the_best(failed: Failures) -> None:
     damage = Damage(BCube(4, 2), failed)
     few, best = checked(damage, few_trees(damage, 64, NEVER)), pack(damage, NEVER)

@@ -14,14 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from planner.families.drizzle import (
-    Measurement,
-    Plan,
-    Problem,
-    calibrate,
-    evaluate,
-    solve,
-)
+from planner.families.drizzle import Measurement, Plan, Problem, calibrate, evaluate, solve
 from planner.families.drizzle.calibration import CONSTANTS
 from planner.families.drizzle.evaluation import Band, State, adjusted, group_sizes
 from planner.families.drizzle.loops import (
@@ -104,19 +97,6 @@ def test_one_step(band: Band, size: int, overhead: Fraction) -> None:
         expected = size - band.step * (overhead < band.low)
     after = adjusted(band, State(size), overhead).group_size
     assert after == min(max(expected, 1), band.max_group_size)
-
-
-@settings(max_examples=100)
-@given(problems("drizzle"), bands(), st.integers(1, MOST), st.integers(1, 20))
-def test_a_simulation_adjusts_after_each_group(
-    problem: Problem, band: Band, start: int, groups: int
-) -> None:
-    sizes, state = group_sizes(problem, band, groups, State(start)), State(start)
-    assert len(sizes) == groups
-    for size in sizes:
-        assert state.group_size == size
-        state = adjusted(band, state, share(problem, size))
-    assert group_sizes(problem, band, groups) == group_sizes(problem, band, groups, State(1))
 
 
 @settings(max_examples=200)

@@ -15,22 +15,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner import Status
-from planner.families.drizzle import (
-    Band,
-    Measurement,
-    Plan,
-    Problem,
-    Stage,
-    State,
-    Triggers,
-    adjusted,
-    calibrate,
-    check,
-    evaluate,
-    evaluation,
-    solve,
-)
-from planner.families.drizzle.evaluation import curve, group_sizes
+from planner.families import drizzle
+from planner.families.drizzle import Measurement, Plan, Problem, Stage, check, evaluate, solve
+from planner.families.drizzle.evaluation import curve, group_sizes, largest_group
 from planner.families.drizzle.loops import problem_of
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
@@ -185,7 +172,7 @@ def test_the_curve_goes_through_the_plan_and_beyond_the_limits(problem: Problem)
     assert sizes[0] == 1
     assert sizes[-1] >= 4 * planned
     assert planned in sizes
-    most = evaluation.largest_group(problem)
+    most = largest_group(problem)
     if most is not None and most <= 100 * planned:
         assert most in sizes
         assert sizes[-1] > most
@@ -220,11 +207,11 @@ def plan_of(given: tuple[Stage, ...]) -> Plan:
 def test_bigdl_waits_for_all_slices_of_the_weights_and_one_stage_for_itself() -> None:
     given = Stage("gradients", 256), Stage("aggregation", 64, ("gradients",))
     assert plan_of(given).stages == (
-        Triggers("gradients", 256, (), 0, ("aggregation",), 64),
-        Triggers("aggregation", 64, ("gradients",), 256, (), 0),
+        drizzle.Triggers("gradients", 256, (), 0, ("aggregation",), 64),
+        drizzle.Triggers("aggregation", 64, ("gradients",), 256, (), 0),
     )
     assert problem(given).tasks == 320
-    assert plan_of((Stage("all", 5),)).stages == (Triggers("all", 5, (), 0, ("all",), 5),)
+    assert plan_of((Stage("all", 5),)).stages == (drizzle.Triggers("all", 5, (), 0, ("all",), 5),)
     with pytest.raises(InvalidPlanError, match=r"without \['aggregation', 'gradients'\]"):
         check(problem(given), Plan(1))
 
@@ -313,7 +300,7 @@ LEAST = "expected an integer >= 1, got"
 SHARE = "expected a number > 0 and < 1, got"
 LONG = f"the time of a group of one must fit in 63 bits, got {MAX_VALUE * 390_000 + 900_000_000}"
 TOGETHER = "expected as many as the stages have (1), got 2"
-HALF = Band(Fraction(0), Fraction(1, 2))
+HALF = drizzle.Band(Fraction(0), Fraction(1, 2))
 BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"tasks": 0}, "tasks", f"{LEAST} 0"),
     ({"tasks": None}, "tasks", "missing (or stages)"),
@@ -355,18 +342,22 @@ MEASURED: list[tuple[Any, str, str]] = [
     ([], "measurements", "expected at least one element, got an empty array"),
     ([3], "measurements[0]", "expected a Measurement, got 3"),
     ([Measurement(0, 1, 1)], "measurements[0].tasks", f"{LEAST} 0"),
-    ([Measurement(1, 1, 1), Measurement(1, 0, 1)], "measurements[1].group_size", f"{LEAST} 0"),
+    (
+        [Measurement(1, 1, 1), Measurement(1, 0, 1)],
+        "measurements[1].group_size",
+        f"{LEAST} 0",
+    ),
     ([Measurement(1, 1, 0)], "measurements[0].overhead_ns", f"{LEAST} 0"),
 ]
 staged = partial(Problem, compute_ns=1000, task_ns=1, max_overhead=0.5)
 logged = partial(problem_of, (), max_overhead=Fraction(1, 20), max_group_ns=None)
-share_of = partial(adjusted, HALF, State())
+share_of = partial(drizzle.adjusted, HALF, drizzle.State())
 REFUSED: list[tuple[Callable[[], object], str, str]] = [
     *((partial(example_of, **change), path, message) for change, path, message in BROKEN),
     *((partial(staged, stages=stages), path, message) for stages, path, message in STAGES),
-    *((partial(Band, *fields), path, message) for fields, path, message in BANDS),
-    *((partial(calibrate, rows), path, message) for rows, path, message in MEASURED),
-    (partial(State, 0), "group_size", f"{LEAST} 0"),
+    *((partial(drizzle.Band, *fields), path, message) for fields, path, message in BANDS),
+    *((partial(drizzle.calibrate, rows), path, message) for rows, path, message in MEASURED),
+    (partial(drizzle.State, 0), "group_size", f"{LEAST} 0"),
     (partial(share_of, Fraction(-1)), "overhead", f"{RANGE} -1"),
     (partial(share_of, Fraction(3, 2)), "overhead", "expected a number from 0 to 1, got 3/2"),
     (partial(group_sizes, example_of(), HALF, 0), "groups", f"{LEAST} 0"),

@@ -30,17 +30,8 @@ from tests.formats.refused import refused
 from tests.present import present
 from tests.solved import Solved
 from tests.yan import neuron_oracle
-from tests.yan.yan_strategies import (
-    TINY,
-    any_configurations,
-    as_method,
-    brute_ranks,
-    brute_result,
-    everything,
-    problems,
-    small_problems,
-    solved,
-)
+from tests.yan import yan_strategies as small
+from tests.yan.yan_strategies import TINY, brute_ranks, everything, problems, small_problems, solved
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
 
@@ -73,7 +64,7 @@ def test_plans_cost_what_neurons_say_and_bounds_hold(speeds: bool, data: st.Data
 @given(small_problems(most=100), st.data())
 def test_no_method_beats_all_mappings(problem: Problem, data: st.DataObject) -> None:
     best = best_of_all_mappings(problem)
-    assert estimate(problem, data.draw(any_configurations(problem))).epoch >= best
+    assert estimate(problem, data.draw(small.any_configurations(problem))).epoch >= best
     for method in ("exact", "greedy"):
         plan = solved(problem, method).plan
         assert plan.ranking[0].epoch >= best
@@ -126,7 +117,7 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
 def test_assignments_leave_nothing_out(problem: Problem) -> None:
     """Against all permutations of machines, for the choices of the best plan."""
     assume(not problem.uniform)
-    for ranked in Solved.of(brute_result(problem)).plan.ranking[:2]:
+    for ranked in Solved.of(small.brute_result(problem)).plan.ranking[:2]:
         one = ranked.configuration
         every = permutations(range(problem.machines), one.machines_used)
         times, kinds = (
@@ -234,7 +225,7 @@ def test_the_spread_of_a_small_problem() -> None:
     middle = times[(len(times) - 1) // 2]
     assert found.median_low <= middle <= found.median_high
     assert found.sampled == 10_000
-    assert Solved.of(as_method(median, TINY)).plan.ranking[0].epoch == found.median
+    assert Solved.of(small.as_method(median, TINY)).plan.ranking[0].epoch == found.median
     assert spread(TINY, samples=10, seed=1).sampled == 10
 
 

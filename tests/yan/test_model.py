@@ -18,15 +18,8 @@ from planner.families.yan.problem import Choice, Problem
 from planner.families.yan.segments import check, server_bytes, worker_bytes
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from tests.present import present
-from tests.yan import neuron_oracle
-from tests.yan.yan_strategies import (
-    alike,
-    any_configurations,
-    configurations,
-    mapped,
-    networks,
-    problems,
-)
+from tests.yan import neuron_oracle, yan_strategies
+from tests.yan.yan_strategies import alike, any_configurations, configurations, mapped, problems
 
 
 def phases(found: Estimate) -> list[tuple[Fraction, Fraction, Fraction, Fraction]]:
@@ -121,13 +114,6 @@ def test_an_example_by_hand() -> None:
         3 * Fraction(3, 2) * 4,
         4 * (2000 + 2 * 8 * 16 * 2 * Fraction(3, 4)),
     ]
-
-
-def test_copies_of_other_samples_are_of_no_use() -> None:
-    """Either worker holds the copies for odd samples of one layer, for even ones of the other."""
-    layers = LayerChoice(1, 1, 2, ((0, 1),)), LayerChoice(1, 1, 2, ((1, 0),))
-    crossed = Configuration(1, 1, 2, layers)
-    assert phases(estimate(PROBLEM, crossed)) == neuron_oracle.price(PROBLEM, crossed)
 
 
 OTHER = replace(PROBLEM, machine_speeds=[Fraction(1)] * 7 + [Fraction(2)])
@@ -256,7 +242,10 @@ def fetched(layers: Sequence[NeuronLayer], choices: Sequence[LayerChoice]) -> Fe
     )
 
 
-@given(networks(min_layers=2, max_layers=3).filter(lambda one: one[-1].kind == "full"), st.data())
+@given(
+    yan_strategies.networks(min_layers=2, max_layers=3).filter(lambda one: one[-1].kind == "full"),
+    st.data(),
+)
 @settings(max_examples=120)
 def test_no_mapping_fetches_less_before_a_fully_connected_layer(
     chain: tuple[NeuronLayer, ...], data: st.DataObject

@@ -1,24 +1,19 @@
 """What layers and problems accept, how they are connected, and what is said of the rest."""
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields as fields_of
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from math import prod
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from planner.families.yan import Configuration, Constants, Fixed, LayerChoice, Problem, estimate
 from planner.families.yan.layers import NeuronLayer, fields
 from planner.families.yan.problem import MAX_FIXED, MAX_LAYERS, MAX_MACHINES, choices
 from tests.formats.refused import refused
-from tests.yan import neuron_oracle
-from tests.yan.yan_strategies import networks
 
 FULL: dict[str, Any] = {"name": "f", "kind": "full", "neurons": 4, "connections": 12, "weights": 12}
 SIZES = {"neurons": 2 * 6 * 5, "connections": 2 * 6 * 5 * 27, "weights": 2 * 27}
@@ -40,31 +35,6 @@ LAYERS = [FIRST, NeuronLayer("f", "full", 5, 60, 65), NeuronLayer("g", "full", 3
 def problem(**changes: Any) -> Problem:
     given = {"machines": 6, "cores": 2, "layers": LAYERS, "samples": 100, "read_every": 10}
     return Problem(**{**given, "constants": Constants(**CONSTANTS), **changes})
-
-
-@given(networks(min_layers=2))
-@settings(max_examples=150)
-def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
-    for layer, following in pairwise(chain):
-        found, pairs = fields(layer, following), neuron_oracle.connections(layer, following)
-        from_rows = Counter(unit[1] for unit, _ in pairs)
-        if following.needs_all:
-            assert not any((found.first, found.last, found.seen))
-            assert found.into(layer, following, layer.units) == following.connections
-            assert following.kind == "block" or len(pairs) == following.connections
-            continue
-        rows_of: dict[int, set[int]] = {}
-        for unit, neuron in pairs:
-            rows_of.setdefault(neuron[1], set()).add(unit[1])
-        assert found.first == [min(rows_of[y]) for y in range(following.rows)]
-        assert found.last == [1 + max(rows_of[y]) for y in range(following.rows)]
-        assert all(len(rows_of[y]) == max(rows_of[y]) + 1 - min(rows_of[y]) for y in rows_of)
-        assert found.into(layer, following, layer.units) == following.connections
-        for row in range(layer.units):
-            here = sum(from_rows[above] for above in range(row + 1))
-            assert found.into(layer, following, row + 1) == (
-                following.connections * here // len(pairs)
-            )
 
 
 def test_weights_and_connections_say_how_many_input_channels() -> None:
