@@ -116,6 +116,13 @@ def test_an_example_by_hand() -> None:
     ]
 
 
+def test_copies_of_other_samples_are_of_no_use() -> None:
+    """Either worker holds the copies for odd samples of one layer, for even ones of the other."""
+    layers = LayerChoice(1, 1, 2, ((0, 1),)), LayerChoice(1, 1, 2, ((1, 0),))
+    crossed = Configuration(1, 1, 2, layers)
+    assert phases(estimate(PROBLEM, crossed)) == neuron_oracle.price(PROBLEM, crossed)
+
+
 OTHER = replace(PROBLEM, machine_speeds=[Fraction(1)] * 7 + [Fraction(2)])
 
 
