@@ -1,9 +1,15 @@
-"""The price of a plan is what a literal simulation adds up, and what is listed what is sent."""
+"""The price of a plan is what a literal simulation adds up, and what is listed what is sent.
 
-from collections import defaultdict
+The simulation: every transfer of every server, every byte, every NIC.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice, product
+from itertools import accumulate, islice, pairwise, product
+from math import ceil
+from typing import TypeVar
 from unittest.mock import call, patch
 
 import numpy as np
@@ -11,7 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.bml import Damage, Failures, Plan, Problem, Schedule, evaluate, lower_bound_ns
+from planner.families.bml import (
+    Damage,
+    Failures,
+    Plan,
+    Problem,
+    Schedule,
+    TreePlan,
+    evaluate,
+    lower_bound_ns,
+)
 from planner.families.bml.evaluation import Listed, listed, loads
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import FULL_WEIGHT
@@ -19,16 +34,100 @@ from planner.families.collectives.layout import EvenLayout, RangedLayout
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
-from tests.bml.plans import NET, Planned, planned
-from tests.bml.simulator import carried_in, parts_of, simulate, sizes_of
+from tests.bml.plans import NET, Planned, all_transfers, planned
 from tests.formats.refused import refused
+
+Size = TypeVar("Size", int, Fraction)
+Nic = tuple[int, int, str]
+"""Server, level and direction."""
+
+
+def shares_of(plan: Plan) -> list[Fraction]:
+    """Return the share of each piece in a gradient that could be cut as finely as one likes."""
+    if isinstance(plan, TreePlan):
+        return list(plan.shares)
+
+    def weight(number: int) -> int:
+        if number in plan.left_out:
+            return 0
+        is_light = any(first <= number < stop for first, stop in plan.light)
+        return plan.light_weight if is_light else 64
+
+    weights = list(map(weight, range(plan.threads * plan.pieces)))
+    return [Fraction(weight, sum(weights)) for weight in weights]
+
+
+def sizes_of(plan: Plan, elements: int) -> list[int]:
+    """Return the elements of every piece, in the order of their numbers."""
+    if isinstance(plan, Schedule) and plan.light_weight == 64:
+        return even_sizes(plan, elements)
+    ends = (int(share * elements // 1) for share in accumulate(shares_of(plan)))
+    return [stop - start for start, stop in pairwise([0, *ends])]
+
+
+def even_sizes(plan: Schedule, elements: int) -> list[int]:
+    """Share elements among threads by their pieces in use, and among these."""
+    sizes = [0] * (plan.threads * plan.pieces)
+    in_use = [number for number in range(len(sizes)) if number not in plan.left_out]
+    before = end = 0
+    for thread in range(plan.threads):
+        mine = [number for number in in_use if number // plan.pieces == thread]
+        before += len(mine)
+        start, end = end, ceil(Fraction(before * elements, len(in_use)))
+        ends = (ceil(Fraction(n * (end - start), len(mine))) for n in range(1, len(mine) + 1))
+        for number, (first, stop) in zip(mine, pairwise([0, *ends]), strict=True):
+            sizes[number] = stop - first
+    return sizes
+
+
+def parts_of(elements: int, rounds: int) -> list[int]:
+    """Return the elements of the parts that follow each other, longer ones first."""
+    return [elements // rounds + (part < elements % rounds) for part in range(rounds)]
+
+
+def carried(plan: Plan, sizes: Sequence[Size]) -> list[dict[Nic, Size]]:
+    """Return what each NIC carries in each step, for pieces of these sizes."""
+    found: list[dict[Nic, Size]] = [defaultdict(type(sizes[0])) for _ in range(2 * plan.steps)]
+    for one in all_transfers(plan):
+        step = one.step if one.stage == "aggregate" else plan.steps + one.step
+        first = one.thread * plan.pieces + one.offset
+        for nic in ((one.server, one.level, "sends"), (one.peer, one.level, "receives")):
+            for size in sizes[first : first + one.length]:
+                found[step][nic] += size
+    return found
+
+
+def simulated_ns(problem: Problem, plan: Plan) -> int:
+    """Add up what each NIC carries in each step, and what each server adds."""
+    network, width = problem.network, problem.element_bytes
+    time = Fraction(0)
+    for chunk in problem.chunks:
+        moved: dict[int, Counter[Nic]] = defaultdict(Counter)
+        added: dict[int, Counter[int]] = defaultdict(Counter)
+        for part, elements in enumerate(parts_of(chunk // width, plan.rounds)):
+            for step, nics in enumerate(carried(plan, sizes_of(plan, elements))):
+                moved[step + part].update(nics)
+                for (server, _, way), size in nics.items():
+                    if step < plan.steps and way == "receives":
+                        added[step + part][server] += size
+        for step, busy in moved.items():
+            if most := max(busy.values(), default=0):
+                adding = width * max(added[step].values(), default=0)
+                sending = Fraction(width * most * 10**9) / network.link_bytes_per_s
+                time += network.startup_ns + sending + adding * network.reduce_ns_per_byte
+    return ceil(time)
 
 
 def assert_priced(problem: Problem, plan: Plan) -> None:
-    simulated, priced = simulate(problem, plan), evaluate(problem, plan)
-    assert priced.time_ns == simulated.time_ns
-    assert priced.load == simulated.load
-    assert [step.pieces for step in priced.steps] == simulated.pieces
+    priced = evaluate(problem, plan)
+    assert priced.time_ns == simulated_ns(problem, plan)
+    load: Counter[Nic] = Counter()
+    for nics in carried(plan, shares_of(plan)):
+        load.update(nics)
+    assert priced.load == max(load.values(), default=0)
+    used = [int(number not in plan.left_out) for number in range(plan.threads * plan.pieces)]
+    most_pieces = [max(nics.values(), default=0) for nics in carried(plan, used)]
+    assert [step.pieces for step in priced.steps] == most_pieces
     stages = product(("aggregate", "broadcast"), range(plan.steps))
     assert [(step.stage, step.step) for step in priced.steps] == list(stages)
     damage = Damage(problem.bcube, problem.failed)
@@ -44,12 +143,11 @@ def test_plans_cost_what_a_simulation_says_and_every_nic_carries_what_it_sends(
     assert_priced(*case)
     problem, plan = case
     elements = problem.size_bytes // problem.element_bytes
-    sizes = sizes_of(plan, elements)
+    by_step = carried(plan, sizes_of(plan, elements))
     found = list(loads(plan, plan.layout(elements, 1)))
     assert len(found) == plan.steps
     for step, one in enumerate(found):
-        up = carried_in(plan, sizes, step)
-        down = carried_in(plan, sizes, 2 * plan.steps - 1 - step)
+        up, down = by_step[step], by_step[2 * plan.steps - 1 - step]
         for level, server in product(range(plan.bcube.k), range(plan.bcube.servers)):
             sent, received = one.sent[level, server], one.received[level, server]
             assert sent == up[server, level, "sends"] == down[server, level, "receives"]
@@ -69,7 +167,7 @@ def test_no_sum_wraps_around_at_the_edge_of_the_range(rounds: int) -> None:
         priced = evaluate(problem, plan)
         assert priced.load == 15
         assert [step.pieces for step in priced.steps] == [15, 15]
-        assert priced.time_ns == simulate(problem, plan).time_ns
+        assert priced.time_ns == simulated_ns(problem, plan)
     with refused("gradient_bytes", "must fit in 63 bits"):
         Problem(bcube, network, size + 1, failed=failed)
 

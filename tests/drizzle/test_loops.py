@@ -1,16 +1,22 @@
-"""Fitted constants, against SciPy's least squares; loops in a log, against trying everything."""
+"""Groups by the online rule, fitted constants, and loops found in a log.
 
+Fitted constants are held against SciPy's least squares, loops against trying everything.
+"""
+
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, product
+from math import ceil, log
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from planner.families.drizzle import Calibration, Measurement, Plan, calibrate, evaluate, solve
+from planner.families.drizzle import Measurement, Plan, Problem, calibrate, evaluate, solve
 from planner.families.drizzle.calibration import CONSTANTS
+from planner.families.drizzle.evaluation import Band, State, adjusted, group_sizes
 from planner.families.drizzle.loops import (
     Job,
     Loop,
@@ -22,7 +28,90 @@ from planner.families.drizzle.loops import (
     problem_of,
 )
 from planner.model.validation import MAX_VALUE
+from planner.testing import problems
 from tests.present import present
+
+# The online rule: what it promises where the overhead falls as groups grow.
+
+MOST = 80
+
+factors = st.integers(11, 40).map(lambda tenths: Fraction(tenths, 10))
+
+
+@st.composite
+def bands(draw: st.DrawFn) -> Band:
+    low, high = sorted(draw(st.tuples(*[st.integers(0, 49).map(lambda it: Fraction(it, 50))] * 2)))
+    return Band(low, high, draw(factors), draw(st.integers(1, 5)), draw(st.integers(1, MOST)))
+
+
+@st.composite
+def jobs_and_bands(draw: st.DrawFn) -> tuple[Problem, Band]:
+    """Draw a problem and a band with at least one size in it."""
+    problem = draw(problems("drizzle"))
+    problem = replace(problem, compute_ns=problem.compute_ns + 1)
+    most = draw(st.integers(1, MOST))
+    first = draw(st.integers(1, most))
+    last = draw(st.integers(first, min(most, first + 8)))
+    low, high = (share(problem, size) for size in (last, first))
+    return problem, Band(low, high, draw(factors), draw(st.integers(1, 5)), most)
+
+
+def share(problem: Problem, size: int) -> Fraction:
+    return evaluate(problem, Plan(size)).overhead
+
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(jobs_and_bands(), st.data())
+def test_it_settles_in_a_wide_enough_band_in_time_and_else_stays_near_it(
+    job: tuple[Problem, Band], data: st.DataObject
+) -> None:
+    problem, band = job
+    everything = range(1, band.max_group_size + 1)
+    start = data.draw(st.sampled_from(everything))
+    shares = {size: share(problem, size) for size in everything}
+    first = min(size for size in everything if shares[size] <= band.high)
+    last = max(size for size in everything if shares[size] >= band.low)
+    landing = ceil(band.factor * (first - 1))
+    if last - first + 1 < band.step:
+        for size in group_sizes(problem, band, MOST + 21, State(start))[MOST:]:
+            assert first - band.step <= size <= max(last, landing)
+        return
+    if start < first:
+        promised = ceil(log(first / start) / log(band.factor) + 1e-9)
+        promised += max(0, ceil(Fraction(landing - last, band.step)))
+    else:
+        promised = max(0, ceil(Fraction(start - last, band.step)))
+    settled = group_sizes(problem, band, promised + 6, State(start))[promised:]
+    assert set(settled) == {settled[0]}
+    assert first <= settled[0] <= last
+
+
+@settings(max_examples=200)
+@given(bands(), st.integers(1, MOST), st.builds(Fraction, st.integers(0, 100), st.just(100)))
+@example(Band(Fraction(0), Fraction(1, 2), Fraction(3, 2)), 3, Fraction(1))  # to 5, rounded up
+def test_one_step(band: Band, size: int, overhead: Fraction) -> None:
+    if overhead > band.high:
+        expected = ceil(size * band.factor)
+    else:
+        expected = size - band.step * (overhead < band.low)
+    after = adjusted(band, State(size), overhead).group_size
+    assert after == min(max(expected, 1), band.max_group_size)
+
+
+@settings(max_examples=200)
+@given(problems("drizzle"))
+def test_doubling_ends_at_less_than_twice_the_planned_size(problem: Problem) -> None:
+    plan = solve(problem).plan
+    assume(plan)
+    high = Fraction(problem.max_overhead)
+    sizes = group_sizes(problem, Band(high / 2, high), 64)
+    planned = present(plan).group_size
+    assert planned <= sizes[-1] < max(2 * planned, 2)
+    assert sizes[(planned - 1).bit_length()] == sizes[-1]
+
+
+# Constants fitted to measurements.
 
 rows = st.builds(Measurement, st.integers(1, 40), st.integers(1, 8), st.integers(1, 500))
 
@@ -33,21 +122,17 @@ def scale_of(one: Measurement) -> tuple[Fraction, Fraction, Fraction]:
     return group, one.tasks * group, Fraction(one.tasks, one.overhead_ns)
 
 
-def constants_of(found: Calibration) -> list[Fraction]:
-    return [found.group_ns, found.task_ns, found.constant_task_ns]
-
-
 @settings(max_examples=300)
 @given(st.lists(rows, min_size=1, max_size=12))
 def test_no_other_constants_fit_better_and_errors_are_those_of_the_model(
     measured: list[Measurement],
 ) -> None:
     found = calibrate(measured)
-    assert min(constants_of(found)) >= 0
+    known = [getattr(found, name) for name in CONSTANTS]
+    assert min(known) >= 0
     matrix = np.array([[float(a) for a in scale_of(one)] for one in measured])
     widths = np.linalg.norm(matrix, axis=0)
     _, residual = nnls(matrix / widths, np.ones(len(measured)))
-    known = constants_of(found)
     errors = [sum(x * a for x, a in zip(known, scale_of(one), strict=True)) - 1 for one in measured]
     assert list(found.errors) == errors
     loss = float(sum(error**2 for error in errors))
@@ -72,7 +157,7 @@ def test_confounded_constants_can_be_traded_for_one_another(measured: list[Measu
 def test_fits_by_hand() -> None:
     # With groups of one d1 and d2 are one number: the time of a task is the group's.
     equal = calibrate([Measurement(m, 1, 7 * m) for m in (10, 20, 30)])
-    assert constants_of(equal) == [0, 7, 0]
+    assert [equal.group_ns, equal.task_ns, equal.constant_task_ns] == [0, 7, 0]
     assert calibrate([Measurement(300, 1, 600)]).task_ns == 2
     # Overheads that shrink with more tasks fit no task_ns.
     falling = calibrate([Measurement(10, 1, 100), Measurement(20, 1, 90), Measurement(20, 2, 46)])
@@ -86,14 +171,9 @@ def test_fits_by_hand() -> None:
 # Which jobs of a log repeat, and what their rounds say.
 
 
-def job(number: int, kind: str, *, lasts: int = 10, computes: int = 6, size: int = 0) -> Job:
-    shape = (StageShape(kind, 2, ()),)
+def ran(number: int, kind: str) -> Job:
     start = 100 * number
-    return Job(number, start, start + lasts, size, shape, computes, True, 0)
-
-
-def jobs_of(kinds: str) -> list[Job]:
-    return [job(number, kind) for number, kind in enumerate(kinds)]
+    return Job(number, start, start + 10, 0, (StageShape(kind, 2, ()),), 6, True, 0)
 
 
 def stretches(loops: tuple[Loop, ...]) -> list[tuple[int, int, int]]:
@@ -129,13 +209,13 @@ def tried(kinds: str) -> list[tuple[int, int, int]]:
 @example("abxyxyxyc")
 @example("aaaabab")
 def test_loops_are_those_of_trying_everything(kinds: str) -> None:
-    assert stretches(loops_of(jobs_of(kinds))) == tried(kinds)
+    jobs = [ran(number, kind) for number, kind in enumerate(kinds)]
+    assert stretches(loops_of(jobs)) == tried(kinds)
 
 
 def test_jobs_that_ran_nothing_are_no_part_of_a_loop() -> None:
-    jobs = [job(0, "a"), job(1, "a"), job(2, "a")]
     skipped = Job(9, 150, 160, 0, (), 0, True, 0)
-    assert len(loops_of([jobs[0], skipped, *jobs[1:]])) == 1
+    assert len(loops_of([ran(0, "a"), skipped, ran(1, "a"), ran(2, "a")])) == 1
 
 
 @given(
@@ -167,7 +247,7 @@ def test_constants_of_groups_are_found_again(
 
 def rounds(wall: int, compute: int, between: int, size: int = 1) -> Loop:
     row = Round(size, wall * size, compute * size, between * size, disturbed=False)
-    return Loop((job(0, "a", size=0),), (row, row), grouped=size > 1, overlapping=False)
+    return Loop((ran(0, "a"),), (row, row), grouped=size > 1, overlapping=False)
 
 
 def test_what_is_said_is_what_was_measured_and_planned() -> None:

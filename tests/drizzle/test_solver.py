@@ -1,8 +1,13 @@
-"""The smallest group against brute force, its prices and limits; triggers; and the online rule."""
+"""The smallest group against brute force, its prices and limits; triggers; and what is refused.
 
+Numbers below 0 are refused in `tests/test_numbers.py`.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from math import ceil, log
+from functools import partial
+from math import ceil
 from typing import Any
 
 import pytest
@@ -10,32 +15,53 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner import Status
-from planner.families.drizzle import (
-    Plan,
-    Problem,
-    Stage,
-    Triggers,
-    check,
-    evaluate,
-    evaluation,
-    solve,
-)
-from planner.families.drizzle.evaluation import Band, State, adjusted, curve, group_sizes
-from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from planner.families import drizzle
+from planner.families.drizzle import Measurement, Plan, Problem, Stage, check, evaluate, solve
+from planner.families.drizzle.evaluation import curve, group_sizes, largest_group
+from planner.families.drizzle.loops import problem_of
+from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
 from planner.testing import problems
-from tests.drizzle.drizzle_strategies import (
-    brute_force,
-    example_of,
-    keeps,
-    literal_overhead,
-    stages,
-)
 from tests.formats.refused import refused
 from tests.present import present
 
 TRIED = 150
 """Brute force looks no farther if the time of a group is not limited."""
+
+
+def example_of(**change: Any) -> Problem:
+    fields: dict[str, Any] = {
+        "compute_ns": 900_000_000,
+        "tasks": 256,
+        "task_ns": 390_000,
+        "max_overhead": Fraction(1, 20),
+    }
+    return Problem(**{**fields, **change})
+
+
+def literal_overhead(problem: Problem, size: int) -> Fraction:
+    """Return o(g) as it is printed, all of a group's scheduling spread over its iterations."""
+    whole = Fraction(problem.group_ns)
+    for _ in range(present(problem.tasks)):
+        whole += Fraction(problem.task_ns) + size * Fraction(problem.constant_task_ns)
+    return whole / size
+
+
+def keeps(problem: Problem, size: int) -> bool:
+    """Return whether a group size keeps both limits, without a division by what may be 0."""
+    spent = literal_overhead(problem, size)
+    iteration = problem.compute_ns + spent
+    within = problem.max_group_ns is None or size * iteration <= problem.max_group_ns
+    return spent <= Fraction(problem.max_overhead) * iteration and within
+
+
+def brute_force(problem: Problem, most: int) -> int | None:
+    """Return the size up to `most` that keeps the limits and whose group takes least time."""
+    return min(
+        (size for size in range(1, most + 1) if keeps(problem, size)),
+        key=lambda size: size * (problem.compute_ns + literal_overhead(problem, size)),
+        default=None,
+    )
 
 
 @settings(max_examples=800)
@@ -146,7 +172,7 @@ def test_the_curve_goes_through_the_plan_and_beyond_the_limits(problem: Problem)
     assert sizes[0] == 1
     assert sizes[-1] >= 4 * planned
     assert planned in sizes
-    most = evaluation.largest_group(problem)
+    most = largest_group(problem)
     if most is not None and most <= 100 * planned:
         assert most in sizes
         assert sizes[-1] > most
@@ -156,6 +182,18 @@ def test_the_curve_goes_through_the_plan_and_beyond_the_limits(problem: Problem)
 
 
 # Stages of an iteration: their order, and what triggers them.
+
+
+@st.composite
+def stages(draw: st.DrawFn, *, most: int = 7) -> tuple[Stage, ...]:
+    """Draw a directed acyclic graph of stages in any order."""
+    made: list[Stage] = []
+    for place in range(draw(st.integers(1, most))):
+        names = [stage.name for stage in made]
+        before = draw(st.sets(st.sampled_from(names))) if place else set()
+        after = draw(st.permutations(sorted(before)))
+        made.append(Stage(f"s{place}", draw(st.integers(1, 9)), tuple(after)))
+    return tuple(draw(st.permutations(made)))
 
 
 def problem(given: Any) -> Problem:
@@ -169,11 +207,11 @@ def plan_of(given: tuple[Stage, ...]) -> Plan:
 def test_bigdl_waits_for_all_slices_of_the_weights_and_one_stage_for_itself() -> None:
     given = Stage("gradients", 256), Stage("aggregation", 64, ("gradients",))
     assert plan_of(given).stages == (
-        Triggers("gradients", 256, (), 0, ("aggregation",), 64),
-        Triggers("aggregation", 64, ("gradients",), 256, (), 0),
+        drizzle.Triggers("gradients", 256, (), 0, ("aggregation",), 64),
+        drizzle.Triggers("aggregation", 64, ("gradients",), 256, (), 0),
     )
     assert problem(given).tasks == 320
-    assert plan_of((Stage("all", 5),)).stages == (Triggers("all", 5, (), 0, ("all",), 5),)
+    assert plan_of((Stage("all", 5),)).stages == (drizzle.Triggers("all", 5, (), 0, ("all",), 5),)
     with pytest.raises(InvalidPlanError, match=r"without \['aggregation', 'gradients'\]"):
         check(problem(given), Plan(1))
 
@@ -255,108 +293,80 @@ def test_names_of_one_stage_are_not_compared_with_each_other() -> None:
     assert compared < 20 * len(names)
 
 
-# The online rule: what it promises where the overhead falls as groups grow.
+# What is no problem, no graph of stages, no band, and no measurements.
 
-MOST = 80
-
-factors = st.integers(11, 40).map(lambda tenths: Fraction(tenths, 10))
-
-
-@st.composite
-def bands(draw: st.DrawFn) -> Band:
-    low, high = sorted(draw(st.tuples(*[st.integers(0, 49).map(lambda it: Fraction(it, 50))] * 2)))
-    return Band(low, high, draw(factors), draw(st.integers(1, 5)), draw(st.integers(1, MOST)))
-
-
-@st.composite
-def jobs(draw: st.DrawFn) -> tuple[Problem, Band]:
-    """Draw a problem and a band with at least one size in it."""
-    problem = draw(problems("drizzle"))
-    problem = replace(problem, compute_ns=problem.compute_ns + 1)
-    most = draw(st.integers(1, MOST))
-    first = draw(st.integers(1, most))
-    last = draw(st.integers(first, min(most, first + 8)))
-    low, high = (share(problem, size) for size in (last, first))
-    return problem, Band(low, high, draw(factors), draw(st.integers(1, 5)), most)
-
-
-def share(problem: Problem, size: int) -> Fraction:
-    return evaluate(problem, Plan(size)).overhead
-
-
-@pytest.mark.slow
-@settings(max_examples=500)
-@given(jobs(), st.data())
-def test_it_settles_in_a_wide_enough_band_in_time_and_else_stays_near_it(
-    job: tuple[Problem, Band], data: st.DataObject
-) -> None:
-    problem, band = job
-    everything = range(1, band.max_group_size + 1)
-    start = data.draw(st.sampled_from(everything))
-    shares = {size: share(problem, size) for size in everything}
-    first = min(size for size in everything if shares[size] <= band.high)
-    last = max(size for size in everything if shares[size] >= band.low)
-    landing = ceil(band.factor * (first - 1))
-    if last - first + 1 < band.step:
-        for size in group_sizes(problem, band, MOST + 21, State(start))[MOST:]:
-            assert first - band.step <= size <= max(last, landing)
-        return
-    if start < first:
-        promised = ceil(log(first / start) / log(band.factor) + 1e-9)
-        promised += max(0, ceil(Fraction(landing - last, band.step)))
-    else:
-        promised = max(0, ceil(Fraction(start - last, band.step)))
-    settled = group_sizes(problem, band, promised + 6, State(start))[promised:]
-    assert set(settled) == {settled[0]}
-    assert first <= settled[0] <= last
-
-
-@settings(max_examples=150)
-@given(problems("drizzle"), bands(), st.data())
-def test_it_settles_at_the_end_that_is_nearest_to_a_band_out_of_reach(
-    problem: Problem, band: Band, data: st.DataObject
-) -> None:
-    most = band.max_group_size
-    too_high, too_low = share(problem, most) > band.high, share(problem, 1) < band.low
-    assume(too_high or too_low)
-    start = State(data.draw(st.integers(1, most)))
-    settled = group_sizes(problem, band, MOST + 51, start)[-20:]
-    assert set(settled) == {most if too_high else 1}
-
-
-@settings(max_examples=200)
-@given(bands(), st.integers(1, MOST), st.builds(Fraction, st.integers(0, 100), st.just(100)))
-def test_one_step(band: Band, size: int, overhead: Fraction) -> None:
-    after = adjusted(band, State(size), overhead).group_size
-    assert 1 <= after <= band.max_group_size
-    if overhead > band.high:
-        assert after in (ceil(size * band.factor), band.max_group_size)
-    elif overhead < band.low:
-        assert after in (size - band.step, 1, band.max_group_size)
-    else:
-        assert after == min(size, band.max_group_size)
+RANGE = f"expected a number from 0 to {MAX_VALUE}, got"
+LEAST = "expected an integer >= 1, got"
+SHARE = "expected a number > 0 and < 1, got"
+LONG = f"the time of a group of one must fit in 63 bits, got {MAX_VALUE * 390_000 + 900_000_000}"
+TOGETHER = "expected as many as the stages have (1), got 2"
+HALF = drizzle.Band(Fraction(0), Fraction(1, 2))
+BROKEN: list[tuple[dict[str, Any], str, str]] = [
+    ({"tasks": 0}, "tasks", f"{LEAST} 0"),
+    ({"tasks": None}, "tasks", "missing (or stages)"),
+    ({"tasks": 2, "stages": [Stage("a", 1)]}, "tasks", TOGETHER),
+    ({"constant_task_ns": 2**62 + 1}, "constant_task_ns", f"{RANGE} {2**62 + 1}"),
+    ({"max_overhead": 0}, "max_overhead", f"{SHARE} 0"),
+    ({"max_overhead": 1}, "max_overhead", f"{SHARE} 1"),
+    ({"max_group_ns": 0}, "max_group_ns", f"{LEAST} 0"),
+    ({"tasks": MAX_VALUE}, "task_ns", LONG),
+]
+ONE: tuple[Any, ...] = (Stage("a", 1),)
+CYCLE = (*ONE, Stage("b", 1, ("d", "a")), Stage("c", 1, ("b",)), Stage("d", 1, ("c",)))
+TYPO = Stage("gradient", 1), Stage("b", 1, ("gradeint",))
+NAMED: Any = 3, ["b"], (7,)
+MANY = f"expected at most {MAX_VALUE} tasks together, got {MAX_VALUE + 1}"
+STAGES: list[tuple[Any, str, str]] = [
+    ("stages", "stages", "expected an array, got 'stages'"),
+    (({"name": "a"},), "stages[0]", "expected a Stage, got an object"),
+    ((Stage(NAMED[0], 1),), "stages[0].name", "expected a string, got 3"),
+    ((Stage("a", 0),), "stages[0].tasks", f"{LEAST} 0"),
+    ((*ONE, Stage("b", 1), *ONE), "stages[2].name", "'a' given twice, first in stages[0]"),
+    (TYPO, "stages[1].after[0]", "no stage is called 'gradeint'; did you mean 'gradient'?"),
+    ((*ONE, Stage("b", 1, ("a", "a"))), "stages[1].after[1]", "'a' given twice"),
+    ((Stage("a", 1, NAMED[1]),), "stages[0].after", "expected names, got an array"),
+    ((*ONE, Stage("b", 1, NAMED[2])), "stages[1].after[0]", "expected a string, got 7"),
+    (CYCLE, "stages[1].after", "the stages form a cycle: b -> c -> d -> b"),
+    ((Stage("a", MAX_VALUE), Stage("b", 1)), "stages", MANY),
+]
+BANDS: list[tuple[Any, str, str]] = [
+    ((1, 1), "low", "expected a number >= 0 and < 1, got 1"),
+    ((Fraction(1, 2), 0), "high", "expected a number >= low and < 1, got 0"),
+    ((0, 1), "high", "expected a number >= low and < 1, got 1"),
+    ((0, 0, 1), "factor", "expected a number > 1, got 1"),
+    ((0, 0, 2, 0), "step", f"{LEAST} 0"),
+    ((0, 0, 2, 1, 0), "max_group_size", f"{LEAST} 0"),
+]
+MEASURED: list[tuple[Any, str, str]] = [
+    ({1: 2}, "measurements", "expected an array, got an object"),
+    ([], "measurements", "expected at least one element, got an empty array"),
+    ([3], "measurements[0]", "expected a Measurement, got 3"),
+    ([Measurement(0, 1, 1)], "measurements[0].tasks", f"{LEAST} 0"),
+    (
+        [Measurement(1, 1, 1), Measurement(1, 0, 1)],
+        "measurements[1].group_size",
+        f"{LEAST} 0",
+    ),
+    ([Measurement(1, 1, 0)], "measurements[0].overhead_ns", f"{LEAST} 0"),
+]
+staged = partial(Problem, compute_ns=1000, task_ns=1, max_overhead=0.5)
+logged = partial(problem_of, (), max_overhead=Fraction(1, 20), max_group_ns=None)
+share_of = partial(drizzle.adjusted, HALF, drizzle.State())
+REFUSED: list[tuple[Callable[[], object], str, str]] = [
+    *((partial(example_of, **change), path, message) for change, path, message in BROKEN),
+    *((partial(staged, stages=stages), path, message) for stages, path, message in STAGES),
+    *((partial(drizzle.Band, *fields), path, message) for fields, path, message in BANDS),
+    *((partial(drizzle.calibrate, rows), path, message) for rows, path, message in MEASURED),
+    (partial(drizzle.State, 0), "group_size", f"{LEAST} 0"),
+    (partial(share_of, Fraction(-1)), "overhead", f"{RANGE} -1"),
+    (partial(share_of, Fraction(3, 2)), "overhead", "expected a number from 0 to 1, got 3/2"),
+    (partial(group_sizes, example_of(), HALF, 0), "groups", f"{LEAST} 0"),
+    (logged, "", "no jobs that repeat at least 3 times one after the other: no iterations"),
+]
 
 
-@settings(max_examples=100)
-@given(problems("drizzle"), bands(), st.integers(1, MOST), st.integers(1, 20))
-def test_a_simulation_adjusts_after_each_group(
-    problem: Problem, band: Band, start: int, groups: int
-) -> None:
-    sizes, state = group_sizes(problem, band, groups, State(start)), State(start)
-    assert len(sizes) == groups
-    for size in sizes:
-        assert state.group_size == size
-        state = adjusted(band, state, share(problem, size))
-    assert group_sizes(problem, band, groups) == group_sizes(problem, band, groups, State(1))
-
-
-@settings(max_examples=200)
-@given(problems("drizzle"))
-def test_doubling_ends_at_less_than_twice_the_planned_size(problem: Problem) -> None:
-    plan = solve(problem).plan
-    assume(plan)
-    high = Fraction(problem.max_overhead)
-    sizes = group_sizes(problem, Band(high / 2, high), 64)
-    planned = present(plan).group_size
-    assert planned <= sizes[-1] < max(2 * planned, 2)
-    assert sizes[(planned - 1).bit_length()] == sizes[-1]
+@pytest.mark.parametrize(("ask", "path", "message"), REFUSED)
+def test_what_cannot_be_is_refused(ask: Callable[[], object], path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        ask()
+    assert (caught.value.path, caught.value.message) == (path, message)

@@ -132,11 +132,6 @@ def held(parts: dict[Unit, int], partitions: int) -> list[int]:
     return [sum(1 for its in parts.values() if its == p) for p in range(partitions)]
 
 
-def work_shares(layer: Any, partitions: int) -> list[int]:
-    """Connections into each partition."""
-    return shares(layer.connections, held(neuron_parts(layer, partitions), partitions))
-
-
 def outgoing_shares(layer: Any, after: Any, partitions: int) -> list[int]:
     """Connections from each partition into the layer after."""
     part, counts = unit_parts(layer, partitions), [0] * partitions
@@ -185,7 +180,8 @@ def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
     found: list[dict[tuple[int, int], Segment]] = []
     for place, (layer, choice) in enumerate(zip(layers, choices, strict=True)):
         count = choice.partitions
-        work, neurons = work_shares(layer, count), held(neuron_parts(layer, count), count)
+        neurons = held(neuron_parts(layer, count), count)
+        work = shares(layer.connections, neurons)
         after = layers[place + 1] if place + 1 < len(layers) else None
         outgoing = [0] * count if after is None else outgoing_shares(layer, after, count)
         weights = [Fraction(layer.weights)] * count
@@ -215,19 +211,8 @@ def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
     return found
 
 
-@dataclass
-class Price:
+def price(problem: Any, configuration: Any) -> list[tuple[Fraction, ...]]:
     """Times of each layer of the slowest replica: forward, backward, update, reading."""
-
-    layers: list[tuple[Fraction, Fraction, Fraction, Fraction]]
-
-    @property
-    def epoch(self) -> Fraction:
-        return sum((time for layer in self.layers for time in layer), Fraction(0))
-
-
-def price(problem: Any, configuration: Any) -> Price:
-    """What an epoch costs, by the formulas."""
     constants, choices = problem.constants, configuration.layers
     used = configuration.machines or tuple(range(configuration.machines_used))
     machine_speed = [(problem.machine_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
@@ -254,7 +239,7 @@ def price(problem: Any, configuration: Any) -> Price:
         replicas.append(times)
     slowest = max(replicas, key=lambda times: sum(sum(layer) for layer in times))
     readings = Fraction(problem.samples, problem.read_every)
-    priced: list[tuple[Fraction, Fraction, Fraction, Fraction]] = []
+    priced: list[tuple[Fraction, ...]] = []
     for phases, choice, mine in zip(slowest, choices, all_segments, strict=True):
         bits = sum(one.weights for one in mine.values()) * constants.bits_per_weight
         startup = constants.latency_ns[choice.threads - 1] if bits else Fraction(0)  # nothing read
@@ -262,8 +247,12 @@ def price(problem: Any, configuration: Any) -> Price:
         sources = min(configuration.parameter_servers, configuration.workers_per_replica)
         least, most = startup + each / sources, startup + each * configuration.replicas
         read = {"min": least, "max": most, "mean": (least + most) / 2}[problem.read_model]
-        priced.append((phases[0], phases[1], phases[2], readings * read))
-    return Price(priced)
+        priced.append((*phases, readings * read))
+    return priced
+
+
+def epoch(problem: Any, configuration: Any) -> Fraction:
+    return sum((time for layer in price(problem, configuration) for time in layer), Fraction(0))
 
 
 def bytes_up(bits: Fraction) -> int:

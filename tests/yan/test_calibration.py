@@ -25,7 +25,7 @@ from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.model.errors import MeasurementError
 from tests.formats.refused import refused
-from tests.yan.small_problems import alike, mapped
+from tests.yan.yan_strategies import alike, mapped
 
 NETWORK = (
     NeuronLayer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
@@ -44,8 +44,7 @@ def job(constants: Constants, layers: tuple[NeuronLayer, ...] = NETWORK, **more:
 def configurations(
     count: int, seed: int, layers: tuple[NeuronLayer, ...] = NETWORK
 ) -> list[Configuration]:
-    draw = random.Random(seed)
-    found = []
+    draw, found = random.Random(seed), []
     for _ in range(count):
         workers = draw.randint(1, 6)
         replicas = draw.randint(1, 15 // workers)
@@ -158,11 +157,13 @@ def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
     assert [muladd, per_bit] == pytest.approx([2, 2.5e-10], rel=2 * size)
 
 
+def shares(problem: Problem, epochs: list[MeasuredEpoch]) -> list[float]:
+    """Return each prediction over what was measured."""
+    return [float(estimate(problem, one.configuration).epoch / one.epoch_ns) for one in epochs]
+
+
 def squares(problem: Problem, epochs: list[MeasuredEpoch], factor: float = 1) -> float:
-    return math.fsum(
-        (factor * float(estimate(problem, epoch.configuration).epoch / epoch.epoch_ns) - 1) ** 2
-        for epoch in epochs
-    )
+    return math.fsum((factor * share - 1) ** 2 for share in shares(problem, epochs))
 
 
 @pytest.mark.slow
@@ -172,10 +173,7 @@ def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(size: float,
     epochs = measured(job(TRUE), chosen, lambda: draw.uniform(1 - size, 1 + size))
     for start in (START, TRUE, replace(TRUE, latency_ns=(Fraction(10**9), Fraction(1)))):
         found = squares(job(fit(job(start), epochs, folds=2).constants), epochs)
-        ratios = [
-            float(estimate(job(start), epoch.configuration).epoch / epoch.epoch_ns)
-            for epoch in epochs
-        ]
+        ratios = shares(job(start), epochs)
         factor = sum(ratios) / sum(ratio**2 for ratio in ratios)
         assert found <= squares(job(start), epochs, factor) * (1 + 1e-6) + 1e-14
         if start.latency_ns[1] != 1:  # no factor for both leads to the truth
@@ -205,9 +203,7 @@ def test_what_cannot_be_told_apart_is_held() -> None:
     assert found.fitted.largest < 1e-7
     # What a neuron with its 1440 connections costs, in the evaluation and the update of weights.
     assert float(2 * 1440 * found.constants.muladd_ns + 35 + 12) == pytest.approx(1440 + 20 + 30)
-
-
-def test_one_configuration_fits_one_constant() -> None:
+    # One configuration fits one constant.
     (one,) = measured(job(TRUE), configurations(1, 7))
     found = fit(job(START), [one, one])
     assert len(found.held) == 4
@@ -352,13 +348,13 @@ def test_no_process_is_left_over(started: Processes, monkeypatch: pytest.MonkeyP
 
 
 def test_a_window_that_is_over_still_gives_a_time() -> None:
-    calls: list[int] = []
-    assert worker.timed(lambda: calls.append(1), 0, 0) >= 0
-    assert len(calls) == 1
+    called = Mock()
+    assert worker.timed(called, 0, 0) >= 0
+    assert called.call_count == 1
     stop = monotonic_ns() + 1_000_000
-    worker.timed(lambda: calls.append(1), 0, stop)
+    worker.timed(called, 0, stop)
     assert monotonic_ns() >= stop
-    assert len(calls) > 1
+    assert called.call_count > 2
 
 
 @pytest.mark.parametrize(

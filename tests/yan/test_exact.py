@@ -31,9 +31,8 @@ from tests.patience import Patience
 from tests.present import present
 from tests.solved import Solved
 from tests.yan import neuron_oracle
-from tests.yan import small_problems as small
-from tests.yan.small_problems import TINY, alike, brute_ranks, solved
-from tests.yan.yan_strategies import configurations, problems
+from tests.yan import yan_strategies as small
+from tests.yan.yan_strategies import TINY, alike, brute_ranks, configurations, problems, solved
 
 # How much memory is enough.
 
@@ -191,7 +190,7 @@ def test_a_given_configuration_is_priced(problem: Problem, data: st.DataObject) 
     one = data.draw(configurations(problem))
     fixed = Fixed(one.parameter_servers, one.replicas, one.workers_per_replica, one.layers)
     found = solved(replace(problem, fixed=(fixed,)), "exact").plan.ranking
-    assert [each.epoch for each in found] == [neuron_oracle.price(problem, one).epoch]
+    assert [each.epoch for each in found] == [neuron_oracle.epoch(problem, one)]
     unmapped = replace(fixed, layers=tuple(replace(layer, mapping=()) for layer in one.layers))
     assert solved(replace(problem, fixed=(unmapped,)), "exact").plan.ranking == found
 

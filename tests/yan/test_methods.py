@@ -29,12 +29,11 @@ from planner.solving.deadline import NEVER
 from tests.formats.refused import refused
 from tests.present import present
 from tests.solved import Solved
-from tests.yan import neuron_oracle, small_problems
-from tests.yan.small_problems import TINY, brute_ranks, everything, solved
-from tests.yan.yan_strategies import any_configurations, problems
+from tests.yan import neuron_oracle
+from tests.yan import yan_strategies as small
+from tests.yan.yan_strategies import TINY, brute_ranks, everything, problems, small_problems, solved
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
-small = small_problems.small_problems
 
 
 @pytest.mark.slow
@@ -42,7 +41,7 @@ small = small_problems.small_problems
 @settings(max_examples=60)
 @given(data=st.data())
 def test_plans_cost_what_neurons_say_and_bounds_hold(speeds: bool, data: st.DataObject) -> None:
-    problem = data.draw(small(memory=data.draw(st.booleans()), speeds=speeds))
+    problem = data.draw(small_problems(memory=data.draw(st.booleans()), speeds=speeds))
     ranks = brute_ranks(problem)
     for method in METHODS:
         with suppress(NotApplicableError):
@@ -53,7 +52,7 @@ def test_plans_cost_what_neurons_say_and_bounds_hold(speeds: bool, data: st.Data
             plan, objective_ns, bound_ns = Solved.of(result)
             assert len(plan.ranking) <= problem.top
             for ranked in plan.ranking:
-                assert neuron_oracle.price(problem, ranked.configuration).epoch == ranked.epoch
+                assert neuron_oracle.epoch(problem, ranked.configuration) == ranked.epoch
             assert bound_ns <= -int(-ranks[0][0] // 1)
             assert plan.any_mapping_bound_ns is None or plan.any_mapping_bound_ns <= objective_ns
             if method != "greedy":  # whose mapping is another
@@ -62,10 +61,10 @@ def test_plans_cost_what_neurons_say_and_bounds_hold(speeds: bool, data: st.Data
 
 @pytest.mark.slow
 @settings(max_examples=25)
-@given(small(most=100), st.data())
+@given(small_problems(most=100), st.data())
 def test_no_method_beats_all_mappings(problem: Problem, data: st.DataObject) -> None:
     best = best_of_all_mappings(problem)
-    assert estimate(problem, data.draw(any_configurations(problem))).epoch >= best
+    assert estimate(problem, data.draw(small.any_configurations(problem))).epoch >= best
     for method in ("exact", "greedy"):
         plan = solved(problem, method).plan
         assert plan.ranking[0].epoch >= best
@@ -96,7 +95,7 @@ KINDS: dict[str, Callable[[Configuration], bool]] = {
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(small(memory=True), st.booleans())
+@given(small_problems(memory=True), st.booleans())
 def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> None:
     if not short:
         problem = replace(problem, memory_bytes=None)
@@ -114,11 +113,11 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
 
 @pytest.mark.slow
 @settings(max_examples=25)
-@given(small(most=150, speeds=True))
+@given(small_problems(most=150, speeds=True))
 def test_assignments_leave_nothing_out(problem: Problem) -> None:
     """Against all permutations of machines, for the choices of the best plan."""
     assume(not problem.uniform)
-    for ranked in Solved.of(small_problems.brute_result(problem)).plan.ranking[:2]:
+    for ranked in Solved.of(small.brute_result(problem)).plan.ranking[:2]:
         one = ranked.configuration
         every = permutations(range(problem.machines), one.machines_used)
         times, kinds = (
@@ -159,19 +158,6 @@ def fetched(
     part = neuron_oracle.unit_parts(previous, before.partitions)
     seen = range(r, samples, layer.copies)
     return sum(neuron_oracle.missed(before, part, units, sample, on) for sample in seen)
-
-
-@settings(max_examples=40)
-@given(problems(max_machines=7, max_layers=4), st.booleans())
-def test_greedy_follows_its_rule(problem: Problem, short: bool) -> None:
-    if short:
-        each = (neuron_oracle.segment_bytes(problem, p, 1, 1) for p in range(len(problem.layers)))
-        most = sum(each)
-        problem = replace(problem, memory_bytes=max(most, neuron_oracle.server_bytes(problem, 1)))
-    for ranked in solved(problem, "greedy").plan.ranking:
-        one = ranked.configuration
-        layers = list(one.layers)
-        assert greedily_mapped(problem, layers, one.workers_per_replica) == layers
 
 
 @settings(max_examples=25)
@@ -239,7 +225,7 @@ def test_the_spread_of_a_small_problem() -> None:
     middle = times[(len(times) - 1) // 2]
     assert found.median_low <= middle <= found.median_high
     assert found.sampled == 10_000
-    assert Solved.of(small_problems.as_method(median, TINY)).plan.ranking[0].epoch == found.median
+    assert Solved.of(small.as_method(median, TINY)).plan.ranking[0].epoch == found.median
     assert spread(TINY, samples=10, seed=1).sampled == 10
 
 

@@ -1,35 +1,35 @@
-"""What layers and problems accept, how they are connected, and what is said of the rest."""
+"""What layers and problems accept, and what is said of the rest; problems from profiles."""
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.families.yan import Configuration, Constants, Fixed, LayerChoice, Problem, estimate
+from planner.families.yan.from_profile import neuron_layers, profiled
 from planner.families.yan.layers import NeuronLayer, fields
 from planner.families.yan.problem import MAX_FIXED, MAX_LAYERS, MAX_MACHINES, choices
+from planner.families.yan.windows import block_window
+from planner.jsonio import decode_profile
+from planner.model.errors import NotApplicableError
+from planner.model.layers import Layer, graph_of_layers
+from planner.model.profiles import Profile, Provenance
 from tests.formats.refused import refused
-from tests.yan import neuron_oracle
-from tests.yan.yan_strategies import networks
+from tests.iteration.making import on_switch
+from tests.present import present
 
 FULL: dict[str, Any] = {"name": "f", "kind": "full", "neurons": 4, "connections": 12, "weights": 12}
-CONV: dict[str, Any] = {
-    "name": "c",
-    "kind": "conv",
-    "neurons": 2 * 6 * 5,
-    "connections": 2 * 6 * 5 * 27,
-    "weights": 2 * 27,
-    "shape": (2, 6, 5),
-    "kernel": 3,
-}
+SIZES = {"neurons": 2 * 6 * 5, "connections": 2 * 6 * 5 * 27, "weights": 2 * 27}
+CONV: dict[str, Any] = {"name": "c", "kind": "conv", **SIZES, "shape": (2, 6, 5), "kernel": 3}
 BLOCK = {**CONV, "kind": "block"}
 CONSTANTS: dict[str, Any] = {
     "muladd_ns": 0.5,
@@ -47,31 +47,6 @@ LAYERS = [FIRST, NeuronLayer("f", "full", 5, 60, 65), NeuronLayer("g", "full", 3
 def problem(**changes: Any) -> Problem:
     given = {"machines": 6, "cores": 2, "layers": LAYERS, "samples": 100, "read_every": 10}
     return Problem(**{**given, "constants": Constants(**CONSTANTS), **changes})
-
-
-@given(networks(min_layers=2))
-@settings(max_examples=150)
-def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
-    for layer, following in pairwise(chain):
-        found, pairs = fields(layer, following), neuron_oracle.connections(layer, following)
-        from_rows = Counter(unit[1] for unit, _ in pairs)
-        if following.needs_all:
-            assert not any((found.first, found.last, found.seen))
-            assert found.into(layer, following, layer.units) == following.connections
-            assert following.kind == "block" or len(pairs) == following.connections
-            continue
-        rows_of: dict[int, set[int]] = {}
-        for unit, neuron in pairs:
-            rows_of.setdefault(neuron[1], set()).add(unit[1])
-        assert found.first == [min(rows_of[y]) for y in range(following.rows)]
-        assert found.last == [1 + max(rows_of[y]) for y in range(following.rows)]
-        assert all(len(rows_of[y]) == max(rows_of[y]) + 1 - min(rows_of[y]) for y in rows_of)
-        assert found.into(layer, following, layer.units) == following.connections
-        for row in range(layer.units):
-            here = sum(from_rows[above] for above in range(row + 1))
-            assert found.into(layer, following, row + 1) == (
-                following.connections * here // len(pairs)
-            )
 
 
 def test_weights_and_connections_say_how_many_input_channels() -> None:
@@ -121,17 +96,13 @@ def made(given: dict[str, Any]) -> Callable[..., Callable[[], object]]:
 full, conv, block = map(made, (FULL, CONV, BLOCK))
 
 
-def integers(make: Callable[..., Callable[[], object]], *names: str) -> list[Row]:
-    return [(name, "expected an integer >= 1, got 0", make(**{name: 0})) for name in names]
-
-
+ZERO = "expected an integer >= 1, got 0"
 RANGES = "6 weights 180 to 180 for 3 or 120 to 120 for 2 input channels, got 150"
-TWICE = {"weights": 6, "kernel": 1, "connections": 150}
 LAYER: list[Row] = [
     ("name", "expected a string, got 3", full(name=3)),
     ("kind", "expected one of conv, full, block, got 'pool'", full(kind="pool")),
-    *integers(full, "neurons", "connections", "weights"),
-    *integers(conv, "kernel", "stride", "pool"),
+    *((name, ZERO, full(**{name: 0})) for name in ("neurons", "connections", "weights")),
+    *((name, ZERO, conv(**{name: 0})) for name in ("kernel", "stride", "pool")),
     ("connections", "expected a multiple of neurons (4)", full(connections=13)),
     ("weights", "one a connection (12), or also a bias a neuron (16)", full(weights=6)),
     ("pool", "a fully connected layer has none", full(pool=2)),
@@ -142,7 +113,7 @@ LAYER: list[Row] = [
     ("shape", "missing: a convolution has [channels, rows, columns]", conv(shape=None)),
     ("shape", "expected [channels, rows, columns], got an array", conv(shape=(2, 30))),
     ("shape", "expected [channels, rows, columns], got 60", conv(shape=60)),
-    ("shape[1]", "expected an integer >= 1, got 0", conv(shape=(2, 0, 5))),
+    ("shape[1]", ZERO, conv(shape=(2, 0, 5))),
     ("kernel", "missing: a convolution has one", conv(kernel=None)),
     ("pool", "expected at most 5, got 6", conv(pool=6)),
     ("neurons", "expected channels x rows x columns (60), got 61", conv(neurons=61)),
@@ -151,14 +122,12 @@ LAYER: list[Row] = [
     ("weights", "for each input channel", conv(weights=2)),
     ("connections", "with 54 weights 180 to 1620 for 3 input", conv(connections=1621)),
     ("connections", "180 to 1620 for 3 input channels, got 59", conv(connections=59)),
-    ("connections", RANGES, conv(**TWICE)),
+    ("connections", RANGES, conv(weights=6, kernel=1, connections=150)),
     ("backward_ns", "missing: it comes with forward_ns", full(forward_ns=1)),
     *(
         (path, "expected an integer <= ", conv(**{path.split("[")[0]: value}))
         for path, value in (
-            ("neurons", 2**53 + 1),
-            ("connections", 2**62),
-            ("weights", 10**400),
+            ("weights", 2**53 + 1),
             ("stride", 2**64),
             ("pool", 2**62),
             ("kernel", 2**53 + 1),
@@ -202,7 +171,7 @@ TWO = NeuronLayer("two", "conv", 48, 96, 4, (2, 6, 4), 1)  # of two input channe
 THREE = NeuronLayer("three", "conv", 72, 72, 3, (3, 6, 4), 1)
 COUNTS = "machines", "cores", "samples", "read_every", "top", "memory_bytes", "max_copies"
 CHANGES: list[tuple[str, str, dict[str, Any]]] = [
-    *((field, "expected an integer >= 1, got 0", {field: 0}) for field in COUNTS),
+    *((field, ZERO, {field: 0}) for field in COUNTS),
     ("machines", f"expected an integer <= {MAX_MACHINES}", {"machines": MAX_MACHINES + 1}),
     ("memory_bytes", f"an integer <= {2**53}", {"memory_bytes": 2**53 + 1}),
     ("read_model", "expected one of mean, min, max, got ", {"read_model": ["min"]}),
@@ -222,9 +191,7 @@ CHANGES: list[tuple[str, str, dict[str, Any]]] = [
     ("fixed[0]", "expected a Fixed, got 3", {"fixed": [3]}),
     ("fixed", f"at most {MAX_FIXED} elements", {"fixed": [Fixed(1, 1, 1)] * (MAX_FIXED + 1)}),
 ]
-PROBLEM: list[Row] = [
-    (path, message, partial(problem, **changes)) for path, message, changes in CHANGES
-]
+PROBLEM: list[Row] = [(path, said, partial(problem, **changes)) for path, said, changes in CHANGES]
 
 EACH: list[tuple[str, str, Any]] = [
     *(
@@ -259,7 +226,7 @@ FIXED: list[Row] = [
     (f"fixed[1]{path}", message, partial(problem, fixed=[Fixed(1, 1, 1), fixed]))
     for path, message, fixed in (
         ("", "expected at most machines (6), got 7", Fixed(1, 2, 3)),
-        (".parameter_servers", "expected an integer >= 1, got 0", Fixed(0, 1, 1)),
+        (".parameter_servers", ZERO, Fixed(0, 1, 1)),
         (".replicas", "expected an integer >= 1, got true", Fixed(1, True, 1)),
         (".workers_per_replica", f"expected an integer <= {MAX_MACHINES}", Fixed(1, 1, 10**400)),
         (".layers", "as many as the network has (3), got 2", Fixed(1, 1, 1, (ALONE, ALONE))),
@@ -277,3 +244,135 @@ def test_what_means_nothing_is_refused(path: str, message: str, make: Callable[[
         padded(rows)()
     with refused(path, re.escape(message)):
         make()
+
+
+# From a profile: its layers, its times, and what is missing.
+
+PROFILES = sorted((Path(__file__).parents[2] / "data/profiles").glob("*.json"))
+MADE_UP = Provenance("synthetic", "made up")
+
+
+def stage(name: str, kind: str, read: tuple[int, ...], made: tuple[int, ...], **more: Any) -> Layer:
+    """A layer that reads and makes these shapes."""
+    fields = {"forward_ns": 50, "backward_ns": 70, "connections": 0, "weights": 0, **more}
+    fields |= {"parameter_bytes": 4 * fields["weights"], "input_shape": read, "output_shape": made}
+    return Layer(name, kind=kind, **fields)
+
+
+def convolution(name: str, inputs: int, outputs: int, rows: int, kernel: int, **more: Any) -> Layer:
+    """A convolution of squares with padding."""
+    weights = inputs * outputs * kernel**2
+    known = {"forward_ns": 600, "backward_ns": 1000, "kernel": (kernel, kernel), "stride": (1, 1)}
+    known |= {"connections": weights * rows**2, "weights": weights, **more}
+    return stage(name, "conv", (inputs, rows, rows), (outputs, rows, rows), **known)
+
+
+SMALL = Profile(
+    "small",
+    (
+        convolution("conv", 1, 2, 4, 3),
+        stage("relu", "activation", (2, 4, 4), (2, 4, 4)),
+        stage("pool", "pool", (2, 4, 4), (2, 2, 2), kernel=(2, 2), stride=(2, 2)),
+        stage(
+            "fc", "full", (8,), (3,), forward_ns=300, backward_ns=500, connections=24, weights=27
+        ),
+    ),
+    MADE_UP,
+    batch_size=4,
+)
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> None:
+    """Uncut layers take what was measured: forward alone, backward in update and error terms."""
+    profile = decode_profile(path.read_bytes())
+    scale, samples = Fraction(1, 50), 5 * present(profile.batch_size)
+    made = profiled(profile, on_switch(4, 1000), samples, computation=scale)
+    assert made.assumptions
+    problem = made.problem
+    layers, whole = problem.layers, LayerChoice(1, 1, 1, ((0,),))
+    found = estimate(problem, Configuration(1, 1, 1, (whole,) * len(layers))).layers
+    assert problem.samples == 5
+    assert sum(layer.weights for layer in layers) == sum(
+        layer.weights or 0 for layer in profile.layers
+    )
+    assert sum(layer.forward_ns or 0 for layer in layers) == scale * profile.forward_ns
+    assert sum(layer.backward_ns or 0 for layer in layers) == scale * profile.backward_ns
+    for place, layer in enumerate(layers):
+        assert found[place].forward_computation == 5 * present(layer.forward_ns)
+        before = found[place - 1].backward_computation if place else Fraction(0)
+        own = found[place].weight_update + before
+        assert own == 5 * (layer.backward_ns or 0)
+    assert sum(layer.cuts > 1 for layer in layers) > len(layers) // 3
+
+
+def test_layers_of_a_small_profile() -> None:
+    first, second = neuron_layers(SMALL)
+    assert (first.name, first.kind, first.shape) == ("conv", "block", (4, 2, 1))
+    assert (first.kernel, first.stride, first.cuts) == (4, 2, 2)
+    assert first.forward_ns == 700
+    assert first.backward_ns == 1140
+    assert (second.kind, second.neurons, second.connections) == ("full", 3, 24)
+    problem = profiled(SMALL, on_switch(3, 1000), 40, read_every=8, read_model="max").problem
+    assert (problem.samples, problem.read_every, problem.read_model) == (10, 2, "max")
+
+
+@pytest.mark.parametrize("field", ["kind", "output_shape", "connections", "weights", "kernel"])
+def test_what_is_missing_is_named(field: str) -> None:
+    without: dict[str, Any] = {field: None}
+    layers = (replace(SMALL.layers[0], **without), *SMALL.layers[1:])
+    with refused(f"layers[0].{field}", "of layer 'conv'.*planner profile records it"):
+        profiled(replace(SMALL, layers=layers), on_switch(3, 1000), 10)
+
+
+def test_without_a_batch_size_or_layers_there_is_no_problem() -> None:
+    graph_only = replace(SMALL, layers=(), graph=SMALL.dataflow())
+    for path, profile in (("batch_size", replace(SMALL, batch_size=None)), ("layers", graph_only)):
+        with refused(path, ""):
+            profiled(profile, on_switch(3, 1000), 10)
+    with pytest.raises(NotApplicableError):
+        profiled(SMALL, on_switch(1, 1000), 10)
+
+
+@pytest.mark.parametrize(("joined", "kernel"), [(True, 5), (False, 7)])
+def test_windows_of_branches_are_joined_and_those_in_a_row_composed(
+    joined: bool, kernel: int
+) -> None:
+    """But for what mixes positions: it is not cut."""
+    layers = (
+        convolution("in", 1, 2, 9, 1, block=0),
+        convolution("a", 2, 2, 9, 3, block=1),
+        convolution("b", 2, 2, 9, 5, block=1),
+        convolution("out", 2, 2, 9, 1, block=2),
+    )
+    links = [(0, 1), (0, 2), (1, 3), (2, 3)] if joined else [(0, 1), (1, 2), (2, 3)]
+    graph = graph_of_layers(layers, links)
+    found = neuron_layers(Profile("p", layers, MADE_UP, 1, graph))
+    assert [layer.kernel for layer in found] == [1, kernel, 1]
+    assert found[1].weights == sum(layer.weights or 0 for layer in layers[1:3])
+    mixing = (*layers[:2], replace(layers[2], kind="attention"), layers[3])
+    found = neuron_layers(Profile("p", mixing, MADE_UP, 1, graph))
+    assert [layer.cuts for layer in found] == [9, 1, 9]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4))
+def test_a_window_holds_the_rows_that_reach_a_row(chain: list[tuple[int, int]]) -> None:
+    """Against rows followed one by one."""
+    rows, layers, reached = 40, {}, [{row} for row in range(40)]
+    for place, (kernel, stride) in enumerate(chain):
+        after = -(-rows // stride)
+        padding = (after - 1) * stride + kernel - rows
+        if not -stride < padding <= 2 * (kernel - 1):
+            return
+        tops = [y * stride - (max(0, padding) + 1) // 2 for y in range(after)]
+        reached = [set().union(*reached[max(0, top) : top + kernel]) for top in tops]
+        shapes = (1, rows, 1), (1, after, 1)
+        layers[f"c{place}"] = stage("c", "conv", *shapes, kernel=(kernel, 1), stride=(stride, 1))
+        rows = after
+    window = present(block_window(layers, None, 40))
+    assert window.rows == rows
+    for y, needed in enumerate(reached):
+        low, high = y * window.step + window.low, y * window.step + window.high
+        assert needed <= set(range(low, high + 1))
+        assert max(low, 0) == min(needed) or 0 in needed
+    assert window.step == prod(stride for _, stride in chain)
