@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.families.collectives import Program
 from planner.families.collectives.program import sizes_of
@@ -69,13 +69,13 @@ def time_of(
     each = list(networks) * program.links if len(networks) == 1 else list(networks)
     sizes = sizes_of(elements, parts)
     kinds = {size: loads(program, size, element_bytes) for size in {*sizes}}
-    time = Fraction(0)
+    time, nothing = Fraction(0), Counter[Any]()
     for moment in range(program.steps + parts - 1):
         under_way = [
             kinds[sizes[part]][moment - part]
             for part in range(max(0, moment - program.steps + 1), min(parts, moment + 1))
         ]
-        sent, received, added = (sum(them, Counter()) for them in zip(*under_way, strict=True))
+        sent, received, added = (sum(them, nothing) for them in zip(*under_way, strict=True))
         loaded = [*sent.items(), *received.items()]
         time += max((each[link].step(size) for (_, link), size in loaded), default=0)
         time += max(added.values(), default=0) * each[0].reduce_ns_per_byte
