@@ -70,15 +70,12 @@ def test_wrong_plans(plan: Plan, message: str) -> None:
         check(PROBLEM, plan)
 
 
-def test_a_depth_nobody_measured() -> None:
+def test_no_depth_is_used_that_nobody_measured_and_a_given_order_is_kept() -> None:
+    """Independent backward ops: two orders are possible, one is asked for."""
     problem = replace(PROBLEM, cost=DepthCost(((1, AffineCost(1, Fraction(1))),)))
     check(problem, PLAN)
     with pytest.raises(InvalidPlanError, match="depth 2"):
         check(problem, groups(A, B, replace(C, depth=2)))
-
-
-def test_a_given_order_is_kept() -> None:
-    """Independent backward ops: two orders are possible, one is asked for."""
     graph = chain((1, 1, 1))
     ops = (*graph.ops, replace(graph.ops[1], name="other"))
     order = ("0/forward", "other", "0/backward")
@@ -86,13 +83,6 @@ def test_a_given_order_is_kept() -> None:
     plan = solved(problem).plan
     with pytest.raises(InvalidPlanError, match="not the op order"):
         check(problem, replace(plan, backward_orders=(plan.backward_orders[0][::-1],)))
-
-
-def moved(
-    spans: tuple[tuple[int, int], ...], which: int, start: int, end: int
-) -> tuple[tuple[int, int], ...]:
-    begin, stop = spans[which]
-    return (*spans[:which], (begin + start, stop + end), *spans[which + 1 :])
 
 
 BARRIER = replace(groups(B, C, A), barrier=True)
@@ -120,6 +110,8 @@ def test_wrong_schedules(
 ) -> None:
     iteration = evaluate(PROBLEM, plan).iteration
     check_times(PROBLEM, plan, iteration)
-    spans: dict[str, Any] = {passes: moved(getattr(iteration, passes), which, start, end)}
+    spans = list(getattr(iteration, passes))
+    spans[which] = (spans[which][0] + start, spans[which][1] + end)
+    changed: Any = {passes: tuple(spans)}
     with pytest.raises(InvalidPlanError, match=message):
-        check_times(PROBLEM, plan, replace(iteration, **spans))
+        check_times(PROBLEM, plan, replace(iteration, **changed))

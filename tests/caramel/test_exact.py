@@ -101,16 +101,12 @@ def test_only_better_than_known(one: Windows, cost: AffineCost, above: int, belo
     assert found.lower_bound <= best
 
 
-def random_windows(count: int, seed: int) -> Windows:
-    random = Random(seed)
-    heads, tails = (tuple(random.randint(0, 10**7) for _ in range(count)) for _ in range(2))
-    sizes = tuple(4 * random.randint(1, 10**6) for _ in range(count))
-    return Windows(sizes, heads, tails, max(heads), max(tails))
-
-
 @pytest.mark.parametrize("seconds", [0, 0.05])
 def test_out_of_time_there_is_a_bound(seconds: float) -> None:
-    one, cost = random_windows(14, 3), AffineCost(10**6, Fraction(2, 3))
+    random, cost = Random(3), AffineCost(10**6, Fraction(2, 3))
+    heads, tails = (tuple(random.randint(0, 10**7) for _ in range(14)) for _ in range(2))
+    sizes = tuple(4 * random.randint(1, 10**6) for _ in range(14))
+    one = Windows(sizes, heads, tails, max(heads), max(tails))
     known = at_once(one, cost)
     found = grouped(one, cost, 4, seconds)
     if found.value is not None:
@@ -119,9 +115,9 @@ def test_out_of_time_there_is_a_bound(seconds: float) -> None:
     assert preemptive_bound(one, cost) <= found.lower_bound <= (found.value or known)
     assert found.timed_out or found.lower_bound == found.value
     unknown = best_grouping(one, cost, known, deadline=Deadline(0), quantum=4)
-    assert unknown.value is None
-    assert unknown.timed_out
+    assert (unknown.value, unknown.timed_out) == (None, True)
     assert unknown.lower_bound < known
+    assert best_whole(one, cost, known, 0, Deadline(0)) == (None, True)
 
 
 def test_times_of_many_digits_are_stopped_in_time() -> None:
@@ -134,7 +130,7 @@ def test_times_of_many_digits_are_stopped_in_time() -> None:
     assert found.lower_bound <= known
 
 
-def test_large_times_are_exact_or_refused() -> None:
+def test_large_times_are_exact_or_refused_and_a_quantum_is_positive() -> None:
     def shifted(by: int) -> Windows:
         return Windows((3, 5, 2), (by, by + 4, by + 9), (by + 7, by + 3, by), by + 9, by + 7)
 
@@ -145,11 +141,8 @@ def test_large_times_are_exact_or_refused() -> None:
     far = Windows((3, 5), (0, 2**60), (2**60, 0), 2**60, 2**60)
     with refused("method", "60 bits", NotApplicableError):
         grouped(far, AffineCost(2**60, Fraction(1)))
-
-
-def test_a_quantum_is_positive() -> None:
     with pytest.raises(InvalidInputError, match="quantum"):
-        grouped(Windows((1,), (0,), (0,), 0, 0), AffineCost(1, Fraction(1)), quantum=0)
+        grouped(far, cost, quantum=0)
 
 
 @given(costs, st.integers(1, 9), st.integers(1, 40))
@@ -178,10 +171,8 @@ def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
         if a + b <= total
     )
     found = is_subadditive(cost, total)
-    if found:
-        assert not worse
-    if isinstance(cost, TableCost) and not worse:
-        assert found, "a table has its corners at whole sizes"
+    assert not (found and worse)
+    assert found or worse or not isinstance(cost, TableCost), "its corners are at whole sizes"
 
 
 # The dynamic program over sets of whole parameters.
@@ -202,12 +193,6 @@ def test_the_best_of_all_plans_of_whole_parameters(
     best = best_by_enumeration(known, cost)
     assert whole(known, cost, best + above) == best
     assert whole(known, cost, best) is None
-
-
-def test_without_time_nothing_is_proven() -> None:
-    known = Windows((1, 2), (0, 1), (1, 0), 1, 1)
-    cost = AffineCost(1, Fraction(1))
-    assert best_whole(known, cost, 10**9, 0, Deadline(0)) == (None, True)
 
 
 MAX = 2**63 - 2
@@ -236,8 +221,6 @@ def huge_depths(draw: st.DrawFn) -> DepthCost:
 
 
 huge_costs = st.one_of(huge_affine(), huge_tables(), huge_depths(), huge_depths())
-
-
 huge_sizes = st.integers(1, 6) | huge.map(lambda size: max(size, 1))
 
 

@@ -27,12 +27,7 @@ from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import NEVER
 from planner.testing.strategies import affine_costs, depth_costs, interferences
-from tests.caramel.exact_oracles import (
-    best_by_enumeration,
-    best_split,
-    ordered_partitions,
-    price,
-)
+from tests.caramel.exact_oracles import best_by_enumeration, best_split, ordered_partitions, price
 from tests.caramel.graph_strategies import graphs
 from tests.caramel.making import apart, solved
 from tests.iteration.making import chain, profile_of
@@ -181,18 +176,13 @@ def test_drawn_orders_differ_and_repeat() -> None:
     assert drawn_orders(graph, 8, 1, NEVER) != orders
     assert drawn_orders(graph, 4, 0, NEVER) == orders[:4]
     problem = Problem(graph, AffineCost(0, Fraction(1)))
-    one, many = (
-        solved(replace(problem, workers=workers), "layer_by_layer").iteration_ns
-        for workers in (1, 8)
-    )
-    assert one < many
+    one, many = (replace(problem, workers=workers) for workers in (1, 8))
+    least = solved(one, "layer_by_layer").iteration_ns
+    assert least < solved(many, "layer_by_layer").iteration_ns
 
 
 # ---
 # Transfers and computation that disturb each other: prices, bounds and plans.
-
-
-TEN = chain(*[(10, 20, 30)] * 10)
 
 
 @pytest.mark.slow
@@ -232,17 +222,14 @@ def test_no_order_of_whole_parameters_is_below_the_bound(
         assert best.iteration_ns >= bound
 
 
-def test_a_bound_is_met_where_everything_is_hidden() -> None:
+def test_a_bound_is_met_where_all_is_hidden_and_no_schedule_forgets_the_interference() -> None:
     """300 bytes at least take 15 ns and one start-up from 300 ns of computation."""
     contention = Interference(1, Fraction(1, 20))
-    result = solved(Problem(TEN, AffineCost(2, Fraction(1, 10)), interference=contention))
-    assert result.bound_ns == 316
-    assert result.iteration_ns <= 330  # what it takes at least, and ten transfers
-
-
-def test_a_schedule_that_forgets_the_interference_is_none() -> None:
-    problem = Problem(TEN, AffineCost(2, Fraction(1)), interference=Interference(5))
-    plan = solved(problem).plan
+    ten = chain(*[(10, 20, 30)] * 10)
+    problem = Problem(ten, AffineCost(2, Fraction(1, 10)), interference=contention)
+    plan, iteration_ns, bound_ns = solved(problem)
+    assert bound_ns == 316
+    assert iteration_ns <= 330  # what it takes at least, and ten transfers
     free = evaluate(replace(problem, interference=NO_CONTENTION), plan).iteration
     with pytest.raises(InvalidPlanError, match="does not take"):
         check_times(problem, plan, free)

@@ -163,7 +163,9 @@ def test_a_better_cut_is_found() -> None:
     Windows((1, 1, 1, 1, 100, 1), (0, 0, 0, 1, 2, 1000), (0,) * 6, 1000, 0),
     AffineCost(1, Fraction(10)),
 )
-def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> None:
+def test_what_is_steadied_is_never_worse_and_without_time_what_it_was(
+    known: Windows, cost: TransferCost
+) -> None:
     pricer, each = LoadPricer(known, cost), alone(known)
     best, _ = best_whole(known, cost, pricer.iteration_ns(each) + 1, known.compute_ns, NEVER)
     for start in (each, present(best)):
@@ -176,17 +178,10 @@ def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> 
         assert nominal[0] <= nominal[1]
         if nominal[0] == nominal[1]:
             assert [one for one, _ in delayed] <= [other for _, other in delayed]
-
-
-def test_without_time_the_plan_stays_what_it_is() -> None:
-    known = Windows((1, 2), (0, 1), (1, 0), 1, 1)
-    pricer = LoadPricer(known, UNIT)
-    assert less_sensitive(pricer, alone(known), 100, Deadline(0)) == alone(known)
+    assert less_sensitive(pricer, each, 200, Deadline(0)) == each
 
 
 # Plans of very many transfers.
-
-BESIDE = Interference(300, Fraction(1, 100), Fraction(3, 2), 50)
 
 
 def chain(*sizes: int, **options: Any) -> Problem:
@@ -197,16 +192,13 @@ def chain(*sizes: int, **options: Any) -> Problem:
 
 
 @pytest.mark.parametrize(
-    ("method", "sizes", "path"),
-    [
-        ("bytescheduler", (4 * 10**9,) * 5, "time_limit_s"),  # 5000 partitions
-        ("exact", (2**20,) * 300, "method"),
-    ],
+    "interference", [NO_CONTENTION, Interference(300, slowdown=Fraction(3, 2))]
 )
-def test_what_there_is_no_time_for_is_refused(
-    method: str, sizes: tuple[int, ...], path: str
-) -> None:
-    for interference in (NO_CONTENTION, BESIDE):
+def test_what_there_is_no_time_for_is_refused(interference: Interference) -> None:
+    for method, sizes, path in (
+        ("bytescheduler", [4 * 10**9] * 5, "time_limit_s"),  # 5000 partitions
+        ("exact", [2**20] * 300, "method"),
+    ):
         with refused(path, "", NotApplicableError):
             solve(chain(*sizes, interference=interference), method=method, time_limit=1e-9)
 
@@ -240,10 +232,7 @@ def test_local_search_prices_no_more_however_many_transfers_there_are(looked: li
         assert sum(looked) <= 200 * 10**3 + count  # and the start itself
         assert pricer.iteration_ns(better) <= pricer.iteration_ns(loads)
         assert pricer.looks(200, loads) * count <= 200 * pricer.many
-
-
-def test_sizes_are_not_searched_where_the_budget_is_below_one_plan() -> None:
-    pricer, loads = partitions(3000)
+    pricer, loads = partitions(3000)  # where the budget is below one plan
     found = resize(pricer, loads, 0, 1000, 1, NEVER)
     assert sum(size for load in found for _, size in load) == 3000
     assert pricer.iteration_ns(found) <= pricer.iteration_ns(loads)
@@ -278,13 +267,8 @@ def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are
         LoadPricer(Windows((1,) * count, (0,) * count, (0,) * count, 1, 1), UNIT)
         for count in (1, 38)
     )
-    pieces: list[Load] = [((0, 1),)] * 300
-    assert few.looks(4000, pieces) < 100
-    assert many.looks(4000, pieces) == 4000
-
-
-FALLING = TableCost(((0, 10**6), (4 * 10**6, 10**5), (8 * 10**6, 10**8)))
-"""Costs with the lowest rate at one size, and the least number of transfers of that size."""
+    assert few.looks(4000, [((0, 1),)] * 300) < 100
+    assert many.looks(4000, [((0, 1),)] * 300) == 4000
 
 
 def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
@@ -300,7 +284,8 @@ def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
     for name in ("evaluation", "family"):
         module = sys.modules[f"planner.families.caramel.{name}"]
         monkeypatch.setattr(module, "evaluate", counted, raising=False)
-    assert len(solved(replace(chain(4 * 10**9), cost=FALLING)).plan.groups) == 1000
+    falling = TableCost(((0, 10**6), (4 * 10**6, 10**5), (8 * 10**6, 10**8)))
+    assert len(solved(replace(chain(4 * 10**9), cost=falling)).plan.groups) == 1000
     assert priced == [1000]
 
 

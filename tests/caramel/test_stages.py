@@ -145,12 +145,8 @@ def reaches(graph: Graph, edges: Edges, first: int, second: int) -> bool:
 @given(costs())
 def test_the_threshold_is_the_least_size_that_passes(cost: TransferCost) -> None:
     threshold = paper.batching_threshold(cost)
-
-    def passes(size: int) -> bool:
-        return unrounded(cost, 2 * size) > Fraction(8, 5) * unrounded(cost, size)
-
     for size in range(1, 400):
-        if passes(size):
+        if unrounded(cost, 2 * size) > Fraction(8, 5) * unrounded(cost, size):
             assert threshold == size
             return
     assert threshold is None or threshold >= 400
@@ -192,16 +188,14 @@ def test_packing_by_hand() -> None:
     assert paper.pack([paper.Item(100, 20, 10, 9), paper.Item(100, 50, 10, 8)], 100)[0] == [0, 1]
 
 
-DEPTHS = range(1, paper.MAX_DEPTH + 1)
-
-
 @given(st.integers(1, 10**6), st.none() | st.integers(0, 10**5))
 def test_depth(size: int, threshold: int | None) -> None:
-    depth = paper.adaptive_depth(size, threshold, DEPTHS)
+    depths = range(1, paper.MAX_DEPTH + 1)
+    depth = paper.adaptive_depth(size, threshold, depths)
     small = threshold is None or size <= threshold
     assert depth == 1 if small else 1 <= depth <= paper.MAX_DEPTH
-    assert paper.adaptive_depth(size + 1, threshold, DEPTHS) >= depth
+    assert paper.adaptive_depth(size + 1, threshold, depths) >= depth
     assert paper.adaptive_depth(size, threshold, ()) == 1  # no cost says that chunks pay
     assume(threshold)
     assert paper.adaptive_depth(size, threshold, [1, 2, 8]) in (1, 2, 8)
-    assert paper.adaptive_depth(8 * (threshold or 1) + 1, threshold, DEPTHS) == paper.MAX_DEPTH
+    assert paper.adaptive_depth(8 * (threshold or 1) + 1, threshold, depths) == paper.MAX_DEPTH

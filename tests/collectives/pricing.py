@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.families.collectives import Program
 from planner.families.collectives.program import sizes_of
@@ -69,34 +69,17 @@ def time_of(
     each = list(networks) * program.links if len(networks) == 1 else list(networks)
     sizes = sizes_of(elements, parts)
     kinds = {size: loads(program, size, element_bytes) for size in {*sizes}}
-    time = Fraction(0)
+    time, nothing = Fraction(0), Counter[Any]()
     for moment in range(program.steps + parts - 1):
         under_way = [
             kinds[sizes[part]][moment - part]
             for part in range(max(0, moment - program.steps + 1), min(parts, moment + 1))
         ]
-        time += _moment(under_way, each)
+        sent, received, added = (sum(them, nothing) for them in zip(*under_way, strict=True))
+        loaded = [*sent.items(), *received.items()]
+        time += max((each[link].step(size) for (_, link), size in loaded), default=0)
+        time += max(added.values(), default=0) * each[0].reduce_ns_per_byte
     return ceil(time)
-
-
-def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
-    """Return the time of steps of several parts that run at the same time (ns)."""
-    sent: Counter[tuple[int, int]] = Counter()
-    received: Counter[tuple[int, int]] = Counter()
-    added: Counter[int] = Counter()
-    for step in under_way:
-        sent.update(step.sent)
-        received.update(step.received)
-        added.update(step.added)
-    carried = max(
-        (
-            networks[link].step(size)
-            for loaded in (sent, received)
-            for (_, link), size in loaded.items()
-        ),
-        default=Fraction(0),
-    )
-    return carried + max(added.values(), default=0) * networks[0].reduce_ns_per_byte
 
 
 class Half(NamedTuple):

@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import product
+from itertools import groupby, product
+from operator import attrgetter
 
 from hypothesis import strategies as st
 
@@ -28,40 +31,24 @@ def tensors_program(tensors: Iterable[int], servers: int) -> ListedProgram:
     messages = []
     for chunk, owner in enumerate(owners):
         for more in range(1, servers):
-            worker = (owner + more) % servers
-            ends = 0, chunk, chunk + 1
-            messages += [
-                Message(0, 0, worker, owner, *ends, adds=True),
-                Message(1, 0, owner, worker, *ends, adds=False),
-            ]
-    shares = tuple(Fraction(size, sum(sizes)) for size in sizes)
-    return ListedProgram(
-        f"tensors({servers})",
-        servers,
-        1,
-        1,
-        len(sizes),
-        tuple(messages),
-        owners,
-        1,
-        placed=partial(by_shares, shares),
-    )
+            worker, ends = (owner + more) % servers, (0, chunk, chunk + 1)
+            messages.append(Message(0, 0, worker, owner, *ends, adds=True))
+            messages.append(Message(1, 0, owner, worker, *ends, adds=False))
+    name, shares = f"tensors({servers})", tuple(Fraction(size, sum(sizes)) for size in sizes)
+    whole = ListedProgram(name, servers, 1, 1, len(sizes), tuple(messages), owners, 1)
+    return replace(whole, placed=partial(by_shares, shares))
 
 
 def all_programs() -> Iterator[Program]:
     """Yield every algorithm on small networks."""
     for name, bcube in product(COLLECTIVES, BCUBES):
-        try:
+        with suppress(NotApplicableError):
             yield program(name, bcube)
-        except NotApplicableError:
-            continue
     yield from (tensors_program(TENSORS, bcube.servers) for bcube in BCUBES)
     yield from map(bruck_program, range(1, 10))
     for make, rails in product(RAIL_PROGRAMS.values(), RAILS):
-        try:
+        with suppress(NotApplicableError):
             yield make(rails)
-        except NotApplicableError:
-            continue
 
 
 def around_failures() -> Iterator[Program]:
@@ -84,12 +71,10 @@ def right(wanted: Program, messages: Iterable[Message]) -> bool:
         if wanted.kind == "all_gather":
             own = dict.fromkeys(range(wanted.ranks), 1) if wanted.owner(chunk) == rank else {}
         held[rank, OWN, chunk] = Counter(own)
-    by_step: dict[int, list[Message]] = {}
-    for message in messages:
-        by_step.setdefault(message.step, []).append(message)
-    for step in sorted(by_step):
+    step = attrgetter("step")
+    for _, together in groupby(sorted(messages, key=step), step):
         sent = []
-        for one in by_step[step]:
+        for one in together:
             for chunk in range(one.first, one.stop):
                 if (one.sender, one.source, chunk) not in held:
                     return False
@@ -116,16 +101,10 @@ def right(wanted: Program, messages: Iterable[Message]) -> bool:
 
 def as_listed(whole: Program, messages: Iterable[Message]) -> ListedProgram:
     """Return messages as a program like another one."""
-    return ListedProgram(
-        "listed",
-        whole.ranks,
-        whole.lanes,
-        whole.links,
-        whole.chunks,
-        tuple(messages),
-        [whole.owner(chunk) for chunk in range(whole.chunks)],
-        whole.scatter_steps,
-    ).half(whole.kind)
+    counts = whole.ranks, whole.lanes, whole.links, whole.chunks
+    owners = [whole.owner(chunk) for chunk in range(whole.chunks)]
+    listed = ListedProgram("listed", *counts, tuple(messages), owners, whole.scatter_steps)
+    return listed.half(whole.kind)
 
 
 PROGRAMS = list(all_programs())

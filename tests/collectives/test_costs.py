@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import pytest
 from bml_times import switch_counts
@@ -41,7 +40,7 @@ from tests.formats.refused import refused
 
 bcubes = st.builds(BCube, st.integers(2, 12), st.integers(1, 4))
 tensor_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
-SMALL = BCube(3, 2)
+SMALL, NETWORK = BCube(3, 2), Network(Fraction(1))
 
 
 @given(bcubes, tensor_lists)
@@ -73,9 +72,6 @@ def test_switches_of_the_paper_and_of_networks_that_can_be_built() -> None:
     assert (large.tree, large.tree.switches, large.buildable) == (FatTree(16), 320, True)
     assert Fabric(1024, 16).switches == 320
     assert [Fabric(9, ports, 2).switches for ports in (3, 4, 45, 46)] == [30, 24, 2, 2]
-
-
-NETWORK = Network(Fraction(1))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +151,10 @@ def test_groups_are_edge_pod_and_core_where_the_tree_is_full(ports: int) -> None
 
 # --- on rails: accelerators with links within hosts and a NIC each
 
-SHAPES = ((1, 2), (1, 4), (2, 1), (3, 1), (2, 2), (4, 2), (3, 2), (5, 2), (2, 3), (3, 3), (3, 4))
+SHAPES = ((1, 2), (1, 4), (2, 1), (3, 1), (2, 2), (4, 2), (3, 2), (5, 2), (2, 3), (3, 3), (4, 4))
 
 
-@pytest.mark.parametrize(("hosts", "accelerators"), [*SHAPES, (2, 4), (4, 4)])
+@pytest.mark.parametrize(("hosts", "accelerators"), SHAPES)
 def test_levels_meet_the_bound_of_a_host(hosts: int, accelerators: int) -> None:
     rails = Rails(hosts, accelerators, Fraction(10**15))
     between = lower_bound(hosts, accelerators).volume / 2
@@ -211,13 +207,9 @@ def network_of(*tables: Measured, links: tuple[tuple[int, int], ...] = ()) -> Me
 
 ACROSS = network_of(table(4), table(8), table(16))
 HOSTS = network_of(table(16, 8), table(32, 8))
+WITHIN = network_of(table(4, 4), table(8, 8))
 LINKS = ((2, 300), (4, 32))
 """Two ranks of a host are joined by a link that is faster than the others."""
-
-
-def test_a_table_of_just_that_is_taken_as_it_is() -> None:
-    known = predicted(ACROSS, "all_gather", 8, 1)
-    assert (known.cost.points, known.notes) == (table(8).points, ())
 
 
 @pytest.mark.parametrize(
@@ -258,11 +250,13 @@ def test_between_two_tables_costs_are_between_them(ranks: int, size: int) -> Non
     assert "interpolated between 4 and 16" in known.notes[0]
 
 
-def test_another_number_a_host_is_said() -> None:
+def test_a_table_of_just_that_is_taken_as_it_is_and_another_number_a_host_is_said() -> None:
+    known = predicted(ACROSS, "all_gather", 8, 1)
+    assert (known.cost.points, known.notes) == (table(8).points, ())
     known = predicted(HOSTS, "all_gather", 16, 4)
     assert known.cost.points == table(16, 8).points
     assert "taken for that with 8 a host" in known.notes[0]
-    said = predicted(network_of(table(4, 4), table(8, 8)), "all_gather", 6, 6).notes
+    said = predicted(WITHIN, "all_gather", 6, 6).notes
     assert said == ("all_gather among 6 ranks interpolated between 4 and 8",)
 
 
@@ -321,37 +315,23 @@ def test_leaving_out_finds_an_error_where_there_is_one() -> None:
     assert max(abs(one.error) for one in largest) < 1e-3
 
 
-TABLE: dict[str, Any] = {"collective": "all_reduce", "ranks": 4, "per_host": 2}
-TABLE["points"] = ((1, 1), (2, 2))
+LINE = ((1, 1), (2, 2))
 
 
 @pytest.mark.parametrize(
     ("make", "path", "said"),
     [
-        *(
-            (partial(Measured, **{**TABLE, **change}), path, "")
-            for change, path in (
-                ({"collective": "gather"}, "collective"),
-                ({"ranks": 1}, "ranks"),
-                ({"per_host": 3}, "ranks_per_host"),
-                ({"points": ((1, 1),)}, "table"),
-                ({"points": ((1, 0), (2, 1))}, "table[0][1]"),
-                ({"points": ((2, 1), (2, 2))}, "table[1][0]"),
-            )
-        ),
-        *(
-            (partial(network_of, within(2), links=links), path, "")
-            for links, path in (
-                (((2, 0),), "bytes_per_s"),
-                (((1, 5),), "ranks"),
-                (((4, 5), (2, 6)), "links[1].ranks"),
-            )
-        ),
-        (partial(network_of, table(4), table(4)), None, "two tables among 4 ranks"),
-        (
-            partial(predicted, network_of(table(4, 4), table(8, 8)), "all_gather", 16, 8),
-            *(None, "only such within a host"),
-        ),
+        (lambda: Measured("gather", 4, 2, LINE), "collective", ""),  # type: ignore[arg-type]
+        (lambda: Measured("all_reduce", 1, 2, LINE), "ranks", ""),
+        (lambda: Measured("all_reduce", 4, 3, LINE), "ranks_per_host", ""),
+        (lambda: Measured("all_reduce", 4, 2, LINE[:1]), "table", ""),
+        (lambda: Measured("all_reduce", 4, 2, ((1, 0), (2, 1))), "table[0][1]", ""),
+        (lambda: Measured("all_reduce", 4, 2, ((2, 1), (2, 2))), "table[1][0]", ""),
+        (lambda: network_of(within(2), links=((2, 0),)), "bytes_per_s", ""),
+        (lambda: network_of(within(2), links=((1, 5),)), "ranks", ""),
+        (lambda: network_of(within(2), links=((4, 5), (2, 6))), "links[1].ranks", ""),
+        (lambda: network_of(table(4), table(4)), None, "two tables among 4 ranks"),
+        (lambda: predicted(WITHIN, "all_gather", 16, 8), None, "only such within a host"),
     ],
 )
 def test_bad_tables_are_refused(make: Callable[[], object], path: str | None, said: str) -> None:
@@ -366,8 +346,7 @@ def on_nics(collective: Collective, ranks: int, startup: int, rate: int, each: i
     """Return the time of a ring on NICs of `rate` bytes/s, with several ranks a host."""
     hops = (ranks - 1) * (2 if collective == "all_reduce" else 1)
     ns_per_byte = Fraction(hops * 10**9, ranks * rate)
-    sizes = (2**10, 2**16, 2**20, 2**24)
-    points = tuple((size, hops * startup + round(ns_per_byte * size)) for size in sizes)
+    points = tuple((size, hops * startup + round(ns_per_byte * size)) for size in SIZES)
     return Measured(collective, ranks, each, points)
 
 

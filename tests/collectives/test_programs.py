@@ -84,12 +84,9 @@ def test_programs_cost_what_the_formula_says(name: str) -> None:
             continue
         if name == "halving_doubling_fattree" and bcube.servers & (bcube.servers - 1):
             continue
-        if "tensors" in name:
-            one: Program = tensors_program(TENSORS, bcube.servers)
-            elements = sum(TENSORS)
-        else:
-            one = program(name, bcube)
-            elements = one.chunks
+        whole = "tensors" in name
+        one = tensors_program(TENSORS, bcube.servers) if whole else program(name, bcube)
+        elements = sum(TENSORS) if whole else one.chunks
         for times in (0, 1, 3):
             expected = formula.time_ns(LINKS, times * elements)
             assert time_of(one, [LINKS], times * elements) == expected
@@ -111,9 +108,8 @@ def test_plans_around_failures_are_programs_of_the_same_price(case: Planned) -> 
     check(one)
     if len(problem.chunks) == 1:  # else the sum is rounded once
         width = problem.element_bytes
-        elements = problem.chunks[0] // width
-        time = time_of(one, [problem.network], elements, width, depth=plan.rounds)
-        assert time == time_ns(problem, plan)
+        elements, network = problem.chunks[0] // width, [problem.network]
+        assert time_of(one, network, elements, width, plan.rounds) == time_ns(problem, plan)
 
 
 def test_algorithm_1_is_the_same_listed_and_symmetric() -> None:
@@ -191,17 +187,13 @@ def test_what_is_no_message_is_refused(change: dict[str, int], words: str) -> No
         check(as_listed(whole, [first._replace(**change), *rest]))  # type: ignore[arg-type]
 
 
-def test_large_programs_are_certified_by_symmetry() -> None:
-    for one in (
+def test_large_programs_are_certified_by_symmetry_and_a_check_looks_at_the_clock() -> None:
+    bml, halving = (
         program("bml_bcube", BCube(16, 4)),
         program("halving_doubling_fattree", BCube(2, 16)),
-        direct_program(2**14),
-    ):
-        assert isinstance(one, SymmetricProgram)
+    )
+    for one in (bml, halving, direct_program(2**14)):
         assert check(one) == "symmetry"
-
-
-def test_a_check_looks_at_the_clock() -> None:
     for one in (ring_program(4), program("ps_bcube", BCube(3, 1))):
         with pytest.raises(TimeUpError):
             check(one, Deadline(0))
@@ -212,15 +204,12 @@ def test_nothing_is_passed_on_in_the_step_in_which_it_arrives(whole: SymmetricPr
     messages = list(whole.messages())
     tried = 0
     for place, message in enumerate(messages):
-        came = [
-            before
-            for before in messages
-            if before.receiver == message.sender
-            and before.adds == message.adds
-            and before.step == message.step - 1
+        needed = message.sender, message.adds, message.step - 1
+        if any(
+            (before.receiver, before.adds, before.step) == needed
             and before.first <= message.first < before.stop
-        ]
-        if came:
+            for before in messages
+        ):
             tried += 1
             early = [message._replace(step=message.step - 1)]
             with pytest.raises(InvalidPlanError):

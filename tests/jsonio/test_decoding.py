@@ -14,20 +14,17 @@ from planner.jsonio.decoding import decode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import closest
 from tests.formats.refused import refused
-from tests.jsonio.requests import BASES, patched
+from tests.jsonio.requests import BASES, patched, told
 
 EXAMPLE, CARAMEL = BASES["ibatch"], BASES["one"]
 FIELDS = ("time_limit_s", "startup_ns", "method", "layer_names", "max_batch_bytes", "zzz")
 HUGE, TINY = "1E1000000000000000000000", "1e-9999999999999999999"
-
-
 DEPTHS = {str(number): CARAMEL["network"] for number in range(20_000)}
 MANY_KEYS = patched(CARAMEL, {"network.depths": {**DEPTHS, "7": {"startup_ns": -1}}})
 
 
 def with_field(name: str, written: str) -> bytes:
-    fields = {key: value for key, value in EXAMPLE.items() if key != name}
-    return json.dumps(fields)[:-1].encode() + f', "{name}": {written}}}'.encode()
+    return json.dumps(told(EXAMPLE, name))[:-1].encode() + f', "{name}": {written}}}'.encode()
 
 
 def refusal(data: bytes) -> tuple[str, str]:

@@ -129,15 +129,6 @@ OUT_OF_STEP: dict[str, dict[str, Any]] = {
 }
 
 
-def out_of_step(problem: str, change: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(answer_of(problem))
-    objective = answer["objective_ns"]
-    numbers = {"objective": objective, "objective + 1": objective + 1}
-    new = {name: numbers.get(str(value), value) for name, value in OUT_OF_STEP[change].items()}
-    changed: dict[str, Any] = patched(answer, new)
-    return changed
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "change"),
@@ -151,7 +142,11 @@ def out_of_step(problem: str, change: str) -> dict[str, Any]:
 def test_every_reader_refuses_a_head_that_contradicts_itself(
     problem: str, change: str, line: Line
 ) -> None:
-    write("plan.json", out_of_step(problem, change))
+    answer = json.loads(answer_of(problem))
+    objective = answer["objective_ns"]
+    numbers = {"objective": objective, "objective + 1": objective + 1}
+    new = {name: numbers.get(str(value), value) for name, value in OUT_OF_STEP[change].items()}
+    write("plan.json", patched(answer, new))
     with pytest.raises(InvalidInputError) as caught:
         decode_answer(Path("plan.json").read_bytes())
     assert caught.value.path in OUT_OF_STEP[change] or caught.value.path == "status"

@@ -44,20 +44,13 @@ def read(document: Any) -> Cluster:
 NIC = Nic(Fraction(1250000000), 50000)  # what is not given is as in the library
 rack = partial(Cluster, "rack", "a test", 4)
 FULL: dict[str, Any] = {"cores": 8, "memory_bytes": 64, "shared_bytes_per_s": Fraction(5, 4)}
+FULL |= {"scheduling": Scheduling(1, 2, 3, 4), "notes": ("assumed",)}
 DAMAGE = {"servers": [[0, 1]], "nics": [[[0, 0], 1]], "links": [[[1, 0], 0]]}
 FAILED = Failures(frozenset({1}), frozenset({(0, 1), (2, 0)}), frozenset({(1, 0)}))
 RAILS_OF = {"topology.link_startup_ns": ..., "accelerator_memory_bytes": 80}
 READ: list[tuple[str, dict[str, Any], Cluster]] = [
     ("switch", {}, rack(Switch(4), NIC)),
-    (
-        *("full", {}),
-        rack(
-            *(Switch(4), Nic(Fraction(1, 2), 0, 2, 7)),
-            scheduling=Scheduling(1, 2, 3, 4),
-            notes=("assumed",),
-            **FULL,
-        ),
-    ),
+    ("full", {}, rack(Switch(4), Nic(Fraction(1, 2), 0, 2, 7), **FULL)),
     (
         *("rails", RAILS_OF),
         rack(Rails(4, 8, Fraction(9)), replace(NIC, per_machine=8), accelerator_memory_bytes=80),
@@ -114,7 +107,7 @@ def test_a_missing_file_in_a_folder_is_one(path: str) -> None:
 
 
 COSTS = st.builds(AffineCost, st.integers(0, 10**9), st.fractions(Fraction(1, 100), 1000))
-BCUBES = st.sampled_from([(2, 2), (3, 2), (2, 3), (4, 2)])
+BCUBES = st.sampled_from([BCube(2, 2), BCube(3, 2), BCube(2, 3), BCube(4, 2)])
 SIZES = (64, 4096, 262_144, 4_000_000)
 
 
@@ -138,19 +131,12 @@ def assert_close(found: AffineCost, wanted: AffineCost, steps: int) -> None:
     assert float(found.ns_per_byte) == pytest.approx(float(wanted.ns_per_byte), rel=1e-3)
 
 
-@pytest.mark.parametrize("shapes", [st.integers(2, 64), BCUBES], ids=["ring", "bml"])
-@given(cost=COSTS, data=st.data())
-def test_an_all_reduce_costs_what_was_measured(
-    shapes: st.SearchStrategy[Any], cost: AffineCost, data: st.DataObject
-) -> None:
-    ranks = data.draw(shapes)
-    if isinstance(ranks, int):
-        cluster = Cluster("c", "s", ranks, Switch(ranks), nic_of(cost, ranks))
-        assert_close(priced(cluster, "ring"), cost, 2 * ranks)
-    else:
-        bcube = BCube(*ranks)
-        cluster = Cluster("c", "s", bcube.servers, bcube, nic_of(cost, bcube.servers, bcube))
-        assert_close(priced(cluster, "bml"), cost, 2 * bcube.k)
+@given(COSTS, st.integers(2, 64), BCUBES)
+def test_an_all_reduce_costs_what_was_measured(cost: AffineCost, ranks: int, bcube: BCube) -> None:
+    cluster = Cluster("c", "s", ranks, Switch(ranks), nic_of(cost, ranks))
+    assert_close(priced(cluster, "ring"), cost, 2 * ranks)
+    cluster = Cluster("c", "s", bcube.servers, bcube, nic_of(cost, bcube.servers, bcube))
+    assert_close(priced(cluster, "bml"), cost, 2 * bcube.k)
 
 
 @pytest.mark.parametrize("bcube", [None, BCube(2, 2)])
@@ -203,7 +189,7 @@ def test_profiles_come_back(
 @pytest.mark.parametrize("name", ["lenet5", "gpt2_small"])
 def test_shipped_profiles_come_back(name: str) -> None:
     """With shapes, kernels and kinds of layers, too."""
-    path = ROOT / "data" / "profiles" / f"{name}.json"
+    path = ROOT / f"data/profiles/{name}.json"
     profile = planner.read_profile(path)
     assert profile == planner.read_profile(str(path)) == decode_profile(path.read_bytes())
     assert decode_profile(encode_profile(profile)) == profile

@@ -141,12 +141,9 @@ def test_what_contradicts_itself_is_refused_with_its_place(
         decode_answer(json.dumps(patched(json.loads(answered(name)), change)))
 
 
-def test_a_foreign_exchange_may_leave_any_slice_empty() -> None:
+def test_a_foreign_exchange_may_leave_any_slice_empty_and_older_answers_say_no_barrier() -> None:
     uneven = patched(json.loads(answered("bigdl")), {"slices": [[0, 0], [0, 5], [5, 7]]})
     assert decode_answer(json.dumps(uneven))
-
-
-def test_older_answers_say_neither_barrier_nor_traffic() -> None:
     older = patched(json.loads(answered("caramel")), {"barrier": ..., "traffic": ...})
     read, _ = decode_answer(json.dumps(older))
     assert (read.barrier, read.traffic) == (False, 1)

@@ -43,8 +43,7 @@ def test_an_id_comes_back(known: str | int) -> None:
 def test_what_is_no_id_is_refused(known: Any) -> None:
     asked = {**EXAMPLE, "id": known}
     for answer in (ask(asked), planner.solve(asked)):
-        assert answer["error"]["path"] == "id"
-        assert "id" not in answer
+        assert (answer["error"]["path"], "id" in answer) == ("id", False)
 
 
 def test_the_id_of_a_request_over_a_limit_comes_back() -> None:
@@ -139,9 +138,8 @@ def test_progress_comes_before_its_answer_where_it_is_asked_for(line: Line) -> N
 
 def test_a_line_cancels_another_request_and_is_none() -> None:
     """It is read ahead, while the request before is answered."""
-    lines = CancellableLines(
-        io.BytesIO(b'{"cancel": 2}\nfirst\n {"cancel":3} \nsecond\n'), Limits()
-    )
+    text = b'{"cancel": 2}\nfirst\n {"cancel":3} \nsecond\n'
+    lines = CancellableLines(io.BytesIO(text), Limits())
     assert list(lines) == [b"first", b"second"]
     assert [lines.cancelled(number) for number in (1, 2, 3)] == [False, True, True]
 
@@ -241,13 +239,15 @@ def worker() -> Iterator[Worker]:
         yield one
 
 
-def test_one_process_answers_in_order(worker: Worker) -> None:
-    pids = {worker.ask(b"pid") for _ in range(3)}
-    assert len(pids) == 1
-    assert int(next(iter(pids))[1]) != os.getpid()
+def test_one_process_answers_in_order_and_is_not_left_behind(worker: Worker) -> None:
+    (pid,) = {int(worker.ask(b"pid")[1]) for _ in range(3)}
+    assert pid != os.getpid()
     for word in (b"", b"abc", b"x" * 1000):
         assert worker.ask(word) == (0, word[::-1])
     assert worker.ask(b"fault") == (1, b"a fault")
+    worker.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.slow
@@ -266,13 +266,6 @@ def test_what_exceeds_a_limit_is_named_and_another_death_is_a_fault(worker: Work
         with pytest.raises(WorkerFaultError, match=said):
             worker.ask(message)
         assert worker.ask(b"abc") == (0, b"cba")
-
-
-def test_nothing_is_left_behind(worker: Worker) -> None:
-    pid = int(worker.ask(b"pid")[1])
-    worker.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_large_parent_leaves_as_much_memory_as_a_small_one() -> None:
