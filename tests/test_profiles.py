@@ -1,16 +1,13 @@
 """Profiles, their chains, and dataflow graphs."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import InvalidInputError, Layer, Profile, Provenance
+from planner import Layer, Profile, Provenance
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import chain_blocks, unique_names
 from tests.caramel.graph_strategies import graphs
@@ -105,30 +102,6 @@ def test_layers_may_list_their_parameters() -> None:
     partly = made(*LISTED, layer("c", 1, 1))
     assert partly.layer_parameters() is None
     assert partly.chain().layer_parameters() is None
-
-
-WX, XX = (replace(LISTED[2], parameters=("x", name)) for name in ("w", "x"))
-LONG = layer("a", 1, time=2**61), layer("b", 1, time=2**61)
-REFUSED: list[tuple[Callable[[], Any], str, str]] = [
-    (made, "layers", "at least one layer"),
-    (made(layer("a", 0)).chain, "layers", "parameters"),
-    (made(FROZEN).dataflow, "layers", "gradients to send"),
-    (made(graph=GRAPH).chain, "layers", "'m' has a dataflow graph only"),
-    (partial(made, graph="a, b"), "graph", ""),  # type: ignore[arg-type]
-    (partial(made, *LISTED[:2], WX), "layers[2].parameters[1]", "given twice"),
-    (partial(made, *LISTED[:2], XX), "layers[2].parameters[1]", "given twice"),
-    (partial(made, layer("a", 2**62), layer("b", 2**62)), "layers: sum of parameter_bytes", ""),
-    (partial(made, *LONG), "layers: sum of backward_ns", ""),
-    (partial(Provenance, "guessed", ""), "kind", ""),  # type: ignore[arg-type]
-]
-
-
-@pytest.mark.parametrize(("make", "path", "message"), REFUSED)
-def test_what_cannot_be_is_refused(make: Callable[[], Any], path: str, message: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        make()
-    assert caught.value.path == path
-    assert message in caught.value.message
 
 
 @given(st.lists(st.sampled_from(["a", "b", "a#2", "a#3", "a#2#2"])))
