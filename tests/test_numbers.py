@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import planner
-from planner.families import bml, ibatch, iteration, overlap, yan
+from planner.families import bml, ibatch, iteration, yan
 from planner.families.collectives.cost import Fabric
 from planner.families.drizzle import Stage
 from planner.families.drizzle.evaluation import Band, State, adjusted
@@ -59,13 +59,13 @@ MORE: dict[str, dict[str, Any]] = {
         "top": 3,
     },
     "drizzle": {"max_group_ns": 6000, "stages": [Stage("a", 4)]},
-    "fsdp": {"checkpoint_bytes": [5, 5, 5, 5], "tied": [(0, 0)], "blocks": [0, 2]},
+    "fsdp": {"tied": [(0, 0)], "blocks": [0, 2]},
     "iteration": {
         "pull_bytes": [8, 8, 8],
         "footprint": Footprint(24, 24, 1, Fraction(2)),
         "max_transfer_bytes": 300,
     },
-    "overlap": {"tensors": [overlap.Tensor(8, 0, (1, 2))], "memory_limit_bytes": 99},
+    "overlap": {"memory_limit_bytes": 99},
 }
 PROBLEMS: dict[str, Any] = {
     name: replace(case.example, **MORE.get(name, {})) for name, case in CASES.items()

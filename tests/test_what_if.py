@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families import caramel, iteration, yan
-from planner.model.clusters import Cluster, Nic
+from planner.model.clusters import Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.model.topologies import Switch
 from planner.solving.advice import advise
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
@@ -303,8 +302,9 @@ def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
 
 def test_the_bound_of_fewer_choices_is_none_of_all() -> None:
     """Plans for a scenario are sought in the mode of the usual plan; the other is faster there."""
-    cluster = Cluster("four", "", 4, Switch(4), Nic(Fraction(10**9), 1000), memory_bytes=10**6)
-    problem = replace(CASES["iteration"].example, cluster=cluster)
+    example = CASES["iteration"].example
+    nic = Nic(Fraction(10**9), 10_000)
+    problem = replace(example, cluster=replace(example.cluster, nic=nic))
     cheap = Scenario(startup=Fraction(1, 100))
     family: Family[Any, Any, Any] = iteration.ITERATION
     _, prospect = robust_plan(family, problem, ScenarioSet(((cheap, Fraction(1)),)), NEVER)
