@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,21 +122,15 @@ def test_a_plan_gives_one_program_as_an_answer_and_typed(
         )
 
 
-def ranges(batches: list[list[int]]) -> list[list[str]]:
-    return [[name for layer in NAMES[start:stop] for name in layer] for start, stop in batches]
-
-
-def carried(batches: tuple[Batch, ...]) -> list[list[str]]:
-    assert all(piece == Piece(piece.parameter) for batch in batches for piece in batch.pieces)
-    return [[piece.parameter for piece in batch.pieces] for batch in batches]
-
-
 def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
     pull, push = solved(PULL), solved(PUSH)
     typed_pull, typed_push = ((*planned(request), NAMES) for request in (PULL, PUSH))
-    everything = [["a.weight", "a.bias", "b.weight", "c.weight"]]
-    pulled = [names for names in ranges(pull["batches"]) if names]
-    pushed = [names for names in ranges(push["batches"]) if names]
+
+    def named(*spans: list[int]) -> list[tuple[Piece, ...]]:
+        held = [tuple(map(Piece, chain(*NAMES[start:stop]))) for start, stop in spans]
+        return [pieces for pieces in held if pieces]
+
+    everything, pulled, pushed = named([0, 4]), named(*pull["batches"]), named(*push["batches"])
     for plans, expected in (
         ((pull,), (pulled, everything)),
         ((push,), (everything, pushed)),
@@ -146,7 +141,8 @@ def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
     ):
         program = program_of(*plans)
         assert isinstance(program, ShardProgram)
-        assert (carried(program.pulls), carried(program.pushes)) == expected
+        assert [batch.pieces for batch in program.pulls] == expected[0]
+        assert [batch.pieces for batch in program.pushes] == expected[1]
 
 
 def test_parts_that_touch_are_one_piece_and_a_whole_parameter_is_whole() -> None:
