@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -85,11 +86,8 @@ def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
 
 
 def test_what_a_callback_raises_ends_the_search() -> None:
-    def stop(_: Incumbent[Any]) -> None:
-        raise KeyError("enough")
-
     with pytest.raises(KeyError, match="enough"):
-        ibatch.solve(NUMBERS["ibatch"], on_progress=stop)
+        ibatch.solve(NUMBERS["ibatch"], on_progress=Mock(side_effect=KeyError("enough")))
 
 
 def changed(graph: Graph, times: int, sizes: int) -> Graph:
@@ -211,12 +209,11 @@ def test_a_ranking_that_repeats_itself_is_taken_once() -> None:
 
 def test_numbers_that_changed_are_adapted() -> None:
     """What is left of a plan that needs more memory than there is now is improved until it fits."""
-    request = REQUESTS["fsdp"][0]
-    plan = kept({**request, "memory_bytes": 10**6})
-    again = replanned(request, plan)
+    plan = kept({**FSDP, "memory_bytes": 10**6})
+    again = replanned(FSDP, plan)
     assert again["status"] == "feasible"
-    assert again["peak_bytes"] <= request["memory_bytes"]
-    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+    assert again["peak_bytes"] <= FSDP["memory_bytes"]
+    assert "warnings" not in planner.solve({**FSDP, "start_plan": plan})
 
 
 @pytest.mark.parametrize("family", ["ibatch", "caramel", "iteration", "overlap"])
@@ -240,6 +237,7 @@ TABLE = {
     "compute_ns": [500, 600, 700, 10],
     "cost_table": [[0, 100], [600, 1000]],
 }
+FLOATS = {**ITERATION, "element_bytes": 4}
 SHIPPED = large.shipped("overlap/two-layers.json")
 HELD = [{"size_bytes": 8, "readers": [5]}, *OVERLAP["tensors"]]
 
@@ -254,12 +252,8 @@ LIMITS: dict[str, tuple[Request, str, int]] = {
     "drizzle overhead": ({**DRIZZLE, "constant_task_ns": 10}, "max_overhead", 999),
     "drizzle group": (DRIZZLE, "max_group_ns", 10**9),
     "fsdp memory": (FSDP, "memory_bytes", 10**4),
-    "iteration memory": (
-        {**ITERATION, "optimiser_ratio": 2, "element_bytes": 4},
-        "cluster.memory_bytes",
-        10**5,
-    ),
-    "iteration transfers": ({**ITERATION, "element_bytes": 4}, "max_transfer_bytes", 10**4),
+    "iteration memory": ({**FLOATS, "optimiser_ratio": 2}, "cluster.memory_bytes", 10**5),
+    "iteration transfers": (FLOATS, "max_transfer_bytes", 10**4),
     "overlap memory": ({**OVERLAP, "tensors": HELD}, "memory_limit_bytes", 100),
     "overlap memory, shipped": (SHIPPED, "memory_limit_bytes", 300),
 }

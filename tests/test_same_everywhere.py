@@ -20,7 +20,7 @@ from planner.model.topologies import BCube
 from tests.cli.conftest import line
 from tests.cli.documents import PROVENANCE
 from tests.cli.line import Line, write
-from tests.jsonio.requests import told
+from tests.jsonio.requests import error, told
 
 __all__ = ["line"]
 
@@ -160,9 +160,8 @@ def test_a_measured_network_says_among_how_many(line: Line) -> None:
     request = caramel_request(LAYERS, network, method="layer_by_layer")
     assert planner.solve(request)["workers"] == 4
     assert planner.solve(caramel_request(LAYERS, AFFINE, method="layer_by_layer"))["workers"] == 8
-    wrong = planner.solve({**request, "workers": 5})["error"]
-    assert wrong["path"] == "workers"
-    assert wrong["message"] == "expected 4, among whom network was measured"
+    said = "expected 4, among whom network was measured"
+    assert error({**request, "workers": 5}) == ("workers", said)
 
 
 BASES: dict[str, dict[str, Any]] = {
@@ -208,5 +207,4 @@ REFUSED += [(it, {"network": one}, f"network.{path}", said) for it, one, path, s
 def test_networks_refused(problem: str, fields: dict[str, Any], path: str, message: str) -> None:
     request = {"problem": problem, **BASES[problem], **fields}
     asked = {name: value for name, value in request.items() if value is not ...}
-    error = planner.solve(asked)["error"]
-    assert (error["path"], error["message"]) == (path, message)
+    assert error(asked) == (path, message)
