@@ -256,29 +256,6 @@ def check_regret(
         assert row.at_most is None or 1 <= row.at_least <= row.at_most
 
 
-@pytest.mark.parametrize("name", ROBUST)
-def test_times_in_other_units_have_the_same_plan(name: str) -> None:
-    """Perturbing all times is how the units change; the smaller one leaves nothing to round."""
-    family = CASES[name].family
-
-    def made(factor: int) -> Any:
-        unit = Scenario(
-            computation=Fraction(factor), startup=Fraction(factor), bandwidth=Fraction(1, factor)
-        )
-        problem = family.perturb(CASES[name].example, unit)
-        result, prospect = robust_plan(family, problem, SLOWER, NEVER)
-        found = present(prospect)
-        return result.plan, found.value / factor, found.bound / factor, found.usual_ns
-
-    plan, value, bound, usual_ns = made(60)
-    again, same_value, same_bound, longer_ns = made(240)
-    assert (value, bound, 4 * usual_ns) == (same_value, same_bound, longer_ns)
-    if name == "yan":
-        plan, again = plan.configuration, again.configuration
-    if name not in ("caramel", "iteration"):  # whose plans hold times
-        assert plan == again
-
-
 def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
     """Plans of yan hold prices: those of the scenarios they were made for are of no use."""
     example = CASES["yan"].example
