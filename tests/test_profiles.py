@@ -48,7 +48,7 @@ def test_a_chain_and_a_graph_keep_all_sums(profile: Profile) -> None:
     chain = profile.chain()
     assert all(unit.parameter_bytes for unit in chain.layers)
     for field in ("forward_ns", "backward_ns", "parameter_bytes"):
-        assert getattr(chain, field) == getattr(profile, total)
+        assert getattr(chain, field) == getattr(profile, field)
     sent = sum(one.pushed_bytes for one in profile.layers)
     assert sum(unit.pushed_bytes for unit in chain.layers) == sent
     assert chain.chain() == chain
