@@ -97,11 +97,8 @@ def test_every_problem_is_drawn_and_draw_reads_an_answer_once(
 
 
 def test_only_public_names_are_listed() -> None:
-    code = (
-        "import planner; print(*dir(planner))\n"
-        "import planner.view; assert dir(planner) == sorted(planner.__all__)"
-    )
-    names = printed("-c", code).split()
+    names = printed("-c", "import planner, planner.view; print(*dir(planner))").split()
+    assert printed("-c", "import planner; print(*dir(planner))").split() == names
     assert names == sorted(planner.__all__)
     assert [name for name in names if name.startswith("_")] == ["__version__"]
     assert {"Cluster", "read_profile", "read_cluster", "solve", "solve_or_raise"} <= {*names}

@@ -62,12 +62,8 @@ NAMES: list[list[str]] = IBATCH["layer_parameters"]
 PULL, PUSH = ({**IBATCH, "direction": direction} for direction in ("pull", "push"))
 
 
-def typed(request: dict[str, Any]) -> Any:
-    return decode_request(json.dumps(request).encode()).to_problem()
-
-
 def planned(request: dict[str, Any], method: str = "auto") -> tuple[Any, Result[Any, Any]]:
-    problem = typed(request)
+    problem = decode_request(json.dumps(request).encode()).to_problem()
     family = getattr(planner, request["problem"])
     return problem, family.solve(problem, method=method)
 
@@ -152,7 +148,7 @@ def test_parts_that_touch_are_one_piece_and_a_whole_parameter_is_whole() -> None
         caramel.Group((Part(large, 0, 1000), Part(bias, 0, 40), Part(large, 1000, 3000))),
         caramel.Group((Part(weight, 0, 200), Part(weight, 200, 400))),
     )
-    problem = typed(AFFINE)
+    problem, _ = planned(AFFINE)
     plan = caramel.Plan(groups, (problem.order.backward,), problem.order.forward)
     program = program_of((problem, plan))
     assert isinstance(program, GradientProgram)
@@ -223,9 +219,7 @@ def test_a_digest_tells_programs_apart() -> None:
     ]
     assert ShardProgram.pushes_first(program.batches * 2, program.batches * 2) == others[4]
     assert len({digest(some) for some in (program, *others)}) == 7
-    code = (
-        "from planner.programs import *\n"
-        "print(digest(GradientProgram((Batch((Piece('a'), Piece('b'))),))))"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    made = "GradientProgram((Batch((Piece('a'), Piece('b'))),))"
+    words = [sys.executable, "-c", f"from planner.programs import *; print(digest({made}))"]
+    shown = subprocess.run(words, capture_output=True, check=True, text=True)
     assert shown.stdout.strip() == digest(program)

@@ -20,7 +20,7 @@ from planner.model.topologies import BCube
 from tests.cli.conftest import line
 from tests.cli.documents import PROVENANCE
 from tests.cli.line import Line, write
-from tests.jsonio.requests import error, told
+from tests.jsonio.requests import ITERATION, error, told
 
 __all__ = ["line"]
 
@@ -134,8 +134,7 @@ def test_bml(line: Line, network: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
 def test_iteration(line: Line, layers: list[dict[str, Any]], element: int) -> None:
-    cluster = {"name": "four", "source": "a test", "machines": 4, "nic": NIC}
-    cluster["topology"] = {"kind": "switch"}
+    cluster = {**ITERATION["cluster"], "nic": NIC}
     decoded = decode_cluster(json.dumps(cluster).encode())
     problem = iteration.Problem.from_profile(typed(layers), decoded)
     assert problem.element_bytes == element

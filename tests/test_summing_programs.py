@@ -154,8 +154,8 @@ def test_transfers_by_several_programs_are_written_one_by_one(line: Line) -> Non
 
 
 def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
-    batch = Batch((Piece("a"),))
-    rows: list[tuple[Kind, Batch]] = [("push", batch), ("pull", batch)]
+    kinds: tuple[Kind, Kind] = ("push", "pull")
+    rows = [(kind, Batch((Piece("a"),))) for kind in kinds]
     assert transfers(rows, barrier=False)
     with refused("barrier", "waited for where it is read"):
         transfers(rows, barrier=True)

@@ -84,15 +84,8 @@ APART: dict[str, st.SearchStrategy[Any]] = {
 """Problems of families whose plans are priced in a scenario apart from them."""
 
 Lasts = Callable[[Any, Any, Scenario], int | Fraction]
-LASTS: dict[str, Lasts] = {
-    "ibatch": of_ibatch.takes,
-    "caramel": of_caramel.takes,
-    "iteration": of_iteration.takes,
-}
-"""The time of a plan in a scenario, worked out apart from the family."""
-
-LARGE = {"ibatch": of_ibatch.large, "caramel": of_caramel.large, "iteration": of_iteration.large}
-"""Problems that have no room for start-ups twice as long."""
+BESIDE = {"ibatch": of_ibatch, "caramel": of_caramel, "iteration": of_iteration}
+"""The time of a plan in a scenario, and problems that have no room for start-ups twice as long."""
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -152,7 +145,7 @@ def test_robust_plans_and_regret_by_hand(name: str) -> None:
 def test_robust_plans_and_regret_are_priced_apart_from_the_family(
     name: str, data: st.DataObject
 ) -> None:
-    family, lasts = CASES[name].family, LASTS[name]
+    family, lasts = CASES[name].family, BESIDE[name].takes
     problem = data.draw(APART[name])
     quick = sorted(QUICK & {*family.methods})
     method = data.draw(st.sampled_from(quick))
@@ -303,12 +296,12 @@ def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
     robust, prospect = robust_plan(family, problem, outlook, Deadline.of(1e-9))
     assert robust.plan is not None
     assert 0 <= present(prospect).bound <= present(prospect).value
-    assert present(prospect).bound or name not in LARGE
+    assert present(prospect).bound or name not in BESIDE
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", BESIDE)
 def test_a_scenario_whose_numbers_are_too_large_is_left_out_or_named(name: str) -> None:
-    family, problem = CASES[name].family, LARGE[name]()
+    family, problem = CASES[name].family, BESIDE[name].large()
     plan = family.solve(problem).plan
     kept = [row.scenario for row in regrets(family, problem, plan, NEVER)]
     assert kept == [scenario for scenario in SCENARIOS if scenario.startup != 2]
