@@ -155,8 +155,8 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
         TimedTransfer(0, slower * duration, by, not_before_ns=longer * ready)
         for ready, duration, by in sent
     ]
-    passes = [[longer * time for time in times] for times in (backward, forward)]
-    iteration = simulate(*passes, transfers)
+    slow, late = ([longer * time for time in times] for times in (backward, forward))
+    iteration = simulate(slow, late, transfers)
     steps = [tie_break.Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
     computed = sum(backward) + sum(forward)
     assert tie_break.delayed_makespan(delay, steps, computed) == iteration.end_ns

@@ -63,8 +63,9 @@ def otherwise_named(problem: Any) -> Any:
 def with_a_free_layer(problem: ibatch.Problem) -> ibatch.Problem:
     """Return the problem with a layer more, behind the last one, which costs nothing."""
     names = ("compute_ns", "layer_bytes", "transfer_ns")
-    known: dict[str, Any] = {name: getattr(problem, name) for name in names}
-    return replace(problem, **{name: old and (*old, 0) for name, old in known.items()})
+    known = ((name, getattr(problem, name)) for name in names)
+    longer: dict[str, Any] = {name: old and (*old, 0) for name, old in known}
+    return replace(problem, **longer)
 
 
 def counted_from_the_other_end(problem: yan.Problem) -> yan.Problem:

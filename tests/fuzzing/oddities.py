@@ -261,7 +261,8 @@ def mutated(value: Any, draw: Random) -> None:
 
 def _change(whole: Any, kind: str, draw: Random) -> None:
     inside = islice(places(whole), 4000)
-    found = [(reduce(getitem, outer, whole), key) for *outer, key in inside] or [({"": 0}, "")]
+    found: list[tuple[Any, Any]] = [(reduce(getitem, outer, whole), key) for *outer, key in inside]
+    found = found or [({"": 0}, "")]
     where, key = draw.choice(found)
     value = where[key]
     match kind:
