@@ -144,15 +144,13 @@ def spread_iteration(
 ) -> Request:
     """As many ops as layers are asked for, in two passes."""
     draw = Random(layers // 2)
+    most = {"forward_ns": 10**6, "backward_ns": 10**6, "activation_bytes": 10**6}
+    most |= {"forward_spread_ns": 10**5, "backward_spread_ns": 10**5}
     rows = [
         {
             "name": f"l{place}",
-            "forward_ns": draw.randrange(10**6),
-            "backward_ns": draw.randrange(10**6),
-            "forward_spread_ns": draw.randrange(10**5),
-            "backward_spread_ns": draw.randrange(10**5),
             "parameter_bytes": 4 * draw.randrange(1, 10**6),
-            "activation_bytes": draw.randrange(10**6),
+            **{field: draw.randrange(end) for field, end in most.items()},
         }
         for place in range(layers // 2)
     ]

@@ -1,17 +1,17 @@
 """A problem by hand of every family, and what of scenarios means nothing there."""
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.families.yan.layers import NeuronLayer
-from planner.model.clusters import Cluster, Nic
-from planner.model.costs import AffineCost
-from planner.model.graphs import Graph, Op, Parameter
+from planner.jsonio import decode_request
 from planner.model.network import Network
-from planner.model.topologies import BCube, Failures, Switch
+from planner.model.topologies import BCube, Failures
 from planner.solving.family import Family
+from tests.jsonio.requests import BASES
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,10 @@ class Case:
     robust: bool = True
 
 
-GRAPH = Graph(
-    (
-        Op("f1", 100, "forward"),
-        Op("f2", 300, "forward", ("f1",)),
-        Op("b2", 500, "backward", ("f2",)),
-        Op("b1", 200, "backward", ("b2",)),
-    ),
-    (
-        Parameter("w1", 100, ("b1",), ("f1",)),
-        Parameter("w2", 400, ("b2",), ("f2",)),
-        Parameter("w3", 200, ("b2",), ("f2",)),
-    ),
-)
+def asked(name: str) -> Any:
+    """Return the problem of a request that other tests begin with."""
+    return decode_request(json.dumps(BASES[name]).encode()).to_problem()
 
-CHEAP = AffineCost(20, Fraction(1, 2))
 
 CASES = {
     "ibatch": Case(
@@ -50,42 +39,10 @@ CASES = {
             direction="push",
         ),
     ),
-    "caramel": Case(caramel.CARAMEL, caramel.Problem(graph=GRAPH, cost=CHEAP)),
-    "iteration": Case(
-        iteration.ITERATION,
-        iteration.Problem(
-            GRAPH, Cluster("four", "", 4, Switch(4), Nic(Fraction(10**9), 100), memory_bytes=10**6)
-        ),
-    ),
-    "fsdp": Case(
-        fsdp.FSDP,
-        fsdp.Problem(
-            forward_ns=[100, 200, 100, 100],
-            backward_ns=[200, 400, 200, 200],
-            parameter_bytes=[200, 600, 100, 300],
-            activation_bytes=[50, 50, 50, 50],
-            meshes=[fsdp.Mesh(shards=2, all_gather=CHEAP, reduce_scatter=CHEAP)],
-            memory_bytes=3000,
-        ),
-        ("spread", "part"),
-    ),
-    "overlap": Case(
-        overlap.OVERLAP,
-        overlap.Problem(
-            nodes=[
-                overlap.Node("gather a"),
-                overlap.Node("compute", (), 40),
-                overlap.Node("wait a", (0,)),
-                overlap.Node("use a", (2,), 30),
-                overlap.Node("gather b"),
-                overlap.Node("wait b", (4,)),
-                overlap.Node("use b", (5, 3), 30),
-            ],
-            kinds=[overlap.Kind("gather", "group", ((0, 20), (100, 60)))],
-            collectives=[overlap.Collective(0, 2, 0, 50, 5, 5), overlap.Collective(4, 5, 0, 50, 5)],
-        ),
-        ("late", "spread", "part"),
-    ),
+    "caramel": Case(caramel.CARAMEL, asked("untargeted")),
+    "iteration": Case(iteration.ITERATION, asked("iteration")),
+    "fsdp": Case(fsdp.FSDP, asked("fsdp"), ("spread", "part")),
+    "overlap": Case(overlap.OVERLAP, asked("overlap"), ("late", "spread", "part")),
     "bml": Case(
         bml.BML,
         bml.Problem(

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -87,26 +87,18 @@ def test_every_problem_is_drawn_and_draw_reads_an_answer_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert DRAWINGS.keys() == PROBLEMS.keys()
-    interface, calls = PROBLEMS[problem], []
-
-    def view(answer: Any) -> Any:
-        calls.append(answer)
-        return interface.view(answer)
-
-    monkeypatch.setitem(PROBLEMS, problem, replace(interface, view=view))
+    view = Mock(side_effect=PROBLEMS[problem].view)
+    monkeypatch.setitem(PROBLEMS, problem, replace(PROBLEMS[problem], view=view))
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(planner.solve(REQUESTS[problem])))
     assert main(["draw", str(path)]) == 0
     assert capsys.readouterr().out
-    assert len(calls) == 1
+    view.assert_called_once()
 
 
 def test_only_public_names_are_listed() -> None:
-    code = (
-        "import planner; print(*dir(planner))\n"
-        "import planner.view; assert dir(planner) == sorted(planner.__all__)"
-    )
-    names = printed("-c", code).split()
+    names = printed("-c", "import planner, planner.view; print(*dir(planner))").split()
+    assert printed("-c", "import planner; print(*dir(planner))").split() == names
     assert names == sorted(planner.__all__)
     assert [name for name in names if name.startswith("_")] == ["__version__"]
     assert {"Cluster", "read_profile", "read_cluster", "solve", "solve_or_raise"} <= {*names}

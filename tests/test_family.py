@@ -26,6 +26,10 @@ from tests.words import Words
 COSTS = {"abc": 5, "ab": 5, "a": 7, "b": 6}
 
 
+def late(*_: object) -> None:
+    raise TimeUpError
+
+
 class Letters(Words):
     """Words whose letters are transfers; two neighbours are sent together by leaving out one."""
 
@@ -93,10 +97,6 @@ def test_what_is_no_plan_is_a_fault_of_the_method() -> None:
         Letters(COSTS, answering("nothing")).solve("a problem")
     with pytest.raises(InvalidPlanError):
         Letters(COSTS, {}).price("a problem", "nothing")
-
-
-def late(*_: object) -> None:
-    raise TimeUpError
 
 
 def test_a_plan_whose_bound_is_late_is_kept_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,22 +206,19 @@ def test_the_best_comes_first(family: Family[Any, Any, Any]) -> None:
 
 
 def test_what_does_not_apply_is_left_out_and_unknown_methods_are_errors() -> None:
-    found = compare(PULLED, ["ddp", "exact"], solve=ibatch.solve, time_limit=10)
-    assert [row.method for row in found.rows] == ["exact"]
-    ((method, reason),) = found.left_out
-    assert method == "ddp"
-    assert "push" in reason
+    """Who cancels has one plan and no more."""
+    cancel = threading.Event()
+    cancel.set()
+    methods = ["ddp", "exact", "greedy"]
+    limited = compare(PULLED, methods[:2], solve=ibatch.solve, time_limit=10)
+    for found in limited, compare(PULLED, methods, solve=ibatch.solve, cancel=cancel):
+        assert [row.method for row in found.rows] == ["exact"]
+        ((method, reason),) = found.left_out
+        assert method == "ddp"
+        assert "push" in reason
     for methods in (["no_such"], ["exact", "no_such"]):
         with pytest.raises(InvalidInputError):
             compare(PULLED, methods, solve=ibatch.solve)
-
-
-def test_who_cancels_has_one_plan_and_no_more() -> None:
-    cancel = threading.Event()
-    cancel.set()
-    methods = ["ddp", "exact", "greedy"]  # the first does not apply
-    found = compare(PULLED, methods, solve=ibatch.solve, cancel=cancel)
-    assert [row.method for row in found.rows] == ["exact"]
 
 
 def test_a_method_whose_solver_is_missing_does_not_apply() -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,8 @@ NAMES: list[list[str]] = IBATCH["layer_parameters"]
 PULL, PUSH = ({**IBATCH, "direction": direction} for direction in ("pull", "push"))
 
 
-def typed(request: dict[str, Any]) -> Any:
-    return decode_request(json.dumps(request).encode()).to_problem()
-
-
 def planned(request: dict[str, Any], method: str = "auto") -> tuple[Any, Result[Any, Any]]:
-    problem = typed(request)
+    problem = decode_request(json.dumps(request).encode()).to_problem()
     family = getattr(planner, request["problem"])
     return problem, family.solve(problem, method=method)
 
@@ -121,21 +118,15 @@ def test_a_plan_gives_one_program_as_an_answer_and_typed(
         )
 
 
-def ranges(batches: list[list[int]]) -> list[list[str]]:
-    return [[name for layer in NAMES[start:stop] for name in layer] for start, stop in batches]
-
-
-def carried(batches: tuple[Batch, ...]) -> list[list[str]]:
-    assert all(piece == Piece(piece.parameter) for batch in batches for piece in batch.pieces)
-    return [[piece.parameter for piece in batch.pieces] for batch in batches]
-
-
 def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
     pull, push = solved(PULL), solved(PUSH)
     typed_pull, typed_push = ((*planned(request), NAMES) for request in (PULL, PUSH))
-    everything = [["a.weight", "a.bias", "b.weight", "c.weight"]]
-    pulled = [names for names in ranges(pull["batches"]) if names]
-    pushed = [names for names in ranges(push["batches"]) if names]
+
+    def named(*spans: list[int]) -> list[tuple[Piece, ...]]:
+        held = [tuple(map(Piece, chain(*NAMES[start:stop]))) for start, stop in spans]
+        return [pieces for pieces in held if pieces]
+
+    everything, pulled, pushed = named([0, 4]), named(*pull["batches"]), named(*push["batches"])
     for plans, expected in (
         ((pull,), (pulled, everything)),
         ((push,), (everything, pushed)),
@@ -146,7 +137,8 @@ def test_layers_are_pulled_and_pushed_as_the_plans_say() -> None:
     ):
         program = program_of(*plans)
         assert isinstance(program, ShardProgram)
-        assert (carried(program.pulls), carried(program.pushes)) == expected
+        assert [batch.pieces for batch in program.pulls] == expected[0]
+        assert [batch.pieces for batch in program.pushes] == expected[1]
 
 
 def test_parts_that_touch_are_one_piece_and_a_whole_parameter_is_whole() -> None:
@@ -156,7 +148,7 @@ def test_parts_that_touch_are_one_piece_and_a_whole_parameter_is_whole() -> None
         caramel.Group((Part(large, 0, 1000), Part(bias, 0, 40), Part(large, 1000, 3000))),
         caramel.Group((Part(weight, 0, 200), Part(weight, 200, 400))),
     )
-    problem = typed(AFFINE)
+    problem, _ = planned(AFFINE)
     plan = caramel.Plan(groups, (problem.order.backward,), problem.order.forward)
     program = program_of((problem, plan))
     assert isinstance(program, GradientProgram)
@@ -227,9 +219,7 @@ def test_a_digest_tells_programs_apart() -> None:
     ]
     assert ShardProgram.pushes_first(program.batches * 2, program.batches * 2) == others[4]
     assert len({digest(some) for some in (program, *others)}) == 7
-    code = (
-        "from planner.programs import *\n"
-        "print(digest(GradientProgram((Batch((Piece('a'), Piece('b'))),))))"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    made = "GradientProgram((Batch((Piece('a'), Piece('b'))),))"
+    words = [sys.executable, "-c", f"from planner.programs import *; print(digest({made}))"]
+    shown = subprocess.run(words, capture_output=True, check=True, text=True)
     assert shown.stdout.strip() == digest(program)

@@ -20,7 +20,7 @@ from planner.model.topologies import BCube
 from tests.cli.conftest import line
 from tests.cli.documents import PROVENANCE
 from tests.cli.line import Line, write
-from tests.jsonio.requests import told
+from tests.jsonio.requests import ITERATION, error, told
 
 __all__ = ["line"]
 
@@ -134,8 +134,7 @@ def test_bml(line: Line, network: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
 def test_iteration(line: Line, layers: list[dict[str, Any]], element: int) -> None:
-    cluster = {"name": "four", "source": "a test", "machines": 4, "nic": NIC}
-    cluster["topology"] = {"kind": "switch"}
+    cluster = {**ITERATION["cluster"], "nic": NIC}
     decoded = decode_cluster(json.dumps(cluster).encode())
     problem = iteration.Problem.from_profile(typed(layers), decoded)
     assert problem.element_bytes == element
@@ -160,9 +159,8 @@ def test_a_measured_network_says_among_how_many(line: Line) -> None:
     request = caramel_request(LAYERS, network, method="layer_by_layer")
     assert planner.solve(request)["workers"] == 4
     assert planner.solve(caramel_request(LAYERS, AFFINE, method="layer_by_layer"))["workers"] == 8
-    wrong = planner.solve({**request, "workers": 5})["error"]
-    assert wrong["path"] == "workers"
-    assert wrong["message"] == "expected 4, among whom network was measured"
+    said = "expected 4, among whom network was measured"
+    assert error({**request, "workers": 5}) == ("workers", said)
 
 
 BASES: dict[str, dict[str, Any]] = {
@@ -208,5 +206,4 @@ REFUSED += [(it, {"network": one}, f"network.{path}", said) for it, one, path, s
 def test_networks_refused(problem: str, fields: dict[str, Any], path: str, message: str) -> None:
     request = {"problem": problem, **BASES[problem], **fields}
     asked = {name: value for name, value in request.items() if value is not ...}
-    error = planner.solve(asked)["error"]
-    assert (error["path"], error["message"]) == (path, message)
+    assert error(asked) == (path, message)

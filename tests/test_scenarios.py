@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.families import ibatch
 from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
-from planner.model.graphs import Graph
+from planner.model.graphs import Graph, Op
 from planner.solving.advice import advise
 from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.solving.deadline import NEVER, Deadline
@@ -65,35 +65,28 @@ def test_depths_are_changed_one_by_one_and_a_charge_raises_start_ups() -> None:
     )
 
 
-@st.composite
-def spread_graphs(draw: st.DrawFn) -> Graph:
-    graph = draw(graphs())
-    spreads = st.none() | st.integers(0, 50)
-    return Graph(tuple(replace(op, spread_ns=draw(spreads)) for op in graph.ops), graph.parameters)
-
-
-def third_of(graph: Graph, name: str) -> str:
+def third_of(graph: Graph, op: Op) -> str:
     """In which third of the backward pass, by time, the middle of an op lies."""
     order = [graph.ops[index] for index in graph.topological if graph.ops[index].phase != "forward"]
-    whole = sum(op.duration_ns for op in order)
-    before = sum(op.duration_ns for op in order[: [op.name for op in order].index(name)])
-    middle = before + Fraction(graph.ops[graph.position[name]].duration_ns, 2)
-    if middle < Fraction(whole, 3) or not whole:
-        return "first"
-    return "middle" if middle < Fraction(2 * whole, 3) else "last"
+    whole = sum(one.duration_ns for one in order)
+    twice = 2 * sum(one.duration_ns for one in order[: order.index(op)]) + op.duration_ns
+    return ("first", "middle", "last")[min(2, whole and 3 * twice // (2 * whole))]
 
 
-@given(spread_graphs(), scenarios, st.sampled_from(get_args(Part)), st.integers(0, 3))
+@given(graphs(), scenarios, st.sampled_from(get_args(Part)), st.integers(0, 3), st.data())
 def test_ops_take_as_long_as_the_scenario_says(
-    graph: Graph, scenario: Scenario, part: Part, times: int
+    graph: Graph, scenario: Scenario, part: Part, times: int, data: st.DataObject
 ) -> None:
     """Those of a part are late by their spreads."""
+    spreads = st.none() | st.integers(0, 50)
+    ops = tuple(replace(op, spread_ns=data.draw(spreads)) for op in graph.ops)
+    graph = Graph(ops, graph.parameters)
     other = scaled_graph(graph, replace(scenario, spread=Fraction(times), part=part))
     assert other.parameters == graph.parameters
     for op, was in zip(other.ops, graph.ops, strict=True):
         inside = part in ("all", op.phase)
         if op.phase == "backward":
-            inside |= part == third_of(graph, op.name)
+            inside |= part == third_of(graph, was)
         behind = 1 + scenario.late if op.phase == "backward" else 1
         exact = was.duration_ns + inside * times * (was.spread_ns or 0)
         assert abs(op.duration_ns - exact * scenario.computation * behind) <= 0.5
@@ -109,10 +102,6 @@ def test_what_counts_of_times(outlook: ScenarioSet, data: st.DataObject) -> None
     assert outlook.of(longer) >= outlook.of(times)
     assert measured().of([0, *range(1, 7)]) == Fraction(21, 10)  # four times as often as it is
     assert measured(Fraction(90)).of([*range(7)]) == 5
-
-
-# ---
-# A family that is made up
 
 
 class Disturbed(Words):
@@ -205,9 +194,6 @@ def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
     assert result.plan == "for longer!"
 
 
-# ---
-# Other numbers of a problem of ibatch
-
 FAMILY, PROBLEM = ibatch.IBATCH, CASES["ibatch"].example
 ONE, APART = PROBLEM.plan((0, 4)), PROBLEM.plan((0, 1, 2, 3, 4))
 
@@ -237,11 +223,10 @@ def test_known_plans_and_new_ones_are_priced_in_every_scenario() -> None:
 
 def test_a_bound_is_never_above_the_best_plan() -> None:
     """Not even one of the new plans only, if a known plan is better."""
-
-    def again(*_: object) -> Plans:
-        return [], 10**9
-
-    points = regrets(FAMILY, PROBLEM, ONE, NEVER, scenarios=[Scenario()], again=again, rules=())
+    never = Scenario()
+    points = regrets(
+        FAMILY, PROBLEM, ONE, NEVER, scenarios=[never], again=lambda *_: ([], 10**9), rules=()
+    )
     assert [point.bound_ns for point in points] == [FAMILY.price(PROBLEM, ONE)]
 
 

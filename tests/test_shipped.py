@@ -5,7 +5,6 @@ import re
 from fractions import Fraction
 from pathlib import Path
 from runpy import run_path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from planner import Profile
 from planner.cli import main
 from planner.jsonio import decode_profile
 from tests import schemas
+from tests.large import shipped
 from tests.present import present
 
 ROOT = Path(__file__).parents[1]
@@ -55,11 +55,6 @@ PROFILES = {
 YAN = run_path(str(DATA / "make_yan.py"))["requests"]()
 
 
-def load(kind: str, name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((DATA / kind / f"{name}.json").read_text("utf-8"))
-    return document
-
-
 def profile_of(name: str) -> Profile:
     return decode_profile((DATA / "profiles" / f"{name}.json").read_bytes())
 
@@ -71,7 +66,7 @@ def test_all_are_there() -> None:
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_clusters_have_the_numbers_of_their_sources_and_assumed_start_ups(name: str) -> None:
-    cluster = load("clusters", name)
+    cluster = shipped(f"clusters/{name}.json")
     schemas.validate(cluster, "cluster")
     nic = cluster["nic"]
     rate = 8 * nic["bytes_per_s"] / 10**9
@@ -146,7 +141,7 @@ def test_a_plan_of_a_profile_names_the_parameters_it_moves(tmp_path: Path) -> No
 
 
 def test_the_stand_ins_of_yan_are_what_the_script_writes_and_meet_the_printed_totals() -> None:
-    assert {name: load("yan", name) for name in YAN} == YAN
+    assert {name: shipped(f"yan/{name}.json") for name in YAN} == YAN
     printed = ("mnist", 5, 2.45e6, 2.55e6), ("imagenet22k", 8, 2e9, 2.2e9)
     for name, layers, least, most in printed:
         request = YAN[name]
@@ -163,7 +158,7 @@ def test_the_stand_ins_of_yan_are_what_the_script_writes_and_meet_the_printed_to
     ],
 )
 def test_table_1_comes_out_rank_by_rank_and_the_best_is_better(name: str, ranks: str) -> None:
-    request = load("yan", f"{name}-table1")
+    request = shipped(f"yan/{name}-table1.json")
     request["fixed"].reverse()  # the order in which they are given must not matter
     given, best = planner.solve(request), planner.solve(YAN[name])
     assert given["status"] == best["status"] == "optimal"

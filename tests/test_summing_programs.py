@@ -103,13 +103,6 @@ def test_plans_that_leave_it_open_say_so(request_: dict[str, Any], path: str, sa
         summed(solved(request_))
 
 
-def test_programs_too_large_to_check_are_named_all_the_same() -> None:
-    large = program_answer(Recipe("bml", (2, 13)))
-    assert MAX_CHECKED < 2**13
-    assert large == ProgramAnswer(generator="bml", shape=(2, 13))
-    assert program_answer(Recipe("bml", (2, 17))) is UNSET
-
-
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_ranks_are_known_without_making_the_program(generator: str) -> None:
     for shape in ((6,), (4, 2), (2, 2, 3)):
@@ -118,6 +111,13 @@ def test_ranks_are_known_without_making_the_program(generator: str) -> None:
         except (InvalidInputError, NotApplicableError):
             continue
         assert ranks_of(Recipe(generator, shape)) == program.ranks
+
+
+def test_programs_too_large_to_check_are_named_all_the_same() -> None:
+    assert MAX_CHECKED < 2**13
+    large = ProgramAnswer(generator="bml", shape=(2, 13))
+    assert program_answer(Recipe("bml", (2, 13))) == large
+    assert program_answer(Recipe("bml", (2, 17))) is UNSET
 
 
 LAYERS: list[dict[str, Any]] = [
@@ -154,8 +154,8 @@ def test_transfers_by_several_programs_are_written_one_by_one(line: Line) -> Non
 
 
 def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
-    batch = Batch((Piece("a"),))
-    rows: list[tuple[Kind, Batch]] = [("push", batch), ("pull", batch)]
+    kinds: tuple[Kind, Kind] = ("push", "pull")
+    rows = [(kind, Batch((Piece("a"),))) for kind in kinds]
     assert transfers(rows, barrier=False)
     with refused("barrier", "waited for where it is read"):
         transfers(rows, barrier=True)

@@ -66,18 +66,15 @@ def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
 
 def test_of_equally_fast_algorithms_the_one_counts_that_can_merge_more() -> None:
     """Pushes and pulls are two transfers as they are found; two all-reduces become one."""
-    forward = (
-        Op("f0", 4, "forward"),
-        Op("f1", 1, "forward", ("f0",)),
-        Op("f2", 0, "forward", ("f1",)),
+    ops = (
+        *(Op("f0", 4, "forward"), Op("f1", 1, "forward", ("f0",))),
+        *(Op("f2", 0, "forward", ("f1",)), Op("b0", 0, "backward", ("f0",))),
+        Op("b1", 0, "backward", ("f0", "b0")),
     )
-    backward = Op("b0", 0, "backward", ("f0",)), Op("b1", 0, "backward", ("f0", "b0"))
     parameters = Parameter("p0", 1, ("b0",), ("f1",)), Parameter("p1", 5, ("b0",), ("f2",))
-    rails = Rails(1, 3, Fraction(3 * 10**9), 0)
-    cluster = Cluster(
-        "one host", "tests", 1, rails, Nic(Fraction(10**9), 0, per_machine=3), cores=1
-    )
-    graph = Graph((*forward, *backward), parameters)
+    nic = Nic(Fraction(10**9), 0, per_machine=3)
+    cluster = Cluster("one host", "tests", 1, Rails(1, 3, Fraction(3 * 10**9), 0), nic)
+    graph = Graph(ops, parameters)
     result = iteration.solve(iteration.Problem(graph, cluster))
     assert (result.objective_ns, len(present(result.plan).transfers)) == (5, 1)
 
@@ -154,22 +151,18 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
 ) -> None:
     slower, longer = delay
     sent = [(ready, duration, min(by, len(forward) - 1)) for ready, duration, by in drawn]
-    iteration = simulate(
-        [longer * time for time in backward],
-        [longer * time for time in forward],
-        [
-            TimedTransfer(0, slower * duration, by, not_before_ns=longer * ready)
-            for ready, duration, by in sent
-        ],
-    )
+    transfers = [
+        TimedTransfer(0, slower * duration, by, not_before_ns=longer * ready)
+        for ready, duration, by in sent
+    ]
+    slow, late = ([longer * time for time in times] for times in (backward, forward))
+    iteration = simulate(slow, late, transfers)
     steps = [tie_break.Step(ready, duration, sum(forward[by:])) for ready, duration, by in sent]
     computed = sum(backward) + sum(forward)
     assert tie_break.delayed_makespan(delay, steps, computed) == iteration.end_ns
     ends = [tie_break.delayed_makespan(one, steps, computed) for one in tie_break.DELAYS]
     assert [*tie_break.delayed_makespans(steps, computed)] == ends
-
-
-def test_slow_transfers_count_before_slow_computation() -> None:
+    # Slow transfers count before slow computation.
     assert tie_break.delayed_makespans([tie_break.Step(0, 10, 0)], 0) == (30, 20)
     assert tie_break.delayed_makespans([], 10) == (20, 30)
 
@@ -184,9 +177,7 @@ def test_the_search_ends_at_the_best_of_the_plans_there_are(plans: list[Pair], s
         return plan[tie_break.DELAYS.index(delay)]
 
     def attempt(limits: list[tie_break.Limit], last: tie_break.Limit) -> tuple[Pair | None, int]:
-        fitting = [
-            pair for pair in known if all(lasts(pair, at) <= most for at, most in limits[1:])
-        ]
+        fitting = (one for one in known if all(lasts(one, at) <= most for at, most in limits[1:]))
         best = min(fitting, key=lambda plan: lasts(plan, last.delay))
         reached = lasts(best, last.delay)
         return (best, reached) if reached <= last.most_ns else (None, reached)

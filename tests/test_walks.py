@@ -83,26 +83,22 @@ def missing(hops: list[str], calls: list[str]) -> str:
     return next((hop for hop in hops if hop not in left), "")
 
 
-def command(*words: object) -> None:
-    assert main([str(word) for word in words]) == 0
-
-
 LAYERS: dict[str, Any] = {"problem": "ibatch", "layer_bytes": [100, 200], "compute_ns": [2, 6]}
 LAYERS["cost_table"] = [[0, 10], [1000, 500], [2000, 700]]
+OPTIONS = "--startup 50us --bandwidth 1Gb/s --workers 4 --methods search"
 
 
 def plan(folder: Path) -> None:
-    network = ("--startup", "50us", "--bandwidth", "1Gb/s", "--workers", 4)
-    output = ("--methods", "search", "-o", folder / "plan.json")
-    command("compare", PROFILE, "--problem", "caramel", *network, *output)
+    words = f"compare {PROFILE} --problem caramel {OPTIONS} -o {folder}/plan.json"
+    assert main(words.split()) == 0
 
 
 ACTIONS: dict[str, Callable[[Path], object]] = {
     "A layer's size, from JSON to an iBatch answer": lambda _: planner.solve(LAYERS),
     "A start-up, from the command line to a Caramel plan": plan,
     "A BCube, from a request to the checker": lambda _: planner.solve(BML),
-    "A plan file, to a picture": lambda folder: command(
-        "draw", folder / "plan.json", "-o", folder / "plan.svg"
+    "A plan file, to a picture": lambda folder: main(
+        ["draw", f"{folder}/plan.json", "-o", f"{folder}/plan.svg"]
     ),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.model.graphs import Graph
+from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.family import Family
 from planner.testing import check_method
 from tests import oracles
@@ -47,36 +47,25 @@ OPTIMAL: Mapping[tuple[str, str], Callable[[Any], bool]] = {
 """Methods that find and prove the cheapest plan of all, or of these, problems drawn."""
 
 
-def renamed(graph: Graph) -> Graph:
-    """Return the graph with other names, in the same order."""
-
-    def others(known: Sequence[str]) -> tuple[str, ...]:
-        return tuple(f"x{name}" for name in known)
-
-    ops = (replace(op, name=f"x{op.name}", after=others(op.after)) for op in graph.ops)
-    parameters = (
-        replace(
-            it, name=f"x{it.name}", updated_by=others(it.updated_by), read_by=others(it.read_by)
-        )
-        for it in graph.parameters
-    )
-    return Graph(tuple(ops), tuple(parameters))
-
-
 def otherwise_named(problem: Any) -> Any:
+    """Return the problem with other names of ops and parameters, in the same order."""
+
+    def others(one: Op | Parameter, *lists: str) -> Any:
+        known = {field: tuple(f"x{name}" for name in getattr(one, field)) for field in lists}
+        return replace(one, name=f"x{one.name}", **known)  # type: ignore[arg-type]
+
+    ops = tuple(others(op, "after") for op in problem.graph.ops)
+    parameters = tuple(others(it, "updated_by", "read_by") for it in problem.graph.parameters)
     order = problem.op_order and [f"x{name}" for name in problem.op_order]
-    return replace(problem, graph=renamed(problem.graph), op_order=order)
+    return replace(problem, graph=Graph(ops, parameters), op_order=order)
 
 
 def with_a_free_layer(problem: ibatch.Problem) -> ibatch.Problem:
     """Return the problem with a layer more, behind the last one, which costs nothing."""
-    sizes, sent = problem.layer_bytes, problem.transfer_ns
-    return replace(
-        problem,
-        compute_ns=(*problem.compute_ns, 0),
-        layer_bytes=None if sizes is None else (*sizes, 0),
-        transfer_ns=None if sent is None else (*sent, 0),
-    )
+    names = ("compute_ns", "layer_bytes", "transfer_ns")
+    known = ((name, getattr(problem, name)) for name in names)
+    longer: dict[str, Any] = {name: old and (*old, 0) for name, old in known}
+    return replace(problem, **longer)
 
 
 def counted_from_the_other_end(problem: yan.Problem) -> yan.Problem:

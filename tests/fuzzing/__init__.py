@@ -6,8 +6,8 @@ answers more than a second after the time limit or a cancel, `optimal` where the
 prove it, bounds above objectives, and other answers to the same request. Faults alike are told
 once, with a request: ``--problem P --seed S --start N --requests 1`` asks it again.
 
-Requests are made whole (`valid`, of `parts`), by the schema (`fields.by_schema`), and by damaging
-others (`oddities`). Whatever they are, options that the schema knows are added (`fields.enriched`),
-start plans among them (`plans`). Each depends on the problem, the seed, its number, and on the
+Requests are made whole (`valid`), by the schema (`oddities.by_schema`), and by damaging others.
+Whatever they are, options that the schema knows are added (`oddities.enriched`), start plans among
+them (`running.start_plan`). Each depends on the problem, the seed, its number, and on the
 plans that are kept to start from.
 """

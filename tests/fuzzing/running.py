@@ -1,4 +1,4 @@
-"""Asks, and says what is wrong with the answer."""
+"""Asks, also with plans to start from, and says what is wrong with the answer."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -14,15 +15,61 @@ from typing import Any, NamedTuple
 import msgspec
 
 import planner
-from planner.jsonio import decode_answer, reply
+from planner.jsonio import PROBLEMS, decode_answer, reply
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.errors import InvalidInputError
 from tests import schemas
-from tests.fuzzing.fields import by_schema, enriched, whole
-from tests.fuzzing.oddities import damaged, unwritten, written
-from tests.fuzzing.parts import limit
-from tests.fuzzing.plans import planned, start_plan
-from tests.fuzzing.valid import MAKERS, shipped
+from tests.fuzzing.oddities import (
+    by_schema,
+    damaged,
+    enriched,
+    mutated,
+    unwritten,
+    whole,
+    written,
+)
+from tests.fuzzing.valid import MAKERS, limit, shipped
+from tests.jsonio.requests import told
+
+MADE = 16
+"""Requests of each problem whose plans are kept."""
+
+LENGTH = 4000
+"""Bytes of a request whose plan is kept: a large one would slow every request with its plan."""
+
+
+@cache
+def planned(problem: str) -> tuple[tuple[str, str], ...]:
+    """Return small requests with a plan of each, as JSON text."""
+    found = []
+    with Worker(_served, Limits(seconds=20)) as worker:  # its first request loads all it needs
+        for number in range(MADE):
+            draw = Random(f"planned {problem} {number}")
+            request = {**MAKERS[problem](draw), "with_plan": True, "time_limit_s": 0.02}
+            text = json.dumps(request)
+            if len(text) > LENGTH:
+                continue
+            try:
+                status, data = worker.ask(b"J" + text.encode())
+            except (OverLimitError, WorkerFaultError):
+                continue
+            plan = None if status else json.loads(data.partition(b" ")[2]).get("plan")
+            if plan is not None and len(data) < LENGTH:
+                found.append((text, json.dumps(plan)))
+    return tuple(found)
+
+
+def start_plan(problem: str, draw: Random) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a request, and a plan that is its own or another's, changed in every second case."""
+    request, plan = map(json.loads, draw.choice(planned(problem)))
+    kind = draw.random()
+    if kind < 0.45:
+        plan = json.loads(draw.choice(planned(problem))[1])
+    elif kind < 0.5:
+        plan = json.loads(draw.choice(planned(draw.choice(list(PROBLEMS))))[1])
+    for _ in range(draw.choice([0, 0, 1, 1, 2])):
+        mutated(plan["plan"], draw)
+    return request, plan
 
 
 class Fault(NamedTuple):
@@ -31,11 +78,6 @@ class Fault(NamedTuple):
     kind: str
     detail: str
     where: str
-
-
-def told(detail: str, kind: str = "internal") -> Fault:
-    """Return a fault of whose place its last line tells."""
-    return Fault(kind, detail, detail.rpartition("\n")[2])
 
 
 def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
@@ -75,17 +117,6 @@ def _contradiction(answer: dict[str, Any]) -> str:
     if prospect and prospect["lower_bound_ns"] > prospect["value_ns"] * (1 + 1e-12):
         return f"bound above the prospect ({prospect})"
     return ""
-
-
-def without_times(data: bytes) -> Any:
-    """Return an answer without what the machine's speed decides."""
-
-    def pruned(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: pruned(one) for key, one in value.items() if key != "runtime_s"}
-        return [pruned(one) for one in value] if isinstance(value, list) else value
-
-    return pruned(json.loads(data))
 
 
 SLACK_S = 1.0
@@ -206,7 +237,8 @@ def _fault(problem: str, worker: Worker, asked: Asked, message: bytes) -> Fault 
     try:
         status, used_s, data = ask()
         if status == 1:
-            return told(data.decode())
+            detail = data.decode()
+            return Fault("internal", detail, detail.rpartition("\n")[2])
         answered = not data.startswith(b'{"error"')
         if answered and end is not None:
             for _ in range(ASKED_WHEN_LATE - 1):
@@ -218,7 +250,7 @@ def _fault(problem: str, worker: Worker, asked: Asked, message: bytes) -> Fault 
         found = wrong(problem, data, thorough=again)
         if found is None and answered and again and end is None:
             _, _, other = ask()
-            if without_times(other) != without_times(data):
+            if told(json.loads(other)) != told(json.loads(data)):
                 found = Fault("another answer", other[:300].decode(), "")
     except OverLimitError as error:
         kinds = {"seconds": SLOW if end is None else "time"}
@@ -229,6 +261,7 @@ def _fault(problem: str, worker: Worker, asked: Asked, message: bytes) -> Fault 
 
 
 def _served(message: bytes, *others: Any) -> tuple[int, bytes]:
+    """Answer a request as JSON text, or as a library call; the time it took goes before."""
     before = sum(os.times()[:4])
     status, data = _answered(message, *others)
     return status, b"%r %s" % (sum(os.times()[:4]) - before, data)

@@ -8,7 +8,7 @@ import pytest
 import planner
 from planner.families import ibatch
 from planner.jsonio.workers import Limits
-from tests.fuzzing.fields import whole
+from tests.fuzzing.oddities import whole
 from tests.fuzzing.running import SLOW, findings, requests, wrong
 from tests.fuzzing.valid import MAKERS
 

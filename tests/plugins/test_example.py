@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from configparser import ConfigParser
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from shutil import copytree
@@ -42,10 +43,10 @@ def installed(folder: Path, package: Path, points: dict[str, dict[str, str]]) ->
     info = folder / f"{package.name}-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package.name}\nVersion: 1\n")
-    lines: list[str] = []
-    for group, entries in points.items():
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines))
+    with (info / "entry_points.txt").open("w") as file:
+        written = ConfigParser()
+        written.read_dict(points)
+        written.write(file)
     (folder / package.name).symlink_to(package)
 
 
@@ -102,20 +103,15 @@ def test_methods_are_checked_priced_and_bounded_like_planner_s_own(folder: Path)
     assert answers["greedy"]["batches"][-1][1] == 4  # planner's own
 
 
-COMMANDS = """
-import sys
-from planner.cli import main
-print(*(main(words.split()) for words in sys.argv[1:]))
-"""
-
-
 def test_clusters_formats_and_peers(folder: Path, tmp_path: Path) -> None:
     rows = [f"layer{place},{10**6},{2 * 10**6},{4 * 10**6}" for place in range(4)]
     names = "name,forward_ns,backward_ns,parameter_bytes"
     (tmp_path / "model.csv").write_text("\n".join([names, *rows]))
     words = f"plan {tmp_path}/model.json --method one_bucket -o {tmp_path}/plan.json --cluster"
     imported = f"import layers-csv {tmp_path}/model.csv -o {tmp_path}/model.json"
-    done = run(folder, "-c", COMMANDS, imported, f"{words} hosts:4x10", f"{words} hosts:four")
+    mains = "import sys; from planner.cli import main; "
+    mains += "print(*(main(words.split()) for words in sys.argv[1:]))"
+    done = run(folder, "-c", mains, imported, f"{words} hosts:4x10", f"{words} hosts:four")
     assert done.stdout.splitlines()[-1] == "0 0 2"
     assert re.fullmatch("planner: error: .*expected COUNTxGBITS.*\n", done.stderr)
     assert json.loads((tmp_path / "model.json").read_text())["name"] == "model"

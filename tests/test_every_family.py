@@ -1,6 +1,7 @@
-"""Progress, cancelling and old plans mean the same in every family.
+"""Progress, cancelling, old plans and limits mean the same in every family.
 
-A start plan of another problem is ignored with a warning, or infeasible with the reason.
+A start plan of another problem is ignored with a warning, or infeasible with the reason. Limits are
+tried below the least that is possible, at it, and above it.
 """
 
 import json
@@ -11,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -19,21 +21,31 @@ from hypothesis import strategies as st
 
 import planner
 from planner.families import caramel, ibatch, iteration
+from planner.families.iteration import transfers
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.results import decode_plan, encode_plan
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import Incumbent
-from planner.solving.methods import REPLAN
+from planner.solving.methods import REPLAN, without_auto
 from planner.testing import problems as drawn_problems
+from tests import large, schemas
 from tests.contract.test_every_method import FAMILIES
 from tests.fuzzing.oddities import mutated
-from tests.jsonio.requests import told
+from tests.jsonio.requests import BASES, ITERATION, Request, patched, told
+from tests.jsonio.test_plan_files import DRIZZLE, FSDP, IBATCH, OVERLAP
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.present import present
 from tests.test_numbers import PROBLEMS as NUMBERS
 
-Request = dict[str, Any]
+
+def kept(request: Request) -> Any:
+    return planner.solve({**request, "with_plan": True})["plan"]
+
+
+def replanned(request: Request, plan: Any) -> Any:
+    return planner.solve({**request, "start_plan": plan, "method": REPLAN})
+
 
 METHODS = [(name, method) for name, family in FAMILIES.items() for method in family.methods]
 
@@ -74,11 +86,8 @@ def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
 
 
 def test_what_a_callback_raises_ends_the_search() -> None:
-    def stop(_: Incumbent[Any]) -> None:
-        raise KeyError("enough")
-
     with pytest.raises(KeyError, match="enough"):
-        ibatch.solve(NUMBERS["ibatch"], on_progress=stop)
+        ibatch.solve(NUMBERS["ibatch"], on_progress=Mock(side_effect=KeyError("enough")))
 
 
 def changed(graph: Graph, times: int, sizes: int) -> Graph:
@@ -119,14 +128,6 @@ def test_what_is_no_plan_of_the_family_is_refused(family: str) -> None:
     plan = kept(REQUESTS["caramel" if family == "ibatch" else "ibatch"][0])
     answer = planner.solve({**REQUESTS[family][0], "start_plan": plan})
     assert answer["error"]["path"] == "start_plan.kind"
-
-
-def kept(request: Request) -> Any:
-    return planner.solve({**request, "with_plan": True})["plan"]
-
-
-def replanned(request: Request, plan: Any) -> Any:
-    return planner.solve({**request, "start_plan": plan, "method": REPLAN})
 
 
 @pytest.mark.parametrize("family", PROBLEMS)
@@ -208,12 +209,11 @@ def test_a_ranking_that_repeats_itself_is_taken_once() -> None:
 
 def test_numbers_that_changed_are_adapted() -> None:
     """What is left of a plan that needs more memory than there is now is improved until it fits."""
-    request = REQUESTS["fsdp"][0]
-    plan = kept({**request, "memory_bytes": 10**6})
-    again = replanned(request, plan)
+    plan = kept({**FSDP, "memory_bytes": 10**6})
+    again = replanned(FSDP, plan)
     assert again["status"] == "feasible"
-    assert again["peak_bytes"] <= request["memory_bytes"]
-    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+    assert again["peak_bytes"] <= FSDP["memory_bytes"]
+    assert "warnings" not in planner.solve({**FSDP, "start_plan": plan})
 
 
 @pytest.mark.parametrize("family", ["ibatch", "caramel", "iteration", "overlap"])
@@ -229,3 +229,79 @@ def test_a_plan_chosen_for_scenarios_is_kept_and_most_searches_for_some_take_non
         warning = "start_plan is ignored: the search for scenarios begins without one"
         assert again.pop("warnings") == [warning]
         assert told(again) == told(answer)
+
+
+TABLE = {
+    "problem": "ibatch",
+    "layer_bytes": [100, 200, 300, 1],
+    "compute_ns": [500, 600, 700, 10],
+    "cost_table": [[0, 100], [600, 1000]],
+}
+FLOATS = {**ITERATION, "element_bytes": 4}
+SHIPPED = large.shipped("overlap/two-layers.json")
+HELD = [{"size_bytes": 8, "readers": [5]}, *OVERLAP["tensors"]]
+
+UNITS = {"drizzle overhead": 1 / 1000, "overlap memory, shipped": 2**20}
+"""What is counted of a limit, if not ones."""
+
+LIMITS: dict[str, tuple[Request, str, int]] = {
+    "ibatch cap": (IBATCH, "max_batch_bytes", 300),
+    "ibatch cap, push": ({**IBATCH, "direction": "push"}, "max_batch_bytes", 300),
+    "ibatch cap, table": (TABLE, "max_batch_bytes", 300),
+    "yan memory": (BASES["small"], "memory_bytes", 1000),
+    "drizzle overhead": ({**DRIZZLE, "constant_task_ns": 10}, "max_overhead", 999),
+    "drizzle group": (DRIZZLE, "max_group_ns", 10**9),
+    "fsdp memory": (FSDP, "memory_bytes", 10**4),
+    "iteration memory": ({**FLOATS, "optimiser_ratio": 2}, "cluster.memory_bytes", 10**5),
+    "iteration transfers": (FLOATS, "max_transfer_bytes", 10**4),
+    "overlap memory": ({**OVERLAP, "tensors": HELD}, "memory_limit_bytes", 100),
+    "overlap memory, shipped": (SHIPPED, "memory_limit_bytes", 300),
+}
+"""A request, where its limit stands, which is what binds, and a limit that binds nothing."""
+
+
+def answer(name: str, limit: int, **more: Any) -> Request:
+    """Return the answer: without a plan it names the limit, unless a method does not apply."""
+    request, place, _ = LIMITS[name]
+    asked = patched(request, {place: limit * UNITS.get(name, 1)})
+    found = planner.solve({**asked, **more})
+    if more and "error" in found:
+        assert found["error"]["path"] in ("method", "modes", "algorithms"), found
+        return found
+    schemas.validate(found, asked["problem"], "answer")
+    if found["status"] == "infeasible":
+        assert place.rpartition(".")[2] in found["binding"], (more, limit, found)
+        assert found["reason"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name.startswith(("it", "ov", "yan")) else [])
+        for name in LIMITS
+    ],
+)
+def test_below_the_least_it_is_infeasible_and_every_method_says_so(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "MAX_TRANSFERS", 40)  # thousands take seconds to plan
+    request, _, ample = LIMITS[name]
+    low, least = 0, ample  # infeasible, feasible
+    while least - low > 1:
+        middle = (low + least) // 2
+        if answer(name, middle)["status"] == "infeasible":
+            low = middle
+        else:
+            least = middle
+    draw = Random(name)
+    for limit in {1, low, draw.randint(1, low), draw.randint(1, low)} - {0}:
+        if limit < least:
+            assert answer(name, limit)["status"] == "infeasible"
+    costs = [answer(name, limit)["objective_ns"] for limit in (least, least + 1, ample)]
+    assert None not in costs
+    if name != "drizzle overhead":  # whose group is the smaller, the more overhead it may have
+        assert costs == sorted(costs, reverse=True)
+    for method in without_auto(FAMILIES[request["problem"]].methods):
+        for limit in {1, low or 1, least, draw.randint(1, ample)}:
+            answer(name, limit, method=method, time_limit_s=2)
