@@ -182,7 +182,8 @@ def test_a_plan_follows_ddp_whose_gradients_are_views_of_one_buffer(
     world: World, plans: Any
 ) -> None:
     model, inputs = make_model(NAME), (make_inputs(NAME, world.rank, 0),)
-    optimizer, how = make_optimizer("sgd", model), {"steps": 1, "warmup": 0}
+    optimizer = make_optimizer("sgd", model)
+    how: Any = {"steps": 1, "warmup": 0}
     run_ddp(model, inputs, optimizer, world, **how, gradient_as_bucket_view=True)
     assert next(model.parameters()).grad is not None
     assert len(run_plan(model, inputs, plans["caramel"], optimizer, world, **how).steps) == 1
