@@ -186,8 +186,7 @@ def test_a_plan_follows_ddp_whose_gradients_are_views_of_one_buffer(
     how: Any = {"steps": 1, "warmup": 0}
     run_ddp(model, inputs, optimizer, world, **how, gradient_as_bucket_view=True)
     assert next(model.parameters()).grad is not None
-    trial = run_plan(model, inputs, plans["caramel"], optimizer, world, **how)
-    assert len(trial.steps) == 1
+    assert len(run_plan(model, inputs, plans["caramel"], optimizer, world, **how).steps) == 1
 
 
 @pytest.mark.slow
@@ -222,17 +221,12 @@ def test_sizes_next_to_the_predicted_one_are_tried_and_plans_that_may_gain(
     assert re.search(words, refused)
 
 
-TIMES = {
-    "ahead": [10, 20, 30, 40],
-    "once ahead": [11, 19, 31, 41],
-    "behind": [11, 21, 31, 41],
-    "equal": [10, 20, 30, 40],
-}
-
-
-def test_a_variant_is_dropped_once_another_was_faster_in_every_turn() -> None:
-    assert tuning._undecided(TIMES) == ["ahead", "once ahead", "equal"]
+def test_a_variant_is_dropped_once_another_was_faster_in_every_turn_of_both() -> None:
+    ahead, once, behind = [10, 20, 30, 40], [11, 19, 31, 41], [11, 21, 31, 41]
+    times = {"ahead": ahead, "once ahead": once, "behind": behind, "equal": ahead}
+    assert tuning._undecided(times) == ["ahead", "once ahead", "equal"]
     assert tuning._undecided({"alone": [5.0]}) == ["alone"]
+    assert tuning._gains([100, 50, 10, 10], [110, 50]) == pytest.approx([1.1, 1.0])
 
 
 def test_turns_rotate_until_one_variant_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +257,6 @@ def test_turns_rotate_until_one_variant_is_left(monkeypatch: pytest.MonkeyPatch)
     assert [len(found[name]) for name in times] == [tuning.MOST, tuning.FEWEST, tuning.MOST]
 
 
-def test_gains_are_those_of_the_turns_that_both_had() -> None:
-    assert tuning._gains([100, 50, 10, 10], [110, 50]) == pytest.approx([1.1, 1.0])
-
-
 @pytest.mark.parametrize(
     ("gains", "why"),
     [
@@ -285,8 +275,7 @@ def test_a_plan_is_followed_if_it_gains_in_the_median_and_in_all_turns_but_one(
 @pytest.mark.slow
 @in_each_process(1)
 def test_one_rank_has_nothing_to_plan() -> None:
-    model = make_model(NAME)
-    inputs = (make_inputs(NAME, 0, 0),)
+    model, inputs = make_model(NAME), (make_inputs(NAME, 0, 0),)
     with planner.tune(model, inputs, make_optimizer("sgd", model)) as made:
         assert "one rank has nobody to communicate with" in made.reason
         assert made.model is model
@@ -297,7 +286,6 @@ def test_one_rank_has_nothing_to_plan() -> None:
 @in_each_process()
 def test_a_model_that_fails_ends_all_ranks() -> None:
     hurried()
-    model = make_model(NAME)
-    updates = make_optimizer("sgd", model)
+    model, inputs = make_model(NAME), (torch.zeros(4, 5),)
     with pytest.raises(MeasurementError, match="the model's forward pass failed"):
-        planner.tune(model, (torch.zeros(4, 5),), updates, timeout_s=10)
+        planner.tune(model, inputs, make_optimizer("sgd", model), timeout_s=10)

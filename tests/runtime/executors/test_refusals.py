@@ -207,20 +207,18 @@ def test_slices_that_do_not_fit() -> None:
         assert error.value.path == path
 
 
-class Doubled(torch.optim.SGD):
-    """Somebody's own."""
-
-
 def test_optimisers_that_need_whole_parameters_or_have_begun_on_slices_are_refused() -> None:
-    kinds: Any = [torch.optim.Adafactor, torch.optim.Muon, torch.optim.SparseAdam, Doubled]
+    class Own(SGD):
+        """Somebody's own."""
+
+    kinds: Any = [torch.optim.Adafactor, torch.optim.Muon, torch.optim.SparseAdam, Own]
     for kind in kinds:
         with pytest.raises(InvalidInputError, match=f"SGD, Adam, .* ASGD.*got {kind.__name__}$"):
             check_elementwise(kind([nn.Parameter(torch.zeros(2, 2))], lr=0.1))
     kinds = ELEMENTWISE
     for kind in kinds:
         parameter = nn.Parameter(torch.zeros(2, 2))
-        options = {"momentum": 0.9} if kind is SGD else {}
-        optimizer = kind([parameter], lr=0.1, **options)
+        optimizer = kind([parameter], lr=0.1, **({"momentum": 0.9} if kind is SGD else {}))
         check_elementwise(optimizer)
         parameter.grad = torch.ones(2, 2)
         optimizer.step()

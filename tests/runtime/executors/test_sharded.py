@@ -36,9 +36,6 @@ from tests.runtime.reference import (
 from tests.runtime.sharing import Order, any_batches, attached, pulled_early, slices
 
 NAME = "perceptron"
-WIDTH = 4
-"""Bytes of an element."""
-
 
 NUMBERS = {
     name: nn.Parameter(torch.arange(first, stop, dtype=torch.float32))
@@ -77,7 +74,7 @@ def test_every_piece_brings_each_rank_its_own_elements(
             carried = [
                 element
                 for name, start, stop in batch.pieces
-                for element in NUMBERS[name].tolist()[start // WIDTH : (stop or 0) // WIDTH]
+                for element in NUMBERS[name].tolist()[start // 4 : (stop or 0) // 4]
             ]
             lying = sorted((value, row) for row, value in spots(batch, cells, ranks, least))
             assert lying == sorted((value, owner[value]) for value in carried)

@@ -114,7 +114,7 @@ def rows(answers: list[Answer], steps: list[StepTime]) -> dict[str, MeasuredTime
     return {row.name: row for row in compared(answers, steps)}
 
 
-def test_each_plan_predicts_what_it_is_about() -> None:
+def test_each_plan_predicts_what_it_is_about_and_errors_are_relative_to_the_measured() -> None:
     times = (100, 60, 50, 50, 40), (140, 70, 60, 80, 70), (120, 80, 55, 65, 40)
     steps = [StepTime(*each) for each in times]
     found = rows([CARAMEL], steps)
@@ -122,6 +122,8 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert found["exposed communication"].predicted_ns == 69
     assert found["computation"] == MeasuredTime("computation", 10 + 20, (40, 70, 40))
     assert found["step"].median_ns == 120
+    for predicted, measured, error in ((None, 5, None), (0, 5, -1), (9, 6, 0.5), (5, 0, None)):
+        assert MeasuredTime("x", predicted, (measured,)).error == error  # the third too long
     assert found["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
     assert isinstance(PULL, IbatchAnswer)
     assert isinstance(PUSH, IbatchAnswer)
@@ -137,11 +139,6 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     found = rows([slices], steps)
     assert found["exposed communication"].predicted_ns == slices.objective_ns
     assert found["step"].predicted_ns is None
-
-
-def test_errors_are_relative_to_what_was_measured() -> None:
-    for predicted, measured, error in ((None, 5, None), (0, 5, -1), (9, 6, 0.5), (5, 0, None)):
-        assert MeasuredTime("x", predicted, (measured,)).error == error  # the third too long
 
 
 # ---

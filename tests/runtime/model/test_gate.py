@@ -145,15 +145,11 @@ def test_parameters_are_finished_in_the_order_of_reads_and_no_earlier() -> None:
     assert seen == [(0, 0)] * 4 + [(0, 8), (2, 6), (4, 4), (6, 2)]
 
 
-class Named(nn.Parameter):
-    """A parameter of a class of its own."""
-
-
 def test_a_parameter_keeps_its_class_and_copies_made_in_the_pass_are_the_new_ones() -> None:
-    def compute(m: Any, inputs: Tensor) -> Any:
-        return inputs @ copy.deepcopy(m.plain) + inputs @ m.named
+    class Named(nn.Parameter):
+        """A parameter of a class of its own."""
 
-    model = Model(compute)
+    model = Model(lambda m, inputs: inputs @ copy.deepcopy(m.plain) + inputs @ m.named)
     model.plain = nn.Parameter(torch.randn(3, 3))
     model.named = Named(torch.randn(3, 3))
     inputs = torch.randn(2, 3)
@@ -167,11 +163,9 @@ def test_a_parameter_keeps_its_class_and_copies_made_in_the_pass_are_the_new_one
 
 def test_an_argument_that_hides_a_parameter_is_no_visible_read() -> None:
     """The call is made all the same, and the parameter counts as unread."""
-
-    def compute(m: Any, inputs: Tensor) -> Any:
-        return handle_torch_function(lambda box: inputs @ box.value, (m.one,), m.box)
-
-    model = Model(compute)
+    model = Model(
+        lambda m, inputs: handle_torch_function(lambda box: inputs @ box.value, (m.one,), m.box)
+    )
     model.one = nn.Parameter(torch.randn(3, 3))
     model.box = SimpleNamespace(value=model.one)  # type: ignore[assignment]
     gated = Gated(model)

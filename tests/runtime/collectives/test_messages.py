@@ -1,11 +1,13 @@
-"""Halves of sums: how messages are cut, begun, followed by each other and blamed."""
+"""Messages of halves of sums and of gloo's ring: how they are cut, begun, awaited and blamed."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
+from unittest.mock import Mock
 
 import pytest
 import torch
+from torch import Tensor
 
 from planner.families.collectives import COLLECTIVES, program
 from planner.model.topologies import BCube
@@ -18,6 +20,13 @@ from planner.runtime.collectives.halves import (
     most_columns,
 )
 from planner.runtime.collectives.interpreter import Interpreter
+from planner.runtime.collectives.ring import (
+    MOST_PIECES,
+    PIECE_BYTES,
+    WHOLE_BYTES,
+    Ring,
+    pieces_of,
+)
 from planner.runtime.world.world import AT_ONCE, PeerError, World
 from tests.runtime.jobs import in_each_rank
 
@@ -79,7 +88,7 @@ def test_messages_that_follow_each_other_bring_what_is_theirs(world: World, rank
     """Of several messages each is late on one rank."""
     halves, rank = Halves(world.group), world.rank
     rows = [torch.arange(5 * ranks).view(ranks, 5) + 100 * n for n in range(4)]
-    sums: list[torch.Tensor] = []
+    sums: list[Tensor] = []
 
     def summed_up(number: int) -> Callable[[], object]:
         if rank == number % ranks:
@@ -104,11 +113,11 @@ class Group:
     def __init__(self, broken: int) -> None:
         self.broken, self.asked = broken, list[tuple[str, int]]()
 
-    def recv(self, _: list[torch.Tensor], peer: int, __: int) -> "Group":
+    def recv(self, _: list[Tensor], peer: int, __: int) -> "Group":
         self.asked.append(("receive", peer))
         return self if peer == self.broken else Group(-1)
 
-    def send(self, _: list[torch.Tensor], peer: int, __: int) -> "Group":
+    def send(self, _: list[Tensor], peer: int, __: int) -> "Group":
         self.asked.append(("send", peer))
         return Group(-1)
 
@@ -124,3 +133,55 @@ def test_all_is_asked_for_before_anything_is_sent() -> None:
     with pytest.raises(PeerError, match="the cable is cut") as failed:
         waits()
     assert failed.value.peers == (1,)
+
+
+# ---
+# Gloo's ring as a queue.
+
+
+def test_pieces_end_in_pairs() -> None:
+    """Those in flight at once are of one message, so none shares the network with the next one."""
+    for size in (4, WHOLE_BYTES - 4, WHOLE_BYTES, 2 * PIECE_BYTES, 2 * PIECE_BYTES + 4, 2**27):
+        pieces = pieces_of(torch.empty(size // 4))
+        if size < WHOLE_BYTES:
+            assert pieces == 1
+            continue
+        assert pieces % AT_ONCE == 0
+        assert pieces <= MOST_PIECES
+        assert size <= pieces * PIECE_BYTES or pieces == MOST_PIECES
+
+
+def test_a_piece_leaves_when_it_is_full() -> None:
+    elements = WHOLE_BYTES // 4
+    flat, left = torch.zeros(elements), list[tuple[int, float]]()
+
+    def leave(pieces: list[Tensor]) -> Mock:
+        (piece,) = pieces
+        left.append((piece.numel(), float(piece.sum())))
+        return Mock()
+
+    def filling() -> Iterator[int]:
+        for start, stop in ((0, elements // 4), (elements // 4, elements // 2 + 1)):
+            assert not left
+            flat[start:stop] = 1
+            yield stop
+        assert left == [(elements // 2, elements // 2)]
+        flat[elements // 2 :] = 1
+        yield elements
+
+    Ring(Mock(allreduce=leave)).begin(flat, filling())
+    assert left == 2 * [(elements // 2, elements // 2)]
+    Ring(Mock(allreduce=leave)).begin(flat)
+    assert len(left) == 4
+
+
+@pytest.mark.parametrize(("polls", "asked"), [(True, 3), (False, 0)])
+def test_a_ring_that_polls_waits_awake(polls: bool, asked: int) -> None:
+    """It sleeps in gloo only after the sum has ended, when that raises its error or returns."""
+    ends = iter([False, False, True])
+    work = Mock(is_completed=Mock(side_effect=lambda: next(ends)))
+    work.wait.side_effect = lambda: work.is_completed.call_count == asked or pytest.fail("slept")
+    flat = torch.zeros(5)
+    Ring(Mock(allreduce=lambda _: work), polls=polls).begin(flat)()
+    assert work.is_completed.call_count == asked
+    work.wait.assert_called_once_with()
