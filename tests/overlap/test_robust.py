@@ -59,6 +59,33 @@ def test_what_costs_a_twentieth_more_is_not_chosen_however_much_room_it_has() ->
     assert present(prospect).value > USUAL.of(prices)
 
 
+def test_the_kind_that_pays_most_for_start_ups_is_merged_alone() -> None:
+    """Six gathers of 100 ns are hidden one by one; twice as long, only larger ones are.
+
+    Merging the two sums, which take 50 ns of packing, would cost more than a hundredth.
+    """
+    nodes = [Node(f"gather {number}") for number in range(6)]
+    nodes += [Node("sum a"), Node("sum b"), Node("compute", (), 700)]
+    nodes += [Node(f"wait {number}", (number,)) for number in range(8)]
+    problem = Problem(
+        nodes=nodes,
+        kinds=[Kind("gather", "0", ((0, 100),)), Kind("sum", "1", ((0, 10),))],
+        collectives=[
+            *(Collective(number, 9 + number, 0, 4, pack_ns=1) for number in range(6)),
+            *(Collective(number, 9 + number, 1, 4, pack_ns=25) for number in (6, 7)),
+        ],
+    )
+    apart = OVERLAP.verify(problem, Outcome(Plan(tuple(range(17))), method="search"), 0.0)
+    for sums in ((), ((6, 7),)):
+        first = next(OVERLAP.neighbours(problem, [problem], Plan(tuple(range(17)), sums)))
+        assert first.merged == (*sums, tuple(range(6)))
+    result, _ = robust_plan(OVERLAP, problem, USUAL, NEVER, apart)
+    plan = present(result.plan)
+    assert {problem.collectives[members[0]].kind for members in plan.merged} == {0}
+    twice = perturbed(problem, SCENARIOS[2])
+    assert OVERLAP.price(twice, plan) < OVERLAP.price(twice, present(apart.plan))
+
+
 @given(problems("overlap"), st.sampled_from(SCENARIOS))
 def test_other_times_are_checked_as_those_of_a_new_problem(
     problem: Problem, scenario: Scenario

@@ -5,21 +5,27 @@ Of the plans within `MAX_LOSS` of the best nominal makespan, which has the least
 `SCENARIOS`, which is the one with the least mean regret?
 Method: `planner.solving.what_if.robust_plan` chooses. Its candidates are list schedules of the
 mergings of known plans, made for longer transfers or for one shared channel, and of mergings by
-size, priced at all times; its neighbours split or join one transfer, for one of the scenarios.
+size, priced at all times; its neighbours merge the transfers of one kind by size, or split or join
+one transfer.
 Guarantee: no candidate exceeds the memory limit.
 Complexity: one list schedule a candidate, O(n log n). Source: own.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from random import Random
 
-from planner.families.overlap.evaluation import Plan
+from planner.families.overlap.evaluation import Plan, makespan_ns
 from planner.families.overlap.list_schedule import Rules
 from planner.families.overlap.merging import (
+    groups_up_to,
     merge_order,
+    mergeable_bytes,
     mergings_by_size,
+    same_levels,
     split_or_join,
     unmerged,
 )
@@ -48,6 +54,9 @@ SCENARIOS = (
     Scenario(shared=True),
 )
 """Longer transfers, computation that is slower or faster, and channels that share one rate."""
+
+_LISTED = (SCENARIOS[2], SCENARIOS[-1])
+"""Scenarios that list schedules of known mergings are made for."""
 
 USUAL = ScenarioSet(tuple((scenario, Fraction(1)) for scenario in (Scenario(), *SCENARIOS)))
 """The scenarios that a plan is chosen for unless a request has its own."""
@@ -99,11 +108,11 @@ def _packed(collective: Collective, factor: Fraction) -> Collective:
 
 
 def candidates(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[Plan]:
-    """Yield list schedules of known mergings, made for each of `SCENARIOS`, and of those by size.
+    """Yield list schedules of known mergings, for several scenarios, and of mergings by size.
 
     Where channels share a rate, fewer and larger transfers are better than at the nominal times.
     """
-    variants = [problem, *(perturbed(problem, scenario) for scenario in SCENARIOS)]
+    variants = [problem, *(perturbed(problem, scenario) for scenario in _LISTED)]
     known = dict.fromkeys(plan.merged for plan in plans)
     tried = [(it, merged, rules) for merged in known for rules in _RULES for it in variants]
     tried += [
@@ -118,21 +127,45 @@ def candidates(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> I
 
 
 def neighbours(problem: Problem, variants: Sequence[Problem], plan: Plan) -> Iterator[Plan]:
-    """Yield list schedules, made for one of the variants, with one transfer split or joined.
+    """Yield list schedules with the transfers of one kind merged otherwise, or of one pair.
 
-    Of large graphs, whose list schedules take long, there are none.
+    First all collectives of a kind are merged by size, beginning with the kind that pays most for
+    start-ups, and listed by the rules that suit the plan's own merging best. Where computation
+    hides many small transfers, fewer and larger ones leave its channel more time, at next to no
+    cost. Then one transfer is split or joined, for one of the variants. Of large graphs, whose list
+    schedules take long, there are none.
     """
     if len(problem.nodes) > LARGE:
         return
-    _, by_need = merge_order(problem, unmerged(problem))
-    mergeable = [
-        number for number in by_need if problem.kinds[problem.collectives[number].kind].mergeable
-    ]
+    place, by_need = merge_order(problem, unmerged(problem))
     kinds = [it.kind for it in problem.collectives]
+    lasting = {
+        rules: makespan_ns(problem, made)
+        for rules in _RULES
+        if (made := listed(problem, plan.merged, rules, NEVER)) is not None
+    }
+    usual = sorted(lasting, key=lasting.__getitem__)[:2]
+    startups = _startups_ns(problem, plan)
+    dearest = sorted(mergeable_bytes(problem), key=lambda kind: -startups.get(kind, 0))
+    for kind, level, rules in product(dearest, same_levels(), usual):
+        others = tuple(members for members in plan.merged if kinds[members[0]] != kind)
+        groups = others + groups_up_to(problem, place, by_need, {kind: level})
+        made = listed(problem, groups, rules, NEVER)
+        if made is not None:
+            yield made
     random = Random(repr(plan.merged))  # a text, so that all processes draw the same
+    mergeable = [number for number in by_need if problem.kinds[kinds[number]].mergeable]
     for _ in range(TRIES):
         cut = random.random() if random.random() < 0.5 else 0.0
         groups = split_or_join(plan.merged, mergeable, kinds, random.random(), cut)
         made = listed(random.choice(variants), groups, random.choice(_RULES), NEVER)
         if made is not None:
             yield made
+
+
+def _startups_ns(problem: Problem, plan: Plan) -> dict[int, int]:
+    """Return what the transfers of each kind take for start-ups (ns)."""
+    alone = Counter(it.kind for it in problem.collectives)
+    for members in plan.merged:
+        alone[problem.collectives[members[0]].kind] -= len(members) - 1
+    return {kind: count * problem.kinds[kind].times[0][1] for kind, count in alone.items()}
