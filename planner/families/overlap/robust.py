@@ -132,8 +132,9 @@ def neighbours(problem: Problem, variants: Sequence[Problem], plan: Plan) -> Ite
     First all collectives of a kind are merged by size, beginning with the kind that pays most for
     start-ups, and listed by the rules that suit the plan's own merging best. Where computation
     hides many small transfers, fewer and larger ones leave its channel more time, at next to no
-    cost. Then one transfer is split or joined, for one of the variants. Of large graphs, whose list
-    schedules take long, there are none.
+    cost. Then one transfer is split or joined, for one of the variants. Where there is no list
+    schedule, the plan itself is yielded, so that the caller can stop in time. Of large graphs,
+    whose list schedules take long, there are no neighbours.
     """
     if len(problem.nodes) > LARGE:
         return
@@ -151,16 +152,14 @@ def neighbours(problem: Problem, variants: Sequence[Problem], plan: Plan) -> Ite
         others = tuple(members for members in plan.merged if kinds[members[0]] != kind)
         groups = others + groups_up_to(problem, place, by_need, {kind: level})
         made = listed(problem, groups, rules, NEVER)
-        if made is not None:
-            yield made
+        yield plan if made is None else made
     random = Random(repr(plan.merged))  # a text, so that all processes draw the same
     mergeable = [number for number in by_need if problem.kinds[kinds[number]].mergeable]
     for _ in range(TRIES):
         cut = random.random() if random.random() < 0.5 else 0.0
         groups = split_or_join(plan.merged, mergeable, kinds, random.random(), cut)
         made = listed(random.choice(variants), groups, random.choice(_RULES), NEVER)
-        if made is not None:
-            yield made
+        yield plan if made is None else made
 
 
 def _startups_ns(problem: Problem, plan: Plan) -> dict[int, int]:
