@@ -150,7 +150,7 @@ def fields_of(value: Any, field: str = "") -> list[str]:
 
 
 def only_at(place: int, kind: Number) -> Number:
-    """Return what makes another thing of one number: the one that is met at a place."""
+    """Return a function that changes the number at one place."""
     kinds: Iterator[Number] = chain(repeat(int, place), [kind], repeat(int))
 
     def make(value: int) -> Any:

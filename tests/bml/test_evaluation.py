@@ -86,7 +86,7 @@ def parts_of(elements: int, rounds: int) -> list[int]:
 
 
 def carried(plan: Plan, sizes: Sequence[Size]) -> list[dict[Nic, Size]]:
-    """Return what each NIC carries in each step, for pieces of these sizes."""
+    """Return the bytes on each NIC in each step, for pieces of these sizes."""
     found: list[dict[Nic, Size]] = [defaultdict(type(sizes[0])) for _ in range(2 * plan.steps)]
     for one in all_transfers(plan):
         step = one.step if one.stage == "aggregate" else plan.steps + one.step

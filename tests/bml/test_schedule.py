@@ -289,7 +289,7 @@ def test_the_weight_is_the_best_of_all(n: int, k: int) -> None:
     [
         (BCube(4, 2), LOST),
         (BCube(3, 3), Failures(servers=frozenset({4}))),
-        # Two opposite servers each sum up half of all pieces: if all are light, none is.
+        # Two opposite servers each sum up half of all pieces, so equal weights change nothing.
         (BCube(2, 3), Failures(nics=frozenset({(0, 0), (7, 1)}))),
     ],
 )

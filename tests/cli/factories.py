@@ -61,7 +61,7 @@ def _commands(folder: str, commands: list[str]) -> list[int]:
 
 
 def commanded(ranks: int, folder: Path, *commands: str, ends: int = 0) -> list[list[str]]:
-    """Return what each rank prints during each command; all of them end alike.
+    """Return the output of each rank for each command; all ranks exit alike.
 
     In a command ``{rank}`` stands for the number of the rank. Why rank 0 failed, as launchers are
     told, stands in `error-0.json`.

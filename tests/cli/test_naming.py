@@ -58,7 +58,11 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("model.json --for fsdp2 --network x", "--cluster: missing: where the model trains"),
         ("model.json --network x --mode sharded", "--mode: only together with --cluster"),
     ],
-    REPORT: [("--algorithms star", "--algorithms[0]: "), *named("--time-limit 0")],
+    REPORT: [
+        ("--algorithms star", "--algorithms[0]: "),
+        *named("--time-limit 0"),
+        ("--time-limit soon", f"--time-limit: {_TIME}"),
+    ],
     "report": [("cluster.json --cluster cluster.json", "cluster.json: ")],
     COMPARE: [
         ("--methods exakt", "did you mean 'exact'"),
@@ -76,6 +80,9 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--problem caramel --startup 4000000000s", "--startup, --bandwidth: "),
         ("--problem bml", "--bcube: missing: it says how many servers there are: 3,2"),
         ("--problem bml --bcube 1,2", "--bcube: n: expected an integer >= 2, got 1"),
+        ("--problem bml --bcube 3,2,1", "--bcube: expected n,k such as 3,2, got '3,2,1'"),
+        ("--methods 1,,2", "--methods: expected a list such as A,B, got '1,,2'"),
+        ("--time-limit soon", f"--time-limit: {_TIME}"),
         ("--problem bml --bcube 3,2 --methods detour", "--methods: expected one of bml_bcube"),
     ],
     "compare": [
@@ -167,6 +174,8 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--seconds 0", "--seconds: expected more than 0 and at most 3600, got 0.0"),
         ("--seconds 3601", "--seconds: expected more than 0 and at most 3600, got 3601.0"),
         ("--bcube 2,2 --collective all_gather", "--bcube: BML is an all-reduce"),
+        ("--bcube '3, 2'", "--bcube: expected n,k such as 3,2, got '3, 2'"),
+        ("--depths 1,,2", "--depths: expected a list such as A,B, got '1,,2'"),
         ("--depths 2,4", "--depths: expected increasing depths from 1"),
         ("--depths 1,2 --collective reduce_scatter", "--depths: only an all-reduce"),
         *named("--seconds soon", "--timeout soon", said=_TIME),

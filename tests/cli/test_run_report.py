@@ -113,7 +113,7 @@ PARTS = [("part", place, 4) for place in range(1, 5)]
 def shown(
     seconds: float, patch: pytest.MonkeyPatch, parts: Any = PARTS, **options: bool
 ) -> list[str]:
-    """Return the lines that are said of parts of so many seconds each."""
+    """Return the progress lines of parts that take this many seconds each."""
     screen, now, terminal = io.StringIO(), [0.0], options.pop("terminal", True)
     patch.setattr(screen, "isatty", lambda: terminal)
     patch.setattr(sys, "stderr", screen)

@@ -131,7 +131,7 @@ def test_every_property_has_a_row(name: str) -> None:
         assert len({len(row) for row in cells}) == 1
         rows += cells
     parts = {key: found[key] for key in ("request", "answer") if key in found} or found
-    # JSON Schema names a property in quotes; so whatever the page's tables say, none is missing.
+    # JSON Schema quotes the names of properties, so every name is found, whatever the tables say.
     assert {row[0].strip(" `") for row in rows} >= properties(json.loads(json.dumps(parts)))
 
 

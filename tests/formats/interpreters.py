@@ -162,7 +162,7 @@ class Program:
         return found
 
     def events(self, *, in_place: bool = True, rendezvous: bool = False) -> Events:
-        """Return what each step does.
+        """Return the action of each step.
 
         A send reads when it begins; a receive reads what it adds to when it takes its message, and
         writes when it ends.

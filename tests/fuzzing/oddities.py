@@ -39,7 +39,7 @@ class Near(NamedTuple):
 
 
 def near(request: Any, most: int = 2000) -> Near:
-    """Return what a request holds."""
+    """Return the fields of a request."""
     found = Near({}, [], [])
     left: list[tuple[str, Any]] = [("", request)]
     while left and most:

@@ -98,7 +98,7 @@ TABLES = [{"ranks": 2, "ranks_per_host": 1}, {"ranks": 8, "ranks_per_host": 4}, 
 
 
 def measured(draw: Random) -> Request:
-    """Return what collectives took on a cluster."""
+    """Return measured times of collectives on a cluster."""
     kinds = ["all_reduce", "all_gather", "reduce_scatter"]
     chosen = kinds if draw.random() < 0.7 else draw.sample(kinds, 2)
     groups = TABLES[: draw.randrange(1, 4)]

@@ -18,6 +18,7 @@ from planner.families.yan.exact import exact
 from planner.families.yan.layer_program import Exact, LayerState, best_path
 from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.pareto import pareto_front
+from planner.families.yan.problem import choices
 from planner.families.yan.search import Engine, configuration_of, search
 from planner.families.yan.tables import Tables
 from planner.jsonio import decode_request
@@ -36,6 +37,35 @@ CLOSE = 1e-12
 def states_of(configuration: Configuration) -> tuple[Triple, list[LayerState]]:
     states = (LayerState(one.partitions, one.copies, one.threads) for one in configuration.layers)
     return Triple(*configuration.triple), list(states)
+
+
+def convolution(name: str, rows: int, columns: int, pool: int) -> NeuronLayer:
+    """One channel, one input, kernel 3 with padding."""
+    neurons = rows * columns
+    return NeuronLayer(name, "conv", neurons, 9 * neurons, 9, (1, rows, columns), 3, pool=pool)
+
+
+@pytest.mark.parametrize("rows", [7, 8, 11])
+@pytest.mark.parametrize("pools", [(1, 2), (2, 1), (1, 3), (2, 2)])
+def test_tables_with_rows_left_over_are_the_model(rows: int, pools: tuple[int, int]) -> None:
+    """All pairs of choices of two convolutions whose last bands are larger or smaller."""
+    first = convolution("first", rows, 6, pools[0])
+    second = convolution("second", first.cuts, 6 // pools[0], pools[1])
+    problem = replace(TINY, layers=[first, second], cores=1)
+    before, after = (choices(problem, layer, 8) for layer in problem.layers)
+    tables, exact = Tables(problem), Exact(problem)
+    ahead, back = tables.pair(1, before, after)
+    for a, one in enumerate(before):
+        for b, other in enumerate(after):
+            forward = exact.forward(1, one, LayerState(*other, 1))
+            backward = exact.backward(0, LayerState(*one, 1), other)
+            assert ahead[a, b, 0] == pytest.approx(float(forward), rel=CLOSE, abs=0)
+            assert back[a, b, 0] == pytest.approx(float(backward), rel=CLOSE, abs=0)
+    for place, some in enumerate((before, after)):
+        for choice in some:
+            own = exact.own(place, LayerState(*choice, 1))
+            ends = tables.ends(place, choice)[0]
+            assert ends == pytest.approx(float(own), rel=CLOSE, abs=0)
 
 
 @settings(max_examples=250)

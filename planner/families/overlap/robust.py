@@ -163,7 +163,7 @@ def neighbours(problem: Problem, variants: Sequence[Problem], plan: Plan) -> Ite
 
 
 def _startups_ns(problem: Problem, plan: Plan) -> dict[int, int]:
-    """Return what the transfers of each kind take for start-ups (ns)."""
+    """Return the total start-up time of each kind's transfers (ns)."""
     alone = Counter(it.kind for it in problem.collectives)
     for members in plan.merged:
         alone[problem.collectives[members[0]].kind] -= len(members) - 1
