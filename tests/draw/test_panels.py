@@ -69,10 +69,16 @@ CHARTS: list[tuple[str, Chart[Any]]] = [
     ("bml", Chart("c", (Compared("n", "bcube", 7 * 10**17, 2**60),), 6 * 10**17)),
     ("bml", Chart("a bound above all bars", (Compared("g", "bcube", 10**6, 1),), 4 * 10**6)),
     ("bml", Chart("nothing takes time", (Compared("a", "bcube", 0, 1),), 0)),
-    *(("bigdl", ranked(bound)) for bound in (None, 0, 100)),
-    *(("bigdl", ranked(bound, (("rotated", 0),))) for bound in (None, 0)),
-    *(("drizzle", groups(most=2**46, chosen=chosen)) for chosen in (1, 2**10, 2**33, 2**45)),
-    *(("drizzle", groups(2**46, chosen, max_overhead=1e-16)) for chosen in (1, 2**45)),
+    *(
+        ("bigdl", ranked(bound, times))
+        for bound in (None, 0, 100)
+        for times in (TIMES, (("rotated", 0),))
+    ),
+    *(
+        ("drizzle", groups(most=2**46, chosen=chosen, max_overhead=limit))
+        for chosen in (1, 2**10, 2**33, 2**45)
+        for limit in (0.02, 1e-16)
+    ),
     ("drizzle", groups(title="a <title> 名")),
     *(("drizzle", groups(max_group_ns=most)) for most in (None, 2**62)),
     ("drizzle", groups(most=4, chosen=1, max_overhead=0.5)),
